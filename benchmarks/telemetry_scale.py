@@ -33,8 +33,8 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.rows import TrialRows, read_folder
+from benchhouse.warehouse.run_tables import TELEMETRY_SLICE_FACT
 from benchhouse.warehouse.slices import join, make_slices
-from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
 from published_queries import pivot, recent_values, regression  # type: ignore[import-not-found]
@@ -138,7 +138,7 @@ def _fill_part(root: Path, rows: int, runs: range) -> None:
 
 def measure_queries(workspace: WorkspaceFolder, rounds: int) -> dict[str, float]:
     with Warehouse.open(workspace) as warehouse:
-        names = [run.run_id for run in warehouse.runs(50)]
+        names = [run.run_id for run in warehouse.catalog.runs(50)]
         case = warehouse.query("SELECT benchmark_case_id FROM trial_fact LIMIT 1", runs=names[:1]).rows[0][0]
     asked: dict[str, Callable[[Warehouse], Any]] = {
         "pivot": lambda warehouse: pivot(warehouse, names[1], names[0]),

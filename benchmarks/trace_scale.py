@@ -137,7 +137,7 @@ def publish_points(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[str]
         path.parent.mkdir(parents=True)
         queries = {result.spec.digest(): result.spec.model_dump()}
         write_text(path, json.dumps({"queries": queries, "cells": [cell.model_dump() for cell in cells]}), sync=False)
-        publish(workspace, path, result.spec, cells)
+        publish(workspace, path, [result.spec], cells)
         refs += [cell.ref for cell in cells]
     return refs
 

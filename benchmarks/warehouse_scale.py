@@ -92,7 +92,7 @@ def fill(workspace: WorkspaceFolder, trials: int, runs: int) -> list[Cell]:
     report.parent.mkdir(parents=True)
     queries = {result.spec.digest(): result.spec.model_dump()}
     write_text(report, json.dumps({"queries": queries, "cells": [cell.model_dump() for cell in cells]}))
-    publish(workspace, report, result.spec, cells)
+    publish(workspace, report, [result.spec], cells)
     return cells
 
 

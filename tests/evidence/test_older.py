@@ -77,7 +77,7 @@ def test_a_workspace_of_an_older_version_is_whole_is_rebuilt_with_all_trials_and
     with Warehouse.open(workspace) as warehouse:
         told = warehouse.query("SELECT trial_id, outcome FROM trial_fact").rows
         numbers = warehouse.query("SELECT DISTINCT trial_id FROM measurement_fact").rows
-        runs = [run.run_id for run in warehouse.runs()]
+        runs = [run.run_id for run in warehouse.catalog.runs()]
     assert dict(told) == {folder.path.name: read_manifest(folder).outcome for folder in folders}
     assert {trial for trial, outcome in told if outcome == "succeeded"} <= {row[0] for row in numbers}
     assert verify_all(workspace) == Verification(len(folders), [], [])

@@ -92,7 +92,7 @@ def test_limits_say_what_was_asked_and_what_holds_it():
     assert limits_in_words(limits) == {
         "wall": "120 s, held by worker timer",
         "cpu": "60 s, held by RLIMIT_CPU",
-        "memory": "2 GiB, held by cgroup v2",
+        "memory": "2.0 GiB, held by cgroup v2",
         "processes": "9, held by nothing",
     }
 

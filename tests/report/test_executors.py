@@ -6,7 +6,7 @@ from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
 from benchhouse.report.payload import payload
 from benchhouse.results.comparison import compare_selected
-from benchhouse.results.selected import beside
+from benchhouse.results.comparisons import compare_beside
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
@@ -36,8 +36,7 @@ def test_runs_on_three_executors_are_one_table_with_the_executor_as_a_column(tmp
     (axis,) = (axis for axis in payload(data)["axes"] if axis["name"] == "@executor")
     assert (axis["title"], axis["values"]) == ("executor", list(three))
     assert "executor (3)" in html.render(data)
-    with Warehouse.open(workspace) as warehouse:
-        found = beside(warehouse, list(three), [], 0.95)
+    found = compare_beside(workspace, list(three), [], 0.95)
     assert [member.executor for member in found.members] == list(three)
     assert "differs: executor: dask | local | ray" in found.notes
 

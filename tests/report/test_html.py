@@ -88,7 +88,7 @@ def test_a_change_without_a_relative_interval_shows_the_difference():
         for at, values in enumerate([[0.0, 1.0, 0.5], [20.0, 21.0, 22.0]])
     ]
     data = made_up.assemble([made_up.point(at, {"p": at}, [found]) for at, found in enumerate(numbers)], [])
-    told, interval = data.rankings[0].standings[1].told("ms")
+    told, interval = data.rankings[0].standings[1].gap_texts("ms")
     assert told == "+20.50\u2009ms"
     assert f'<td class="n">{told}</td><td class="n">{interval}</td>' in html.render(data)
     assert f"| {told} ({interval}) |" in markdown.render(data)

@@ -42,7 +42,7 @@ def write_report(workspace: WorkspaceFolder, run: str = "run-a", name: str = "on
     path.parent.mkdir(parents=True, exist_ok=True)
     queries = {result.spec.digest(): result.spec.model_dump()}
     write_text(path, json.dumps({"queries": queries, "cells": [cell.model_dump() for cell in cells]}))
-    publish(workspace, path, result.spec, cells)
+    publish(workspace, path, [result.spec], cells)
     return cells
 
 

@@ -68,7 +68,7 @@ def test_many_doubtful_points_are_counted_after_a_few_names():
 def test_a_difference_without_a_relative_interval_is_told_in_the_unit():
     standing = ranked([1.0, 0.0, 2.0], noisy(50, 3)).standings[1]
     assert standing.low is None
-    told, interval = standing.told("ms")
+    told, interval = standing.gap_texts("ms")
     assert told.endswith("\u2009ms")
     assert " to " in interval
     assert interval.endswith("\u2009ms")

@@ -9,8 +9,8 @@ from benchhouse.analysis.compare import compare
 from benchhouse.analysis.playbooks.values import Case, Number
 from benchhouse.api.why import why
 from benchhouse.results.cases import correct_waits
-from benchhouse.results.comparison import SEED
-from benchhouse.results.slow_requests import slowest
+from benchhouse.results.numbers import SEED
+from benchhouse.results.request_files import slowest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement

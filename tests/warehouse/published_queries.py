@@ -12,8 +12,13 @@ from typing import Any
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.engine import Engine
-from benchhouse.warehouse.natural_order import clickhouse_key, postgres_key
-from benchhouse.warehouse.points import CLICKHOUSE_MEAN, clickhouse_points, postgres_points
+from benchhouse.warehouse.points import (
+    CLICKHOUSE_MEAN,
+    clickhouse_key,
+    clickhouse_points,
+    postgres_key,
+    postgres_points,
+)
 from benchhouse.warehouse.query import Result, Warehouse, own
 
 PIVOT = own(

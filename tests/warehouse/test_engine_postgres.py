@@ -12,7 +12,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.engine import RunTables, rows_digest
 from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, TRIAL_FACT
+from benchhouse.warehouse.run_tables import TRIAL_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.transfer import transfer
 
 

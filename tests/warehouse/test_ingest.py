@@ -13,7 +13,8 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, SCHEMA_VERSION
+from benchhouse.warehouse.table import SCHEMA_VERSION
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
 _FILLED = 9  # tables that a run of vector.search without telemetry has rows for
 
@@ -146,7 +147,7 @@ def test_rebuild_forgets_a_run_of_which_no_evidence_is_left(workspace, lost):
     assert (done.runs, done.trials, len(done.dropped)) == (1, 13, 13)
     assert {name for name in lake_bytes(workspace) if "run-a" in name} == set()
     with Warehouse.open(workspace) as warehouse:
-        assert [run.run_id for run in warehouse.runs()] == ["run-b"]
+        assert [run.run_id for run in warehouse.catalog.runs()] == ["run-b"]
         assert warehouse.query("SELECT DISTINCT run_id FROM measurement_fact").rows == [("run-b",)]
 
 
@@ -188,7 +189,7 @@ def test_a_missing_catalog_is_made_again_and_that_is_said(workspace):
     (workspace.warehouse / "catalog.sqlite").unlink()
     said = []
     with Warehouse.open(workspace, said.append) as warehouse:
-        assert [run.run_id for run in warehouse.runs()] == ["run-a"]
+        assert [run.run_id for run in warehouse.catalog.runs()] == ["run-a"]
     assert said == ["the warehouse has no catalog; it is made again from the evidence"]
     assert lake_bytes(workspace) == before
 
@@ -199,7 +200,7 @@ def test_without_catalog_and_evidence_the_lake_is_enough(workspace):
     (workspace.warehouse / "catalog.sqlite").unlink()
     shutil.rmtree(workspace.results)
     with Warehouse.open(workspace, print) as warehouse:
-        assert [run.run_id for run in warehouse.runs()] == ["run-a"]
+        assert [run.run_id for run in warehouse.catalog.runs()] == ["run-a"]
     assert lake_bytes(workspace) == before
 
 
@@ -212,7 +213,7 @@ def test_a_damaged_catalog_is_made_again_and_kept_aside(workspace, content):
     (workspace.warehouse / "catalog.sqlite").write_bytes(content)
     said = []
     with Warehouse.open(workspace, said.append) as warehouse:
-        assert [run.run_id for run in warehouse.runs()] == ["run-a"]
+        assert [run.run_id for run in warehouse.catalog.runs()] == ["run-a"]
     assert len(said) == 1
     assert lake_bytes(workspace) == before
     assert (workspace.warehouse / "catalog.sqlite.damaged").read_bytes() == content
@@ -229,7 +230,7 @@ def test_a_rebuild_that_was_killed_is_done_again(workspace):
     with pytest.raises(KeyboardInterrupt):
         rebuild(workspace, stop)
     with Warehouse.open(workspace, print) as warehouse:
-        assert len(warehouse.runs()) == 2, collect_b
+        assert len(warehouse.catalog.runs()) == 2, collect_b
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "foreign"])

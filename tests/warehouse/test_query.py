@@ -162,8 +162,8 @@ def test_a_run_that_is_not_in_the_tables_is_answered_with_those_that_are(warehou
 
 
 def test_runs_are_listed_newest_first(warehouse):
-    assert [run.run_id for run in warehouse.runs(2)] == ["20260302-bb33", "20260302-bb22"]
-    assert warehouse.runs()[0].trials == 13
+    assert [run.run_id for run in warehouse.catalog.runs(2)] == ["20260302-bb33", "20260302-bb22"]
+    assert warehouse.catalog.runs()[0].trials == 13
 
 
 def test_asking_needs_no_pyarrow(filled):

@@ -23,7 +23,7 @@ def after(days: float) -> datetime:
 
 def runs(workspace: WorkspaceFolder) -> list[str]:
     with Warehouse.open(workspace) as warehouse:
-        return sorted(run.run_id for run in warehouse.runs())
+        return sorted(run.run_id for run in warehouse.catalog.runs())
 
 
 @pytest.fixture

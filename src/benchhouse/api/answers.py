@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from benchhouse.api.workspace import Workspace
     from benchhouse.results.comparison import ComparisonTable
+    from benchhouse.results.comparisons import SideBySide
     from benchhouse.results.curves import Scaling, Tradeoff
     from benchhouse.results.history import CaseSummary as CaseSummary
     from benchhouse.results.history import Watched
     from benchhouse.results.lineage import Step as Step
     from benchhouse.results.lineage import Trace as TraceSteps
     from benchhouse.results.run_points import PointValue, TriedPoint
-    from benchhouse.results.selected import SideBySide
     from benchhouse.results.why import Why
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result

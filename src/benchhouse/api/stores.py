@@ -137,13 +137,13 @@ class Tables(VerbGroup):
 
     def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
         """Bring runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
-        from benchhouse.warehouse.sharing import push
+        from benchhouse.warehouse.transfer import push
 
         return push(self._folder, to, [find_run(self._folder, run) for run in runs], **options)
 
     def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
         """Bring runs of the engine at `origin` into these tables; their evidence stays where it is."""
-        from benchhouse.warehouse.sharing import pull
+        from benchhouse.warehouse.transfer import pull
 
         return pull(self._folder, origin, runs, **options)
 

@@ -355,7 +355,7 @@ class Workspace(Groups):
         from benchhouse.warehouse.query import Warehouse
 
         if engine:
-            from benchhouse.warehouse.sharing import query
+            from benchhouse.warehouse.transfer import query
 
             return QueryResult(query(engine, sql))
         with Warehouse.open(self.folder) as warehouse:

@@ -10,9 +10,9 @@ from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compa
 from benchhouse.claims.basis import Basis
 from benchhouse.claims.safety import interval_of
 from benchhouse.results.cells import make_cells
-from benchhouse.results.comparison import SEED, CompareOptions, compare_selected
+from benchhouse.results.comparison import CompareOptions, compare_selected
 from benchhouse.results.lineage import check_cells, pick_cells
-from benchhouse.results.numbers import name_of, quantity
+from benchhouse.results.numbers import SEED, name_of, quantity
 from benchhouse.results.proof import same_bits
 from benchhouse.results.stopped import confidence_for
 from benchhouse.schema.claim import Claim, Policy, Reason

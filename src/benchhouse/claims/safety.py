@@ -7,7 +7,7 @@ from typing import Any
 
 from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import mean, shaky_quantiles, variance
-from benchhouse.results.matching import leaves, told_value
+from benchhouse.results.matching import leaves, one_line
 from benchhouse.schema.claim import Changed, Policy, Reason
 from benchhouse.schema.trial import TrialSpec
 
@@ -145,7 +145,7 @@ def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, st
     of_a, of_b = (leaves(json.loads(row["parameters"])) for row in (a, b))
     for key in sorted(of_a.keys() | of_b.keys()):
         if of_a.get(key) != of_b.get(key):
-            sides = told_value(of_a.get(key)), told_value(of_b.get(key))
+            sides = one_line(of_a.get(key)), one_line(of_b.get(key))
             found.append(Changed(dimension=f"parameter {key}", a=sides[0], b=sides[1]))
     for name in dict.fromkeys(["experiment", *facts_a, *facts_b]):
         sides = (a[name], b[name]) if name == "experiment" else (facts_a.get(name, ""), facts_b.get(name, ""))

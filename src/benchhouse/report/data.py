@@ -28,8 +28,8 @@ from benchhouse.results.curves import Tradeoff
 from benchhouse.results.environment import environment
 from benchhouse.results.loads import gather_loads
 from benchhouse.results.machine import gather_failed, gather_machine
+from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.numbers import headline_stats
-from benchhouse.results.order import declared_order, declared_roles
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
 from benchhouse.results.refusals import invalid_rows
 from benchhouse.results.series import members_of_points
@@ -104,7 +104,7 @@ def gather(
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=[
             *make_headline(points, columns, rankings, failures, invalid, curves.sentences[:1] if curves else ()),
-            *stopped.told(made),
+            *stopped.notes(made),
         ],
         rankings=rankings,
         cases=cases if len(cases) > 1 else [],

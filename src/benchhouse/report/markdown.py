@@ -154,7 +154,7 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
     for standing in ranking.standings:
         found = data.points[standing.point].number(ranking.column)
         assert found
-        change, interval = (plain(text) for text in standing.told(ranking.unit))
+        change, interval = (plain(text) for text in standing.gap_texts(ranking.unit))
         change += f" ({interval})" if interval else ""
         label = plain(data.points[standing.point].label) + (f" **{standing.mark}**" if standing.mark else "")
         rows.append([str(standing.place), label, value_text(found), change, standing.verdict])

@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-from benchhouse.analysis.compare import compare
+from benchhouse.analysis.compare import Comparison, compare
 from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
 from benchhouse.analysis.ranking import holm
-from benchhouse.results.comparison import SEED, ComparisonTable, PointRow
+from benchhouse.results.comparison import ComparisonTable, PointRow
+from benchhouse.results.numbers import SEED, name_of
 from benchhouse.warehouse import queries
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 Values = Mapping[tuple[str, str, str], float]
 """By trial, metric and stat."""
+_NAME = ("metric", "stat", "unit", "direction")
 _FEWEST_PEERS = 3  # of two hosts nobody knows which is the odd one
 _PART = re.compile(r"(rank|shard|worker|node)[:_ ]?(.+)")
 
@@ -53,7 +57,7 @@ class Gathered:
         base, now = set(rows[0].trials_a), set(rows[0].trials_b)
         return Case(
             point=point,
-            numbers=[_number(row) for row in rows],
+            numbers=[_number(row, {name: getattr(row, name) for name in _NAME}, row.p_adjusted) for row in rows],
             signals=_signals(self._slices, base, now),
             members=[*_members(self._parts, self.facts, base, now), *_hosts(rows, self.facts, self.values)],
             wait=_wait(self.facts, base, now),
@@ -75,20 +79,17 @@ def correct_waits(cases: Sequence[Case], compared: int) -> list[Case]:
     ]
 
 
-def _number(row: PointRow) -> Number:
-    low, high = row.change_interval or (None, None)
+def _number(compared: PointRow | Comparison, name: Mapping[str, Any], p_adjusted: float | None) -> Number:
+    low, high = compared.change_interval or (None, None)
     return Number(
-        metric=row.metric,
-        stat=row.stat,
-        unit=row.unit,
-        direction="higher" if row.direction == "higher" else "lower" if row.direction == "lower" else None,
-        base=row.mean_a,
-        now=row.mean_b,
-        change=row.change,
+        **name,
+        base=compared.mean_a,
+        now=compared.mean_b,
+        change=compared.change,
         low=low,
         high=high,
-        verdict=row.verdict,
-        p_adjusted=row.p_adjusted,
+        verdict=compared.verdict,
+        p_adjusted=p_adjusted,
     )
 
 
@@ -99,16 +100,13 @@ def _slowness(row: PointRow, values: Values) -> dict[str, float]:
 
 def _signals(slices: Iterable[Row], base: set[str], now: set[str]) -> list[Signal]:
     """One a scope and series; over the steady phase where both sides have one, else over the whole trial."""
-    found: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
-    for row in slices:
-        if row["trial_id"] in base or row["trial_id"] in now:
-            phases = found.setdefault((row["scope"], row["series"], row["unit"]), {})
-            phases.setdefault(row["phase"], []).append(row)
+    trials = base | now
+    own = (row for row in slices if row["trial_id"] in trials)
     signals = []
-    for (scope, series, unit), phases in found.items():
-        steady = phases.get("steady", [])
+    for (scope, series, unit), group in grouped(own, itemgetter("scope", "series", "unit")).items():
+        phases = grouped(group, itemgetter("phase"))
+        steady, whole = phases.get("steady", []), phases.get("trial", [])
         sides = [{row["trial_id"] for row in steady} & side for side in (base, now)]
-        whole = phases.get("trial", [])
         rows = steady if all(sides) or not whole else whole
         signals.append(
             Signal(
@@ -138,22 +136,23 @@ def _reading(row: Row) -> Reading:
 
 def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now: set[str]) -> list[Member]:
     """Numbers of each rank, shard or node, told with a window or scope such as `rank:3`."""
-    found: dict[tuple[str, str, str, str], list[Row]] = {}
+    trials = base | now
+    members: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in parts:
-        told = row["window"] or row["scope"]
-        if (match := _PART.fullmatch(told)) and (row["trial_id"] in base or row["trial_id"] in now):
-            found.setdefault((match[1], match[2], row["metric"], row["stat"]), []).append(row)
+        match = _PART.fullmatch(row["window"] or row["scope"])
+        if match and row["trial_id"] in trials:
+            members.setdefault((match[1], match[2], row["metric"], row["stat"]), []).append(row)
     return [
         Member(
             kind=kind,
             name=name if kind == "node" else f"{kind} {name}",
-            metric=metric if stat == "value" else f"{metric} {stat}",
+            metric=name_of(metric, stat),
             unit=rows[0]["unit"],
             direction=rows[0]["direction"],
             base=[_of_member(row, facts) for row in rows if row["trial_id"] in base],
             now=[_of_member(row, facts) for row in rows if row["trial_id"] in now],
         )
-        for (kind, name, metric, stat), rows in found.items()
+        for (kind, name, metric, stat), rows in members.items()
     ]
 
 
@@ -165,55 +164,27 @@ def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -
     """The point's own numbers by the host that ran the trial, where there are several."""
     if len({facts[trial]["host"] for row in rows for trial in row.trials_b}) < _FEWEST_PEERS:
         return []
-    found = []
+    members = []
     for row in rows:
         if row.direction not in ("higher", "lower"):
             continue
-        sides: list[dict[str, list[Reading]]] = []
-        for trials in (row.trials_a, row.trials_b):
-            by_host: dict[str, list[Reading]] = {}
-            for trial in trials:
-                host, value = facts[trial]["host"], values[trial, row.metric, row.stat]
-                by_host.setdefault(host, []).append(Reading(trial_id=trial, node=host, avg=value))
-            sides.append(by_host)
-        found += [
-            Member(
-                kind="node",
-                name=host,
-                metric=row.name,
-                unit=row.unit,
-                direction="higher" if row.direction == "higher" else "lower",
-                base=sides[0].get(host, []),
-                now=now,
-            )
-            for host, now in sides[1].items()
+        readings = [
+            [Reading(trial_id=t, node=facts[t]["host"], avg=values[t, row.metric, row.stat]) for t in trials]
+            for trials in (row.trials_a, row.trials_b)
         ]
-    return found
+        base, now = (grouped(side, lambda reading: reading.node) for side in readings)
+        about: dict[str, Any] = {"kind": "node", "metric": row.name, "unit": row.unit, "direction": row.direction}
+        members += [Member(name=host, **about, base=base.get(host, []), now=own) for host, own in now.items()]
+    return members
 
 
 def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> Number | None:
-    """The time between submission and start, compared as every number is, its p-value not corrected yet.
-
-    None where nobody says.
-    """
+    """The time between submission and start, its p-value not corrected yet; None where it is unknown."""
     sides = [
         [row["queue_s"] for trial in sorted(side) if (row := facts[trial])["queue_s"] is not None]
         for side in (base, now)
     ]
     if min(map(len, sides)) < 2:
         return None
-    made = compare(*sides, direction="lower", seed=SEED)
-    interval = made.change_interval
-    return Number(
-        metric="queue_s",
-        stat="value",
-        unit="s",
-        direction="lower",
-        base=made.mean_a,
-        now=made.mean_b,
-        change=made.change,
-        low=interval.lo if interval else None,
-        high=interval.hi if interval else None,
-        verdict=made.verdict,
-        p_adjusted=made.p_value,
-    )
+    compared = compare(*sides, direction="lower", seed=SEED)
+    return _number(compared, dict(zip(_NAME, ("queue_s", "value", "s", "lower"), strict=True)), compared.p_value)

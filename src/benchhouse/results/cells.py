@@ -25,16 +25,6 @@ def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str,
         picked = dict(zip(_KEY, key, strict=True))
         if keys[key] > 1:  # a metric whose unit changed between trials
             picked["unit"] = row["unit"]
-        cells.append(
-            Cell(
-                ref=cell_ref(query, picked, column),
-                query=query,
-                key=picked,
-                column=column,
-                value=row[column],
-                unit=row["unit"],
-                n=row["n"],
-                trials=row["trials"],
-            )
-        )
+        ref, own = cell_ref(query, picked, column), {name: row[name] for name in ("unit", "n", "trials")}
+        cells.append(Cell(ref=ref, query=query, key=picked, column=column, value=row[column], **own))
     return cells

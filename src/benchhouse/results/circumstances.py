@@ -1,11 +1,14 @@
 """What else may differ between two sides of a comparison, packages by name and version."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_packages
+from benchhouse.results.numbers import first_of
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 Versions = Mapping[str, frozenset[str]]
@@ -21,21 +24,21 @@ def circumstances(trials: Iterable[Row]) -> dict[str, str]:
     """By name, from rows of trial_fact."""
     rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
 
-    def told(values: Iterable[Any]) -> str:
+    def distinct(values: Iterable[Any]) -> str:
         return ", ".join(sorted({str(value) for value in values if value})[:_LISTED])
 
     return {
-        PLACE: told(row.get("executor") for row in rows),
-        "experiment version": told(row["experiment_version"] for row in rows),
-        "git commit": told(
+        PLACE: distinct(row.get("executor") for row in rows),
+        "experiment version": distinct(row["experiment_version"] for row in rows),
+        "git commit": distinct(
             row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows
         ),
-        "host": told(row["host"] for row in rows),
-        _LOCK: told(row["package_lock_digest"][:12] for row in rows),
-        "experiment code": told(row["code_digest"][:12] for row in rows),
-        "environment": told(row["environment_digest"][:12] for row in rows),
-        "limits": told(row["limits"] for row in rows),
-        "trials side by side": told(row["parallel"] for row in rows),
+        "host": distinct(row["host"] for row in rows),
+        _LOCK: distinct(row["package_lock_digest"][:12] for row in rows),
+        "experiment code": distinct(row["code_digest"][:12] for row in rows),
+        "environment": distinct(row["environment_digest"][:12] for row in rows),
+        "limits": distinct(row["limits"] for row in rows),
+        "trials side by side": distinct(row["parallel"] for row in rows),
     }
 
 
@@ -47,25 +50,29 @@ def circumstances_of_sides(root: Path, sides: Sequence[Sequence[Row]]) -> list[d
     installed = [_versions(root, trials) for trials in sides]
     if not all(installed):  # the evidence of a side is away
         return facts
-    return [_with_packages(of_side, text) for of_side, text in zip(facts, differing(installed), strict=True)]
+    # The digest stays where no package and no interpreter tells the sides apart.
+    return [
+        {_PACKAGES if name == _LOCK and packages else name: (name == _LOCK and packages) or value
+         for name, value in of_side.items()}
+        for of_side, packages in zip(facts, differing(installed), strict=True)
+    ]  # fmt: skip
 
 
 def differing_packages(root: Path, trials: Sequence[Row]) -> str:
     """`numpy 1.26.4 | 2.4.0`, where trials of one run had not the same packages; else nothing."""
-    locks = list(dict.fromkeys(row["package_lock_digest"] for row in trials))
+    locks = grouped(trials, itemgetter("package_lock_digest"))
     if len(locks) < 2:
         return ""
-    groups = [[row for row in trials if row["package_lock_digest"] == lock] for lock in locks]
-    installed = [versions for group in groups if (versions := _versions(root, group))]
+    installed = [versions for group in locks.values() if (versions := _versions(root, group))]
     names = _different(installed)
     lines = [f"{name} {' | '.join(dict.fromkeys(_version(each, name) for each in installed))}" for name in names]
-    return _first_of(lines)
+    return first_of(lines, _LISTED)
 
 
 def differing(sides: Sequence[Versions]) -> list[str]:
     """For each side the packages that are not the same everywhere: `numpy 1.26.4, torch 2.9.0 and 3 more`."""
     names = _different(sides)
-    return [_first_of([f"{name} {_version(side, name)}" for name in names]) for side in sides]
+    return [first_of((f"{name} {_version(side, name)}" for name in names), _LISTED) for side in sides]
 
 
 def _different(sides: Sequence[Versions]) -> list[str]:
@@ -75,17 +82,6 @@ def _different(sides: Sequence[Versions]) -> list[str]:
 
 def _version(side: Versions, name: str) -> str:
     return " or ".join(sorted(side[name])) if name in side else "not installed"
-
-
-def _first_of(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return ", ".join(texts[:_LISTED]) + more
-
-
-def _with_packages(facts: Mapping[str, str], packages: str) -> dict[str, str]:
-    """With `packages` in place of the digest, which stays where no package and no interpreter tells them apart."""
-    return {_PACKAGES if name == _LOCK and packages else name: packages if name == _LOCK and packages else value
-            for name, value in facts.items()}  # fmt: skip
 
 
 def _versions(root: Path, trials: Sequence[Row]) -> Versions:

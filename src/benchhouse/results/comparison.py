@@ -8,40 +8,35 @@ from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.results import matching
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
-from benchhouse.results.matching import (
-    Matched,
-    MatchPoint,
-    as_text,
-    fits,
-    leaves,
-    look_up,
-    match,
-    point_of,
-    points_of,
-    told_value,
-)
-from benchhouse.results.metric_names import MetricName, headline_columns, parse_metrics
+from benchhouse.results.matching import Matched, MatchPoint
+from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
 from benchhouse.results.numbers import (
     MINUS,
     NONE,
+    SEED,
     change_texts,
+    first_of,
     headline_stats,
     name_of,
     plural,
     stat_place,
 )
-from benchhouse.results.order import declared_order
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
-SEED = 20_240_229
 _LISTED = 8
+_OF_RESULT = (
+    "n_a", "n_b", "mean_a", "mean_b", "change", "difference", "hedges_g", "cliffs_delta", "p_value", "verdict",
+    "method",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,6 +95,9 @@ class CompareOptions:
     paired: bool | None = None
 
 
+DEFAULTS = CompareOptions()
+
+
 @dataclass(frozen=True)
 class PointRow:
     """One metric and stat of one matched point, A beside B; the change is B against A."""
@@ -108,7 +106,7 @@ class PointRow:
     metric: str
     stat: str
     unit: str
-    direction: str | None
+    direction: Direction | None
     n_a: int
     n_b: int
     mean_a: float
@@ -146,10 +144,9 @@ class PointRow:
     @property
     def change_text(self) -> str:
         """The change with its interval, relative where that makes sense, else in the unit of the metric."""
-        told, interval = change_texts(
-            self.change, self.change_interval, self.difference, self.difference_interval, self.unit
-        )
-        return told + (f" ({interval})" if interval else "")
+        ends = self.change_interval, self.difference_interval
+        change, interval = change_texts(self.change, ends[0], self.difference, ends[1], self.unit)
+        return change + (f" ({interval})" if interval else "")
 
 
 @dataclass(frozen=True)
@@ -181,9 +178,8 @@ class ComparisonTable:
     @property
     def several_points(self) -> bool:
         """Whether a row must name its point."""
-        return len({row.point for row in self.rows}) > 1 or len({(row.metric, row.stat) for row in self.rows}) < len(
-            self.rows
-        )
+        numbers = {(row.metric, row.stat) for row in self.rows}
+        return len({row.point for row in self.rows}) > 1 or len(numbers) < len(self.rows)
 
     def regressions(self, *, corrected: bool = False) -> list[PointRow]:
         """Rows that are worse in B; `corrected` keeps those that hold up after Holm's correction."""
@@ -199,9 +195,9 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        values = [look_up(point_of(row), key) for row in kept]
-        present = {told_value(value) for value in values if value is not None}
-        kept = [row for row, value in zip(kept, values, strict=True) if fits(value, wanted)]
+        values = [matching.look_up(matching.point_of(row), key) for row in kept]
+        present = {matching.one_line(value) for value in values if value is not None}
+        kept = [row for row, value in zip(kept, values, strict=True) if matching.fits(value, wanted)]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -209,35 +205,30 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
 
 
 def compare_runs(
-    a: Side,
-    b: Side,
-    options: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
-    order: Mapping[str, int] | None = None,
+    a: Side, b: Side, options: CompareOptions = DEFAULTS, order: Mapping[str, int] | None = None
 ) -> ComparisonTable:
     """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
 
     Where the trials of both sides took turns, repetition is compared with repetition; `options.paired` insists.
     """
-    points_a, points_b = points_of(a.rows), points_of(b.rows)
+    points_a, points_b = matching.points_of(a.rows), matching.points_of(b.rows)
     if not points_a or not points_b:
         empty = a.name if not points_a else b.name
         raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
-    pairs, only_a, only_b = match(points_a, points_b, {*a.keys, *b.keys})
+    pairs, only_a, only_b = matching.match(points_a, points_b, {*a.keys, *b.keys})
     if not pairs:
+        labels = [first_of(dict.fromkeys(map(_full_label, points)), _LISTED) for points in (only_a, only_b)]
         raise BenchError(
             f"nothing to compare: no point of {a.name} belongs to one of {b.name}",
-            hint=f"{a.name} has {_some(_told(point) for point in only_a)}\n"
-            f"{b.name} has {_some(_told(point) for point in only_b)}\n"
+            hint=f"{a.name} has {labels[0]}\n{b.name} has {labels[1]}\n"
             "Pick points of each: bench compare RUN:key=value RUN:key=value",
         )
     numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
     if not numbers:
+        names = [dict.fromkeys(name_of(*key) for pair in pairs for key in pair[at].rows) for at in (0, 1)]
         raise BenchError(
             f"nothing to compare: the points of {a.name} and {b.name} have no metric in common",
-            hint="\n".join(
-                f"{side.name} has {_some(name_of(*key) for pair in pairs for key in pair[at].rows)}"
-                for at, side in enumerate((a, b))
-            ),
+            hint=f"{a.name} has {first_of(names[0], _LISTED)}\n{b.name} has {first_of(names[1], _LISTED)}",
         )
     confidence = options.confidence
     numbers, outlier_notes = without_outliers(numbers, options.outliers)
@@ -246,7 +237,8 @@ def compare_runs(
     if rounds:
         compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in numbers]
     else:
-        compared = compare_many([_pair(x, y) for _, x, y in numbers], confidence=confidence, seed=SEED)
+        values = [Pair(x["values"], y["values"], x["direction"]) for _, x, y in numbers]
+        compared = compare_many(values, confidence=confidence, seed=SEED)
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
@@ -269,14 +261,8 @@ def compare_runs(
     )
 
 
-def _told(point: MatchPoint) -> str:
-    named = point.target_name in point.label
-    return point.label if named else f"{point.target_name} {point.label}"
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(dict.fromkeys(names))
-    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
+def _full_label(point: MatchPoint) -> str:
+    return point.label if point.target_name in point.label else f"{point.target_name} {point.label}"
 
 
 Numbers = tuple[Matched, Row, Row]
@@ -296,10 +282,12 @@ def _pairs_of_numbers(
     last = len(order)
     wanted.sort(key=lambda name: (order.get(name.metric, last), name.metric, stat_place(name.stat or "")))
     for pair in pairs:
-        sides = [_by_metric(point) for point in pair]
         for name in wanted:
             metric = name.metric
-            of_a, of_b = (side.get(metric, {}) for side in sides)
+            of_a, of_b = (
+                {stat: point.rows[metric, stat] for stat in known[metric] if (metric, stat) in point.rows}
+                for point in pair
+            )
             stats = of_a.keys() | of_b.keys()
             if name.stat:
                 stats &= {name.stat}
@@ -312,14 +300,6 @@ def _pairs_of_numbers(
     return numbers, list(alone)
 
 
-def _by_metric(point: MatchPoint) -> dict[str, dict[str, Row]]:
-    """Its rows by metric and statistic."""
-    metrics: dict[str, dict[str, Row]] = {}
-    for (metric, stat), row in point.rows.items():
-        metrics.setdefault(metric, {})[stat] = row
-    return metrics
-
-
 def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
     for what in ("unit", "direction"):
         if x[what] != y[what]:
@@ -330,33 +310,16 @@ def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
             )
 
 
-def _pair(x: Row, y: Row) -> Pair:
-    return Pair(x["values"], y["values"], x["direction"])
-
-
 def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]) -> PointRow:
     a, b = pair
     label = a.label if a.label == b.label else f"{a.label} → {b.label}"
     return PointRow(
         point=label,
-        metric=x["metric"],
-        stat=x["stat"],
-        unit=x["unit"],
-        direction=x["direction"],
-        n_a=result.n_a,
-        n_b=result.n_b,
-        mean_a=result.mean_a,
-        mean_b=result.mean_b,
-        change=result.change,
+        **{name: x[name] for name in ("metric", "stat", "unit", "direction")},
+        **{name: getattr(result, name) for name in _OF_RESULT},
         change_interval=_ends(result.change_interval),
-        difference=result.difference,
         difference_interval=_ends(result.difference_interval),
-        hedges_g=result.hedges_g,
-        cliffs_delta=result.cliffs_delta,
-        p_value=result.p_value,
         p_adjusted=adjusted,
-        verdict=result.verdict,
-        method=result.method,
         sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}",
         shaky=any(_shaky(side) for side in (x, y)),
         trials_a=list(x["trials"]),
@@ -375,30 +338,26 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Difference]:
     """What changed between the sides: the target, each parameter by name, each circumstance by name."""
-    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    differences: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
 
     def note(dimension: str, a: str, b: str) -> None:
         if a != b:
-            sides = found.setdefault(dimension, ({}, {}))
+            sides = differences.setdefault(dimension, ({}, {}))
             sides[0][a] = None
             sides[1][b] = None
 
     for a, b in pairs:
         if a.target != b.target:
-            told = (
-                (a.target_name, b.target_name)
-                if a.target_name != b.target_name
-                else (as_text(a.target), as_text(b.target))
-            )
-            note("target", *told)
+            renamed = a.target_name != b.target_name
+            note("target", *(point.target_name if renamed else matching.as_text(point.target) for point in (a, b)))
         if a.parameters != b.parameters:
-            of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+            of_a, of_b = matching.leaves(a.parameters), matching.leaves(b.parameters)
             for key in sorted(of_a.keys() | of_b.keys()):
-                note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
+                note(f"parameter {key}", matching.one_line(of_a.get(key)), matching.one_line(of_b.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
-    return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
+    return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in differences.items()]
 
 
 def _causes(differences: Iterable[Difference]) -> list[str]:
@@ -426,14 +385,9 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
     return notes
 
 
-def compare_selected(
-    warehouse: Warehouse,
-    a: str,
-    b: str,
-    options: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
-) -> ComparisonTable:
+def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
-    picked = [_side(warehouse, parse_selector(text), options) for text in (a, b)]
+    picked = [pick_side(warehouse, parse_selector(text), options) for text in (a, b)]
     facts = circumstances_of_sides(warehouse.workspace.root, [side.trials for side, _ in picked])
     side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
     witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
@@ -443,7 +397,7 @@ def compare_selected(
     return replace(table, notes=[*notes, *table.notes])
 
 
-def _side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -> tuple[Side, list[str]]:
+def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -> tuple[Side, list[str]]:
     """What a selector picks, without its circumstances; and what must be said about trials that are left out."""
     selector = Selector(warehouse.require_run(picked.run), picked.filters)
     every_trial = queries.trials(warehouse, [selector.run]).dicts()
@@ -473,12 +427,7 @@ def caveats(name: str, tried: Sequence[Row]) -> list[str]:
         notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
     warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
     if warned:
-        why = reasons(told for lines in warned for told in _by_code(lines))
+        by_code = ({line.partition(": ")[0]: line.partition(": ")[2] for line in lines} for lines in warned)
+        why = reasons(warning for of_trial in by_code for warning in of_trial.items())
         notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
     return notes
-
-
-def _by_code(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """Code and text of `code: text` lines, each code once."""
-    told = (line.partition(": ") for line in warnings)
-    return list({code: (code, text) for code, _, text in told}.values())

@@ -1,56 +1,140 @@
 """Comparisons of runs, of points of runs, and of targets: selectors with full run ids go in, tables come out."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from benchhouse.results import stopped
-from benchhouse.results.comparison import CompareOptions, ComparisonTable, compare_selected
+from benchhouse.results.circumstances import circumstances_of_sides
+from benchhouse.results.comparison import (
+    DEFAULTS,
+    CompareOptions,
+    ComparisonTable,
+    compare_selected,
+    parse_selector,
+    pick_side,
+)
+from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
-from benchhouse.results.selected import SideBySide, along_axis, at_level, beside
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.results.metric_names import declared_order, declared_roles
+from benchhouse.results.scaling import make_scaling
+from benchhouse.results.series import Column, Member, members_of_rows
+from benchhouse.results.standings import leading_columns, side_by_side
+from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
 
-def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions = CompareOptions()) -> ComparisonTable:  # noqa: B008 - frozen
+@dataclass(frozen=True)
+class Selected:
+    """Points of any number of runs, in the order in which selectors picked them, and what must be said about them."""
+
+    run_ids: list[str]
+    members: list[Member]
+    throughput: str | None
+    latency: str | None
+    notes: list[str]
+
+    def column(self, metric: str | None) -> Column:
+        """The metric named, or the experiment's throughput."""
+        if metric or self.throughput:
+            return find_column(self.members, metric or self.throughput or "")
+        raise BenchError("the experiment does not say which metric is its throughput", hint="Name it: --of METRIC")
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Targets under identical load."""
+
+    cases: list[CaseRanking]
+    members: list[Member]
+    alone: int
+    """Tests that only one target was put to."""
+    notes: list[str]
+
+
+def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
     """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
     with Warehouse.open(workspace) as warehouse:
         confidence = stopped.confidence_for(workspace, _runs_of([a, b]), options.confidence)
         table = compare_selected(warehouse, a, b, replace(options, confidence=confidence))
-    return replace(table, notes=[*table.notes, *stopped.told(confidence, options.confidence)])
+    return replace(table, notes=[*table.notes, *stopped.notes(confidence, options.confidence)])
 
 
 def compare_at(
     workspace: WorkspaceFolder, selectors: Sequence[str], at: str, of: str | None, along: str, confidence: float
 ) -> tuple[Tradeoff, list[str]]:
-    """Targets at equal quality (`recall=0.95`), and the runs that they are from."""
-    with Warehouse.open(workspace) as warehouse:
-        made = stopped.confidence_for(workspace, _runs_of(selectors), confidence)
-        return at_level(warehouse, list(selectors), at, of, along, made)
+    """Each target's `of` at equal quality (`recall=0.95`), and the runs that they are from."""
+    metric, level = parse_level(at)
+    picked, confidence = _pick(workspace, selectors, confidence)
+    x, y = find_column(picked.members, metric), picked.column(of)
+    tradeoff = make_tradeoff(picked.members, x, y, level, along=along, confidence=confidence)
+    return tradeoff.model_copy(update={"notes": [*picked.notes, *tradeoff.notes]}), picked.run_ids
 
 
 def compare_along(
     workspace: WorkspaceFolder, selectors: Sequence[str], along: str, of: str | None, confidence: float
 ) -> Scaling:
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
-    with Warehouse.open(workspace) as warehouse:
-        made = stopped.confidence_for(workspace, _runs_of(selectors), confidence)
-        return along_axis(warehouse, list(selectors), along, of, made)
+    picked, confidence = _pick(workspace, selectors, confidence)
+    scaling = make_scaling(picked.members, picked.column(of), picked.latency, along, confidence=confidence)
+    return scaling.model_copy(update={"notes": [*picked.notes, *scaling.notes]})
 
 
 def compare_beside(
     workspace: WorkspaceFolder, selectors: Sequence[str], metrics: Sequence[str], confidence: float
 ) -> SideBySide:
-    """Targets side by side under identical load."""
-    with Warehouse.open(workspace) as warehouse:
-        made = stopped.confidence_for(workspace, _runs_of(selectors), confidence)
-        return beside(warehouse, list(selectors), list(metrics), made)
+    """Rankings of the targets under identical load, by the metrics named, or else by throughput and latency."""
+    picked, confidence = _pick(workspace, selectors, confidence)
+    columns = [find_column(picked.members, metric) for metric in metrics]
+    columns = columns or leading_columns(picked.members, picked.throughput, picked.latency)
+    cases = side_by_side(picked.members, columns, confidence)
+    if not cases:
+        raise BenchError(
+            "nothing stands side by side: no two targets were put to the same test",
+            hint="Name two runs, or points: bench compare @last:key=value @last:key=value",
+        )
+    placed = {standing.point for case in cases for ranking in case.rankings for standing in ranking.standings}
+    alone = sum(member.at not in placed for member in picked.members)
+    return SideBySide(cases, picked.members, alone, picked.notes)
 
 
 def scenario_of(workspace: WorkspaceFolder, selector: str) -> str:
     """The name of the scenario that a run, or points of a run, are of."""
     (run_id,) = _runs_of([selector])
     with Warehouse.open(workspace) as warehouse:
-        return next((run.scenario for run in warehouse.runs() if run.run_id == run_id), "")
+        return next((run.scenario for run in warehouse.catalog.runs() if run.run_id == run_id), "")
+
+
+def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
+    """What the selectors pick of their runs; a point that several pick counts once."""
+    rows: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
+    notes: dict[str, None] = {}
+    trials_of: dict[str, Sequence[Mapping[str, Any]]] = {}
+    folders: list[TrialFolder] = []
+    for text in selectors:
+        side, refused = pick_side(warehouse, parse_selector(text), CompareOptions(every=True))
+        notes |= dict.fromkeys(refused)
+        trials_of[side.rows[0]["run_id"]] = side.trials
+        folders.append(TrialFolder(warehouse.workspace.root / side.trials[0]["folder"]))
+        rows |= {(row["run_id"], row["instance_digest"], row["metric"], row["stat"]): row for row in side.rows}
+    facts = circumstances_of_sides(warehouse.workspace.root, list(trials_of.values()))
+    for name in dict.fromkeys(name for of_run in facts for name in of_run):
+        values = [of_run.get(name) or "unknown" for of_run in facts]
+        if len(set(values)) > 1:
+            notes[f"differs: {name}: {' | '.join(values)}"] = None
+    roles, order = declared_roles(folders), declared_order(folders)
+    ordered = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
+    members = members_of_rows(ordered)
+    return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes))
+
+
+def _pick(workspace: WorkspaceFolder, selectors: Sequence[str], confidence: float) -> tuple[Selected, float]:
+    """With the confidence at which to make intervals, so that they cover the one asked for."""
+    with Warehouse.open(workspace) as warehouse:
+        picked = pick(warehouse, selectors)
+    return picked, stopped.confidence_for(workspace, _runs_of(selectors), confidence)
 
 
 def _runs_of(selectors: Sequence[str]) -> list[str]:

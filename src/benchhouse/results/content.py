@@ -1,5 +1,6 @@
 """ReportData: all that a report says, as one plain value. Writers take it; they read no file and no table."""
 
+from collections import Counter
 from functools import cached_property
 from typing import Any, Literal
 
@@ -63,10 +64,10 @@ class Point(Model):
 
     @cached_property
     def by_column(self) -> dict[tuple[str, str, str], Number]:
-        found: dict[tuple[str, str, str], Number] = {}
+        columns: dict[tuple[str, str, str], Number] = {}
         for number in self.numbers:
-            found.setdefault(number.column, number)
-        return found
+            columns.setdefault(number.column, number)
+        return columns
 
     def number(self, column: tuple[str, str, str]) -> Number | None:
         return self.by_column.get(column)
@@ -150,7 +151,7 @@ class Standing(Model):
     difference_high: float | None = None
     verdict: str = Field(description="In words, after correction for the number of pairs.")
 
-    def told(self, unit: str) -> tuple[str, str]:
+    def gap_texts(self, unit: str) -> tuple[str, str]:
         """The change against the best and its interval, in words; empty for the best itself."""
         if self.difference is None:
             return "", ""
@@ -227,26 +228,17 @@ class ReportData(Model):
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
     rankings: list[Ranking] = Field(default_factory=empty_list)
-    cases: list[CaseRanking] = Field(
-        default_factory=empty_list, description="Where there are several tests: one by one."
-    )
+    cases: list[CaseRanking] = Field(default_factory=empty_list, description="Where there are several tests.")
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
-    spreads: list[SpreadFacts] = Field(
-        default_factory=empty_list, description="Of a large sweep: how the leading metrics spread, axis by axis."
-    )
-    statistics_left_out: int = Field(
-        0, description="Of a large sweep: statistics that the warehouse has of each point and the report has not."
-    )
+    spreads: list[SpreadFacts] = Field(default_factory=empty_list, description="Leading metrics of a large sweep.")
+    statistics_left_out: int = Field(0, description="Statistics of each point of a large sweep that are not shown.")
     scalings: list[Scaling] = Field(default_factory=empty_list, description="Targets along each axis of load or size.")
     loads: list[LoadFacts] = Field(default_factory=empty_list, description="What load trials say of themselves.")
     machines: list[MachineFacts] = Field(
-        default_factory=empty_list,
-        description="Telemetry of one trial of each point, and of some that did not succeed.",
+        default_factory=empty_list, description="Telemetry of one trial of each point, and of some that failed."
     )
     failures: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that were cut short.")
-    invalid: list[FailureFacts] = Field(
-        default_factory=empty_list, description="Trials that measured something which doesn't hold by their own check."
-    )
+    invalid: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that failed their own check.")
     warnings: list[WarningGroup] = Field(default_factory=empty_list)
     configuration: str = Field("", description="The effective scenario, YAML.")
     environments: list[Environment] = Field(default_factory=empty_list)
@@ -254,22 +246,21 @@ class ReportData(Model):
 
     def columns(self) -> list[Number]:
         """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""
-        found: dict[tuple[str, str, str], Number] = {}
+        examples: dict[tuple[str, str, str], Number] = {}
         for point in self.points:
             for column, number in point.by_column.items():
-                found.setdefault(column, number)
-        return sorted(found.values(), key=lambda number: not number.primary)
+                examples.setdefault(column, number)
+        return sorted(examples.values(), key=lambda number: not number.primary)
 
     def several_executors(self) -> bool:
         """Whether a table of points must say where each ran."""
         return len({point.executor for point in self.points}) > 1
 
     def outcomes(self) -> dict[str, int]:
-        total: dict[str, int] = {}
+        total: Counter[str] = Counter()
         for run in self.runs:
-            for outcome, count in run.outcomes.items():
-                total[outcome] = total.get(outcome, 0) + count
-        return total
+            total.update(run.outcomes)
+        return dict(total)
 
 
 class ReportFile(Model):

@@ -99,45 +99,37 @@ class Tradeoff(Model):
         worth = -1.0 if self.y.direction == "higher" else 1.0
         met = [curve for curve in self.curves if curve.at and curve.at.value is not None]
         met.sort(key=lambda curve: (curve.case, worth * ((curve.at and curve.at.value) or 0.0)))
-        return [TradeoffRow.of(self, curve) for curve in [*met, *(one for one in self.curves if one not in met)]]
+        return [TradeoffRow.of(self, curve) for curve in [*met, *(curve for curve in self.curves if curve not in met)]]
 
 
 class TradeoffRow(Model):
     """One line of a table."""
 
     name: str
-    mark: str
+    mark: str = ""
     value: str
-    interval: str
-    change: str
+    interval: str = ""
+    change: str = ""
     place: str
-    n: str
+    n: str = ""
     verdict: str
 
     @classmethod
-    def of(cls, found: Tradeoff, curve: TradeoffCurve) -> "TradeoffRow":
+    def of(cls, tradeoff: Tradeoff, curve: TradeoffCurve) -> "TradeoffRow":
         at = curve.at
         assert at
         nearest = curve.points[at.nearest]
         if at.value is None:
-            told = quantity(nearest.x, found.x.unit)
-            words = f"not reached: {told} at best" if at.reach == "short" else f"better everywhere: {told} at worst"
-            shown = "" if at.reach == "short" else f"≥{number(nearest.y)}"
-            if found.y.direction == "lower" and shown:
-                shown = f"≤{number(nearest.y)}"
+            quality, short = quantity(nearest.x, tradeoff.x.unit), at.reach == "short"
+            bound = ("≤" if tradeoff.y.direction == "lower" else "≥") + number(nearest.y)
             return cls(
                 name=curve.name,
-                mark="",
-                value=shown,
-                interval="",
-                change="",
+                value="" if short else bound,
                 place=number(nearest.place) if curve.along else "",
-                n="",
-                verdict=words,
+                verdict=f"not reached: {quality} at best" if short else f"better everywhere: {quality} at worst",
             )
-        change, interval = change_texts(
-            at.change, at.change_interval, at.difference, at.difference_interval, found.y.unit
-        )
+        ends = at.change_interval, at.difference_interval
+        change, interval = change_texts(at.change, ends[0], at.difference, ends[1], tradeoff.y.unit)
         return cls(
             name=curve.name,
             mark=at.mark or "",

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.results.content import Environment
+from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.trial import Meta
 
 Row = Mapping[str, Any]
+_OF_META = ("run_id", "trial_id", "package_lock_digest", "git_commit", "git_dirty")
 PACKAGES_DIFFER = "packages that differ between trials"
 
 
@@ -30,16 +32,12 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
         if value
     }
     return Environment(
-        run_id=meta.run_id,
-        trial_id=meta.trial_id,
+        **{name: getattr(meta, name) for name in _OF_META},
         hosts=sorted({row["host"] for row in rows}),
         cpu=model + (f", {cpus[0]} of {cpus[1]} threads" if all(cpus) else ""),
-        memory=_size(memory) if isinstance(memory, int) else "",
+        memory=show_bytes(memory) if isinstance(memory, int) else "",
         kernel=kernel,
         python=meta.python.split(" ")[0],
-        package_lock_digest=meta.package_lock_digest,
-        git_commit=meta.git_commit,
-        git_dirty=meta.git_dirty,
         limits=limits_in_words(meta.limits),
         other=other,
     )
@@ -47,21 +45,12 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
 
 def limits_in_words(limits: Mapping[str, Any]) -> dict[str, Any]:
     """Each limit with what was asked and what holds it, in words."""
-    asked, held = limits.get("asked"), limits.get("enforced_by")
-    if not isinstance(asked, Mapping) or not isinstance(held, Mapping):
+    requested, held = limits.get("asked"), limits.get("enforced_by")
+    if not isinstance(requested, Mapping) or not isinstance(held, Mapping):
         return dict(limits)
-    told = {}
-    for name, value in asked.items():
-        size = _size(value) if name == "memory" else f"{value:g} s" if name in ("wall", "cpu") else str(value)
+    shown = {}
+    for name, value in requested.items():
+        size = show_bytes(value) if name == "memory" else f"{value:g} s" if name in ("wall", "cpu") else str(value)
         holder = held.get(name) or held.get({"cpu": "cpu_s", "processes": "pids"}.get(name, "")) or "nothing"
-        told[name] = f"{size}, held by {holder}"
-    return told
-
-
-def _size(count: int) -> str:
-    """Bytes in the largest binary unit that leaves at least one."""
-    size, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.4g} {units[0]}"
+        shown[name] = f"{size}, held by {holder}"
+    return shown

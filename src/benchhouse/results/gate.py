@@ -1,20 +1,23 @@
 """The gate of a pipeline: is NEW worse than BASE by more than is tolerated?"""
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from benchhouse.analysis.gating import MeasuredChange, Ruling, rule
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
-from benchhouse.results.comparison import CompareOptions
+from benchhouse.results.comparison import CompareOptions, ComparisonTable, PointRow
 from benchhouse.results.comparisons import compare, scenario_of
+from benchhouse.results.metric_names import declared_primary
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quality import RegressionRecord
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
 
-if TYPE_CHECKING:
-    from benchhouse.results.comparison import ComparisonTable, PointRow
+_OF_ROW = ("point", "metric", "stat", "unit", "direction", "p_adjusted", "method")
 
 
 class NoBaselineError(BenchError):
@@ -40,7 +43,7 @@ class GateRules:
 class Gated:
     """One number at the gate."""
 
-    row: "PointRow"
+    row: PointRow
     ruling: Ruling
 
 
@@ -48,7 +51,7 @@ class Gated:
 class Gate:
     """What the gate says: regression before can't tell before good."""
 
-    table: "ComparisonTable"
+    table: ComparisonTable
     mde: float
     rows: list[Gated]
     missing: list[str]
@@ -75,12 +78,8 @@ class Gate:
         return max((count for count in counts if count), default=None)
 
     def as_dict(self) -> dict[str, Any]:
-        rows = [
-            {"point": item.row.point, "metric": item.row.metric, "stat": item.row.stat, "n_a": item.row.n_a,
-             "n_b": item.row.n_b, "sentence": item.row.sentence, "p_adjusted": item.row.p_adjusted,
-             **asdict(item.ruling)}
-            for item in self.rows
-        ]  # fmt: skip
+        shown = ("point", "metric", "stat", "n_a", "n_b", "sentence", "p_adjusted")
+        rows = [{name: getattr(item.row, name) for name in shown} | asdict(item.ruling) for item in self.rows]
         return {
             "base": self.table.a, "new": self.table.b, "mde": self.mde, "judgement": self.judgement, "rows": rows,
             "metrics": list(self.metrics), "missing": self.missing, "repetitions_needed": self.needed,
@@ -95,7 +94,7 @@ def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | Non
     metrics = rules.metrics or tuple(_primary(workspace, new))
     options = CompareOptions(tuple(metrics), rules.confidence, outliers=rules.outliers)
     table = compare(workspace, base, new, options)
-    rows = [_gated(row, rules) for row in table.rows if row.direction in ("higher", "lower")]
+    rows = [_gated(row, row.direction, rules) for row in table.rows if row.direction]
     if not rows:
         raise BenchError(
             "nothing to judge: no number that both sides have says which way is better",
@@ -109,28 +108,23 @@ def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | Non
 
 
 def _primary(workspace: WorkspaceFolder, selector: str) -> list[str]:
-    from benchhouse.results.order import declared_primary
-    from benchhouse.warehouse import queries
-    from benchhouse.warehouse.query import Warehouse
-
     with Warehouse.open(workspace) as warehouse:
         trials = queries.trials(warehouse, [selector.partition(":")[0]]).dicts()
     good = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
     return declared_primary(TrialFolder(workspace.root / row["folder"]) for row in good)
 
 
-def _gated(row: "PointRow", rules: GateRules) -> Gated:
+def _gated(row: PointRow, direction: Direction, rules: GateRules) -> Gated:
     if row.trials_a == row.trials_b:  # a run against itself: no repetition could show a difference
         return Gated(row, Ruling("good", 0.0, 0.0, 0.0, None, None))
     certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
-    direction: Literal["higher", "lower"] = "higher" if row.direction == "higher" else "lower"
     n = min(row.n_a, row.n_b)
     change = MeasuredChange(row.change, row.change_interval, row.difference_interval, direction, n, certain)
     return Gated(row, rule(change, mde=rules.mde, confidence=rules.confidence))
 
 
 def _keep(
-    workspace: WorkspaceFolder, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str
+    workspace: WorkspaceFolder, table: ComparisonTable, rows: list[Gated], rules: GateRules, scenario: str
 ) -> str:
     """Every ruling is a row of `regression_fact`; says why where it can't be."""
     cited, time = selftest_record.last(workspace, scenario), now()
@@ -141,21 +135,12 @@ def _keep(
             run_id=table.b.partition(":")[0],
             selection=table.b,
             scenario=scenario,
-            point=item.row.point,
-            metric=item.row.metric,
-            stat=item.row.stat,
-            unit=item.row.unit,
-            direction="higher" if item.row.direction == "higher" else "lower",
-            judgement=item.ruling.judgement,
-            worse=item.ruling.worse,
-            low=item.ruling.low,
-            high=item.ruling.high,
+            **{name: getattr(item.row, name) for name in _OF_ROW},
+            **{name: getattr(item.ruling, name) for name in ("judgement", "worse", "low", "high")},
             mde=rules.mde,
             confidence=rules.confidence,
-            p_adjusted=item.row.p_adjusted,
             n_base=item.row.n_a,
             n=item.row.n_b,
-            method=item.row.method,
             selftest_run_id=cited.run_id if cited else None,
         )
         for item in rows

@@ -3,13 +3,14 @@
 import math
 import shlex
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
-from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
+from benchhouse.results.metric_history import MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import AlarmRecord, BaselineRecord
@@ -39,12 +40,12 @@ class Watched:
         return max(0, NEEDED - len(self.history.runs))
 
     def as_dict(self) -> dict[str, Any]:
-        alarm = asdict(self.alarm) if self.alarm else None
-        if self.alarm and alarm is not None:
-            alarm |= {"run": self.later[self.alarm.at].run_id, "since_run": self.later[self.alarm.since].run_id}
+        alarm = None
+        if self.alarm:
+            runs = {"run": self.later[self.alarm.at].run_id, "since_run": self.later[self.alarm.since].run_id}
+            alarm = asdict(self.alarm) | runs
         baseline = self.baseline.model_dump(mode="json") if self.baseline else None
-        history = asdict(self.history)
-        return history | {"baseline": baseline, "alarm": alarm, "selftest": self.selftest}
+        return asdict(self.history) | {"baseline": baseline, "alarm": alarm, "selftest": self.selftest}
 
 
 @dataclass(frozen=True)
@@ -80,54 +81,46 @@ def watch(
 ) -> Watched:
     """The same of tables that are open already."""
     workspace = warehouse.workspace
-    found = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
-    record = _current(workspace, found)
-    alarm, later = alarm_since(found, _baseline(record), record.run_id) if record else (None, [])
-    note = _keep_alarm(workspace, found, record, alarm, later) if record and alarm else ""
-    return Watched(found, record, later, alarm, selftest_record.sentence(workspace, found.case.scenario), note)
+    series = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
+    record = _current(workspace, series)
+    alarm, later, note = None, list[RunValue](), ""
+    if record:
+        level = math.log(record.level) if record.log_level else record.level
+        baseline = Baseline(level, record.spread, record.memory, record.n, record.log_level)
+        alarm, later = alarm_since(series, baseline, record.run_id)
+    if record and alarm:
+        note = _keep_alarm(workspace, series, record, alarm, later)
+    return Watched(series, record, later, alarm, selftest_record.sentence(workspace, series.case.scenario), note)
 
 
 def _keep_alarm(
-    workspace: WorkspaceFolder, found: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
+    workspace: WorkspaceFolder, series: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
 ) -> str:
     """Write an alarm down when it is seen for the first time; says why where it can't be."""
-    cited = selftest_record.last(workspace, found.case.scenario)
+    cited = selftest_record.last(workspace, series.case.scenario)
     line = AlarmRecord(
         time=now(),
-        benchmark_case_id=record.benchmark_case_id,
-        target_name=record.target_name,
-        metric=record.metric,
-        stat=record.stat,
-        unit=record.unit,
-        direction=record.direction,
+        **record.model_dump(
+            include={"benchmark_case_id", "target_name", "metric", "stat", "unit", "direction", "level"}
+        ),
         run_id=later[alarm.at].run_id,
         since_run_id=later[alarm.since].run_id,
         baseline_run_id=record.run_id,
         baseline_time=record.time,
-        level=record.level,
-        change=alarm.change,
-        difference=alarm.difference,
-        z=alarm.z,
-        worse=alarm.worse,
+        **{name: getattr(alarm, name) for name in ("change", "difference", "z", "worse")},
         selftest_run_id=cited.run_id if cited else None,
     )
     path = journals.alarms(workspace)
     if any(known.what == line.what for known in journals.read(path, AlarmRecord)[0]):
         return ""
-    return journals.note(path, [line], f"bench history {shlex.quote(found.case.label)}")
+    return journals.note(path, [line], f"bench history {shlex.quote(series.case.label)}")
 
 
-def _baseline(record: BaselineRecord) -> Baseline:
-    level = math.log(record.level) if record.log_level else record.level
-    return Baseline(level, record.spread, record.memory, record.n, record.log_level)
+_key = attrgetter("benchmark_case_id", "target_name", "metric", "stat")
 
 
-def _key(record: BaselineRecord) -> tuple[str, str, str, str]:
-    return record.benchmark_case_id, record.target_name, record.metric, record.stat
-
-
-def _current(workspace: WorkspaceFolder, found: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
-    key = found.case.benchmark_case_id, found.case.target_name, found.metric, found.stat
+def _current(workspace: WorkspaceFolder, series: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
+    key = series.case.benchmark_case_id, series.case.target_name, series.metric, series.stat
     last = None
     for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
         if _key(record) == key and (record.action == "clear" or not by_person or record.by == "person"):
@@ -137,13 +130,8 @@ def _current(workspace: WorkspaceFolder, found: MetricHistory, *, by_person: boo
 
 def baselines(workspace: WorkspaceFolder) -> list[BaselineRecord]:
     """Those that count now, by case and metric."""
-    current: dict[tuple[str, str, str, str], BaselineRecord] = {}
-    for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
-        if record.action == "clear":
-            current.pop(_key(record), None)
-        else:
-            current[_key(record)] = record
-    return [current[key] for key in sorted(current)]
+    last = {_key(record): record for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]}
+    return [last[key] for key in sorted(last) if last[key].action == "accept"]
 
 
 def accept(
@@ -151,34 +139,28 @@ def accept(
 ) -> BaselineRecord:
     """Accept the level that the history has now. A rule may do so only while it is near what a person accepted."""
     with Warehouse.open(workspace) as warehouse:
-        found = gather(warehouse, find_case(warehouse, case), metric, stat)
-    learned = learn(found.values)
+        series = gather(warehouse, find_case(warehouse, case), metric, stat)
+    learned = learn(series.values)
     if learned is None:
         raise BenchError(
-            f"{found.case.label} has {len(found.runs)} runs of {found.name}; noise is learned from {NEEDED} or more",
+            f"{series.case.label} has {len(series.runs)} runs of {series.name}; noise is learned from {NEEDED} or more",
             hint="Run it more often; until then: bench gate BASE..NEW compares two runs by their repetitions.",
         )
     level = math.exp(learned.level) if learned.logs else learned.level
-    rule = ""
+    rule = "" if unless_worse is None else f"at most {unless_worse:.2%} worse than what a person accepted"
     if unless_worse is not None:
-        rule = f"at most {unless_worse:.2%} worse than what a person accepted"
-        _check_rule(workspace, found, level, unless_worse)
+        _check_rule(workspace, series, level, unless_worse)
     record = BaselineRecord(
         time=now(),
         action="accept",
-        benchmark_case_id=found.case.benchmark_case_id,
-        target_name=found.case.target_name,
-        metric=found.metric,
-        stat=found.stat,
-        unit=found.unit,
-        direction="higher" if found.direction == "higher" else "lower" if found.direction == "lower" else None,
-        run_id=found.runs[-1].run_id,
-        runs=[run.run_id for run in found.runs[-learned.n :]],
+        benchmark_case_id=series.case.benchmark_case_id,
+        target_name=series.case.target_name,
+        **{name: getattr(series, name) for name in ("metric", "stat", "unit", "direction")},
+        run_id=series.runs[-1].run_id,
+        runs=[run.run_id for run in series.runs[-learned.n :]],
         level=level,
         log_level=learned.logs,
-        spread=learned.spread,
-        memory=learned.memory,
-        n=learned.n,
+        **{name: getattr(learned, name) for name in ("spread", "memory", "n")},
         by="rule" if rule else "person",
         rule=rule,
         why=why,
@@ -187,21 +169,21 @@ def accept(
     return record
 
 
-def _check_rule(workspace: WorkspaceFolder, found: MetricHistory, level: float, unless_worse: float) -> None:
+def _check_rule(workspace: WorkspaceFolder, series: MetricHistory, level: float, unless_worse: float) -> None:
     """Against the level that a person accepted last, not the last one: else a rule walks it step by step."""
-    anchor = _current(workspace, found, by_person=True)
+    anchor = _current(workspace, series, by_person=True)
     if anchor is None:
         raise BenchError(
-            f"no person has accepted a baseline of {found.case.label} yet: a rule needs one to compare with",
-            hint=f"bench baseline accept {shlex.quote(found.case.label)}",
+            f"no person has accepted a baseline of {series.case.label} yet: a rule needs one to compare with",
+            hint=f"bench baseline accept {shlex.quote(series.case.label)}",
         )
-    if found.direction is None or not anchor.level:
-        raise BenchError(f"{found.name} has no direction or no level: only a person can accept it")
-    worse = (level - anchor.level) / abs(anchor.level) * (1.0 if found.direction == "lower" else -1.0)
+    if series.direction is None or not anchor.level:
+        raise BenchError(f"{series.name} has no direction or no level: only a person can accept it")
+    worse = (level - anchor.level) / abs(anchor.level) * (1.0 if series.direction == "lower" else -1.0)
     if worse > unless_worse:
         raise BenchError(
-            f"{found.name} of {found.case.label} is {worse:.1%} worse than what was accepted on {anchor.time[:10]}",
-            hint=f"If that is right: bench baseline accept {shlex.quote(found.case.label)} --why WORDS",
+            f"{series.name} of {series.case.label} is {worse:.1%} worse than what was accepted on {anchor.time[:10]}",
+            hint=f"If that is right: bench baseline accept {shlex.quote(series.case.label)} --why WORDS",
             exit_code=Exit.REGRESSION,
         )
 
@@ -209,15 +191,12 @@ def _check_rule(workspace: WorkspaceFolder, found: MetricHistory, level: float, 
 def clear(workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, why: str) -> BaselineRecord:
     """From now on no baseline counts for it; what was accepted stays on record."""
     with Warehouse.open(workspace) as warehouse:
-        found = gather(warehouse, find_case(warehouse, case), metric, stat)
-    record = _current(workspace, found)
+        series = gather(warehouse, find_case(warehouse, case), metric, stat)
+    record = _current(workspace, series)
     if record is None:
         raise BenchError(
-            f"{found.case.label} has no accepted baseline of {found.name}", hint="See: bench baseline list"
+            f"{series.case.label} has no accepted baseline of {series.name}", hint="See: bench baseline list"
         )
     cleared = record.model_copy(update={"time": now(), "action": "clear", "why": why, "by": "person", "rule": ""})
     journals.append(journals.baselines(workspace), cleared, f"bench baseline clear {case}")
     return cleared
-
-
-__all__ = ["Case", "Watched"]

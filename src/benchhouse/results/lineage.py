@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import Selector, parse_selector, select
+from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.proof import prove, same_bits
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.schema.digests import digest, file_digest
@@ -19,6 +20,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.queries import points
 from benchhouse.warehouse.queries import trials as trials_of
 from benchhouse.warehouse.query import Result, Warehouse, own
@@ -46,10 +48,13 @@ WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id,
 )
 
 
+StepName = Literal["report", "query", "identity", "evidence"]
+
+
 class Step(Model):
     """One step of the way back; `says` is what a person reads, `details` what a program does."""
 
-    name: Literal["report", "query", "identity", "evidence"]
+    name: StepName
     ok: bool
     says: list[str]
     details: list[dict[str, Any]] = Field(default_factory=empty_list)
@@ -68,25 +73,14 @@ class Trace(Model):
         return self.model_dump(mode="json")
 
 
-@dataclass(frozen=True)
-class _Number:
-    """What is traced: a published cell, or a row of `points` computed just now."""
-
-    cell: Cell
-    spec: QuerySpec
-
-
-def publish(
-    workspace: WorkspaceFolder, report_path: Path, specs: QuerySpec | Iterable[QuerySpec], cells: Iterable[Cell]
-) -> None:
+def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[QuerySpec], cells: Iterable[Cell]) -> None:
     """Make the cells of a written report.json traceable by their refs, and keep the files they were computed from.
 
     The report is the durable copy: `warehouse rebuild` finds the refs again in reports/*/report.json.
     """
     path, root = report_path.resolve(), workspace.root.resolve()
     place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
-    queries = [specs] if isinstance(specs, QuerySpec) else list(specs)
-    files = {one.file for spec in queries for one in spec.inputs}
+    files = {entry.file for spec in specs for entry in spec.inputs}
     with Warehouse.open(workspace) as warehouse:
         warehouse.catalog.publish(place, [cell.ref for cell in cells], files)
 
@@ -121,21 +115,20 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
     path = warehouse.workspace.root / place
     try:
         report = json.loads(path.read_bytes())
-        cell = Cell.model_validate(next(one for one in report["cells"] if one["ref"] == ref))
+        cell = Cell.model_validate(next(entry for entry in report["cells"] if entry["ref"] == ref))
         spec = QuerySpec.model_validate(report["queries"][cell.query])
     except (OSError, ValueError, KeyError, TypeError, StopIteration, ValidationError) as error:
         reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
         lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
-        return _trace(token, "cell", [lost, _not_reached("query"), _not_reached("identity"), _not_reached("evidence")])
-    says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_words(cell.key)}"]
-    ok = True
+        rest: tuple[StepName, ...] = ("query", "identity", "evidence")
+        return _trace(token, "cell", [lost, *(Step(name=name, ok=False, says=["not reached"]) for name in rest)])
+    says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_key_text(cell.key)}"]
+    wrong = []
     if spec.digest() != cell.query:
-        ok = False
-        says.append(f"{place}: the query's text or inputs were changed: its digest is not {cell.query[:12]}")
+        wrong.append(f"{place}: the query's text or inputs were changed: its digest is not {cell.query[:12]}")
     if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
-        ok = False
-        says.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
-    shown = Step(name="report", ok=ok, says=says, details=[{"report": place} | cell.model_dump()])
+        wrong.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
+    shown = Step(name="report", ok=not wrong, says=says + wrong, details=[{"report": place} | cell.model_dump()])
     return _trace(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
 
 
@@ -162,7 +155,7 @@ def check_cells(
 
     `packed` is for what was packed up: where each trial's folder is now, by id, and maybe not all of its files.
     """
-    query, source = _check_query(warehouse, [_Number(cell, spec) for cell in cells], alone=packed is not None)
+    query, source = _check_query(warehouse, cells, spec, alone=packed is not None)
     return [query, *_check_trials(warehouse, source, cells, packed=packed)]
 
 
@@ -174,7 +167,7 @@ def _exact(cell: Cell) -> str:
 def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     cells, spec = pick_cells(warehouse, token)
     says = ["not taken from a report: computed now"]
-    says += [f"{_exact(cell)}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
+    says += [f"{_exact(cell)}, mean of n={cell.n}: {_key_text(cell.key)}" for cell in cells[:_SHOWN]]
     if len(cells) > _SHOWN:
         says.append(f"and {len(cells) - _SHOWN} more points")
     shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
@@ -218,15 +211,11 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
     """`metric`, or `metric.stat`; both may contain dots."""
     known: dict[str, list[str]] = {}
     for row in result.dicts():
-        stats = known.setdefault(row["metric"], [])
-        if row["stat"] not in stats:
-            stats.append(row["stat"])
-    if wanted in known:
-        stats = known[wanted]
-        return wanted, next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
-    for metric, stats in known.items():
-        if wanted.startswith(f"{metric}.") and (stat := wanted.removeprefix(f"{metric}.")) in stats:
-            return metric, stat
+        known.setdefault(row["metric"], []).append(row["stat"])
+    known = {metric: list(dict.fromkeys(stats)) for metric, stats in known.items()}
+    if name := parse_metric(wanted, known):
+        stats = known[name.metric]
+        return name.metric, name.stat or next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
     listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
     hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
     guess = did_you_mean(wanted, list(known))
@@ -238,12 +227,13 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
 # -- step 2: the query
 
 
-def _check_query(warehouse: Warehouse, numbers: Sequence[_Number], *, alone: bool = False) -> tuple[Step, QuerySpec]:
+def _check_query(
+    warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, *, alone: bool = False
+) -> tuple[Step, QuerySpec]:
     """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials.
 
     `alone`: there are no other tables than those that it read.
     """
-    spec = numbers[0].spec
     changed, gone = _check_inputs(warehouse.workspace, spec)
     says = [_engine(spec), *pinned_words(spec)]
     details: list[dict[str, Any]] = [spec.model_dump()]
@@ -253,67 +243,61 @@ def _check_query(warehouse: Warehouse, numbers: Sequence[_Number], *, alone: boo
     if changed:
         says += [f"{name} is not what the number was computed from: its sha256 differs" for name in changed]
         present = _query_present(warehouse, spec)
-        says += [*warehouse.notes, *_values_now(present, numbers)]
+        says += [*warehouse.notes, *_values_now(present, cells)]
         return Step(name="query", ok=False, says=says, details=details), present.spec
     if not gone:
         again = warehouse.query_again(spec)
-        ok, words = _compare(again, numbers)
-        says += [f"all {len(spec.inputs)} input files have the pinned sha256", *words]
-        if not alone and _present_files(warehouse, spec) != {one.file for one in spec.inputs}:
-            says += _values_now(_query_present(warehouse, spec), numbers)
+        ok, lines = _compare(again, cells)
+        says += [f"all {len(spec.inputs)} input files have the pinned sha256", *lines]
+        tables, runs = {file.table for file in spec.inputs}, {file.run_id for file in spec.inputs}
+        present_files = {entry.file for entry in warehouse.catalog.files(tables, runs)}
+        if not alone and present_files != {file.file for file in spec.inputs}:
+            says += _values_now(_query_present(warehouse, spec), cells)
         says += warehouse.notes
         return Step(name="query", ok=ok, says=says, details=details), spec
     present = _query_present(warehouse, spec)
-    ok, _ = _compare(present, numbers)
+    ok, _ = _compare(present, cells)
     says += [f"{name} was replaced by a later collect" for name in gone]
-    says += _values_now(present, numbers)
+    says += _values_now(present, cells)
     return Step(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
 
 
 def _check_inputs(workspace: WorkspaceFolder, spec: QuerySpec) -> tuple[list[str], list[str]]:
     """Files whose bytes differ from the pinned digest, and files that are no longer there."""
     changed, gone = [], []
-    for one in spec.inputs:
-        path = workspace.warehouse / one.file
+    for entry in spec.inputs:
+        path = workspace.warehouse / entry.file
         if not path.is_file():
-            gone.append(one.file)
-        elif file_digest(path) != one.sha256:
-            changed.append(one.file)
+            gone.append(entry.file)
+        elif file_digest(path) != entry.sha256:
+            changed.append(entry.file)
     return changed, gone
 
 
-def _present_files(warehouse: Warehouse, spec: QuerySpec) -> set[str]:
-    tables = {one.table for one in spec.inputs}
-    return {entry.file for entry in warehouse.catalog.files(tables, {one.run_id for one in spec.inputs})}
-
-
 def _query_present(warehouse: Warehouse, spec: QuerySpec) -> Result:
-    runs = {one.run_id for one in spec.inputs}
+    runs = {entry.run_id for entry in spec.inputs}
     return warehouse.query(spec.sql, spec.parameters, runs=runs, name=spec.name)
 
 
-def _compare(result: Result, numbers: Sequence[_Number]) -> tuple[bool, list[str]]:
-    ok, says = True, []
-    for number in numbers:
-        cell = number.cell
+def _compare(result: Result, cells: Sequence[Cell]) -> tuple[bool, list[str]]:
+    """Whether the cells come out again, and the lines that say so, or what differs."""
+    wrong = []
+    for cell in cells:
         row = _find(result, cell)
         if row is None:
-            ok = False
-            says.append(f"run again: the row {_words(cell.key)} is not there")
+            wrong.append(f"run again: the row {_key_text(cell.key)} is not there")
         elif not same_bits(row[cell.column], cell.value):
-            ok = False
             off = row[cell.column] - cell.value
-            says.append(f"run again: {row[cell.column]!r} {cell.unit}, not {cell.value!r}; off by {off!r}")
+            wrong.append(f"run again: {row[cell.column]!r} {cell.unit}, not {cell.value!r}; off by {off!r}")
         elif list(row["trials"]) != list(cell.trials):
-            ok = False
-            says.append(f"run again: the same value, but from other trials than the report names: {row['trials']}")
-    return ok, says or [f"run again: the same value, bit for bit ({', '.join(_values(numbers))})"]
+            wrong.append(f"run again: the same value, but from other trials than the report names: {row['trials']}")
+    values = [*map(_exact, cells[:_SHOWN]), *(["..."] if len(cells) > _SHOWN else [])]
+    return not wrong, wrong or [f"run again: the same value, bit for bit ({', '.join(values)})"]
 
 
-def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
+def _values_now(result: Result, cells: Sequence[Cell]) -> list[str]:
     says = []
-    for number in numbers:
-        cell = number.cell
+    for cell in cells:
         row = _find(result, cell)
         if row is None:
             says.append("tables have changed since; the row is not in the present tables")
@@ -325,20 +309,12 @@ def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
     return says
 
 
-def _values(numbers: Sequence[_Number]) -> list[str]:
-    units = ("" if number.cell.unit == "1" else number.cell.unit for number in numbers)
-    shown = [f"{number.cell.value!r} {unit}".strip() for number, unit in zip(numbers[:_SHOWN], units, strict=False)]
-    return [*shown, "..."] if len(numbers) > _SHOWN else shown
-
-
 def _find(result: Result, cell: Cell) -> dict[str, Any] | None:
-    columns = {name: at for at, name in enumerate(result.columns)}
-    if not cell.key.keys() | {cell.column, "unit", "trials", "n"} <= columns.keys():
+    if not cell.key.keys() | {cell.column, "unit", "trials", "n"} <= set(result.columns):
         return None
-    for row in result.rows:
-        if all(row[columns[name]] == value for name, value in cell.key.items()) and row[columns["unit"]] == cell.unit:
-            return dict(zip(result.columns, row, strict=True))
-    return None
+    wanted = [(result.columns.index(name), value) for name, value in (cell.key | {"unit": cell.unit}).items()]
+    rows = (row for row in result.rows if all(row[at] == value for at, value in wanted))
+    return next((dict(zip(result.columns, row, strict=True)) for row in rows), None)
 
 
 # -- steps 3 and 4: the trials and their bytes
@@ -353,17 +329,19 @@ def _check_trials(
 ) -> tuple[Step, Step]:
     """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
     wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
-    asked = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
-    found = {row["trial_id"]: row for row in warehouse.query_again(asked).dicts()}
-    asked = asked.model_copy(update={"sql": _MEASUREMENTS})
+    spec = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
+    known = {row["trial_id"]: row for row in warehouse.query_again(spec).dicts()}
+    spec = spec.model_copy(update={"sql": _MEASUREMENTS})
     picked = {(trial, cell.key.get("metric"), cell.key.get("stat")) for cell in cells for trial in cell.trials}
-    measured: dict[str, list[dict[str, Any]]] = {}
-    for row in warehouse.query_again(asked).dicts():
-        whole = row["scope"] == "trial" and row["window"] == ""
-        if not cells or (whole and (row["trial_id"], row["metric"], row["stat"]) in picked):
-            measured.setdefault(row["trial_id"], []).append(row)
-    rows = [found[trial] for trial in wanted if trial in found]
-    missing = [trial for trial in wanted if trial not in found]
+    wholes = (
+        row
+        for row in warehouse.query_again(spec).dicts()
+        if not cells
+        or (row["scope"] == "trial" and not row["window"] and (row["trial_id"], row["metric"], row["stat"]) in picked)
+    )
+    measured = grouped(wholes, itemgetter("trial_id"))
+    rows = [known[trial] for trial in wanted if trial in known]
+    missing = [trial for trial in wanted if trial not in known]
     if packed is not None:
         rows = [row | {"folder": packed.get(row["trial_id"], "not packed")} for row in rows]
     part = packed is not None
@@ -374,12 +352,13 @@ def _check_trials(
 def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
     shown = ("trial_id", "run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest",
              "instance_digest", "repetition", "outcome", "host", "folder")  # fmt: skip
-    says = [f"trial {trial} is not in the tables" for trial in missing]
-    ok = bool(rows) and not missing
-    for row in rows:
-        if digest(json.loads(row["parameters"])) != row["workload_spec_digest"]:
-            ok = False
-            says.append(f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest")
+    wrong = [f"trial {trial} is not in the tables" for trial in missing]
+    wrong += [
+        f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest"
+        for row in rows
+        if digest(json.loads(row["parameters"])) != row["workload_spec_digest"]
+    ]
+    ok, says = bool(rows) and not wrong, list(wrong)
     says += [f"{name}: {', '.join(sorted({row[name] for row in rows}))}" for name in ("run_id", "workload_spec_digest")]
     says += [
         f"trial {row['trial_id']}: {outcome_words(row['outcome'])}, so its numbers enter no summary or comparison"
@@ -400,15 +379,15 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, 
     for proof in proofs[:_SHOWN]:
         says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
         says += [
-            f"{one['file']}:{one['first_line']}-{one['last_line']}: {one['rows']} samples, which give "
-            f"{', '.join(one['recomputed']) or 'nothing of it'} again, bit for bit"
-            for one in proof["samples"]
+            f"{entry['file']}:{entry['first_line']}-{entry['last_line']}: {entry['rows']} samples, which give "
+            f"{', '.join(entry['recomputed']) or 'nothing of it'} again, bit for bit"
+            for entry in proof["samples"]
         ]
         says += [
-            f"{one['file']}#{one['pointer']}: a histogram of {one['n']} values, relative error at most "
-            f"{one['relative_error'] * 100:.1g}%, which gives {', '.join(one['recomputed']) or 'nothing of it'} again, "
-            "bit for bit"
-            for one in proof["histograms"]
+            f"{entry['file']}#{entry['pointer']}: a histogram of {entry['n']} values, relative error at most "
+            f"{entry['relative_error'] * 100:.1g}%, which gives {', '.join(entry['recomputed']) or 'nothing of it'} "
+            "again, bit for bit"
+            for entry in proof["histograms"]
         ]
     if len(proofs) > _SHOWN:
         says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
@@ -417,10 +396,10 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, 
 
 def pinned_words(spec: QuerySpec) -> list[str]:
     """What a query was asked with and read, for people; its text is in `details` and `bench trace --sql`."""
-    asked = json.dumps(spec.parameters, ensure_ascii=False)
-    words = [f"parameters {asked}, quantiles {spec.quantile_definition}"]
-    words += [f"input {one.file}: sha256 {one.sha256}" for one in spec.inputs[:_SHOWN]]
-    return words + ([f"and {len(spec.inputs) - _SHOWN} more inputs"] if len(spec.inputs) > _SHOWN else [])
+    parameters = json.dumps(spec.parameters, ensure_ascii=False)
+    lines = [f"parameters {parameters}, quantiles {spec.quantile_definition}"]
+    lines += [f"input {entry.file}: sha256 {entry.sha256}" for entry in spec.inputs[:_SHOWN]]
+    return lines + ([f"and {len(spec.inputs) - _SHOWN} more inputs"] if len(spec.inputs) > _SHOWN else [])
 
 
 def _engine(spec: QuerySpec) -> str:
@@ -429,12 +408,8 @@ def _engine(spec: QuerySpec) -> str:
     )
 
 
-def _words(key: Mapping[str, Any]) -> str:
+def _key_text(key: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={str(value)[:16] if name == 'instance_digest' else value}" for name, value in key.items())
-
-
-def _not_reached(name: Literal["query", "identity", "evidence"]) -> Step:
-    return Step(name=name, ok=False, says=["not reached"])
 
 
 def _trace(token: str, kind: Literal["cell", "point", "trial"], steps: list[Step]) -> Trace:

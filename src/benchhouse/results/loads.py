@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from benchhouse.evidence.folder import read_meta
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model, empty_list
+from benchhouse.warehouse.grouping import grouped
 
 MOST = 200
 """Trials that are read: what else there is stays in their folders."""
@@ -44,23 +45,23 @@ def gather_loads(
     root: Path, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
 ) -> list[LoadFacts]:
     """The load trials among `rows`, in their order. Evidence that is gone or is of another kind is left out."""
-    found: list[LoadFacts] = []
+    loads: list[LoadFacts] = []
     silent: dict[str, bool] = {}  # runs whose first trial has no certificate: none of theirs has
     for row in rows:
-        if silent.get(row["run_id"]) or len(found) == MOST:
+        if silent.get(row["run_id"]) or len(loads) == MOST:
             continue
         facts = _facts(TrialFolder(root / row["folder"]), row, label(row))
         silent.setdefault(row["run_id"], facts is None and row["outcome"] in ("succeeded", "invalid"))
         if facts:
-            found.append(facts)
-    return found
+            loads.append(facts)
+    return loads
 
 
 def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts | None:
     try:
-        told = read_meta(folder).custom
-        certificate = told["certificate"]
-        rates, errors = _seconds(folder.artifacts / "intervals.csv", float(told.get("window_s") or 0))
+        custom = read_meta(folder).custom
+        certificate = custom["certificate"]
+        rates, errors = _seconds(folder.artifacts / "intervals.csv", float(custom.get("window_s") or 0))
         return LoadFacts(
             point=point,
             **{name: row[name] for name in ("run_id", "trial_id", "repetition", "outcome")},
@@ -87,7 +88,4 @@ def _seconds(path: Path, window_s: float) -> tuple[list[float], list[float]]:
 
 def by_point(loads: Iterable[LoadFacts]) -> dict[tuple[str, str], list[LoadFacts]]:
     """Trials of one point together, by run and label."""
-    found: dict[tuple[str, str], list[LoadFacts]] = {}
-    for load in loads:
-        found.setdefault((load.run_id, load.point), []).append(load)
-    return found
+    return grouped(loads, lambda load: (load.run_id, load.point))

@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -19,9 +20,7 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.telemetry import WHOLE, Phase, TelemetrySummary
 from benchhouse.schema.trial import outcome_words
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from benchhouse.warehouse.grouping import grouped
 
 MOST_SAMPLES = 200
 """Places a line; of more samples each bucket keeps its least and its greatest."""
@@ -126,39 +125,31 @@ _PLOTS = (
 
 def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, str], str]) -> list[MachineFacts]:
     """For each point, by run and instance digest, its median trial by duration among those that have telemetry."""
-    trials: dict[tuple[str, str], list[Row]] = {key: [] for key in labels}
-    for row in rows:
-        key = row["run_id"], row["instance_digest"]
-        if key in trials and row["outcome"] == "succeeded":
-            trials[key].append(row)
-    found: list[MachineFacts] = []
-    for key, members in trials.items():
-        if len(found) == MOST_POINTS:
-            break
-        watched = [row for row in members if _sampled(root / row["folder"])]
+    trials = grouped((row for row in rows if row["outcome"] == "succeeded"), itemgetter("run_id", "instance_digest"))
+    machines: list[MachineFacts] = []
+    for key, label in labels.items():
+        members = trials.get(key, [])
+        watched = [row for row in members if len(machines) < MOST_POINTS and _sampled(root / row["folder"])]
         if watched:
             row = sorted(watched, key=lambda row: (row["duration_s"], row["trial_id"]))[(len(watched) - 1) // 2]
-            facts = _facts(root, row, labels[key], _chosen(len(watched), len(members)))
-            found += [facts] if facts else []
-    return found
+            facts = _facts(root, row, label, _chosen(len(watched), len(members)))
+            machines += [facts] if facts else []
+    return machines
 
 
 def gather_failed(root: Path, rows: Iterable[Row], label: Callable[[Row], str]) -> list[MachineFacts]:
     """Of the trials that did not succeed and have telemetry, the first of each kind at each point."""
-    kinds: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row["outcome"] != "succeeded":
-            key = row["run_id"], row["instance_digest"], row["outcome"], row["failure_code"] or ""
-            kinds.setdefault(key, []).append(row)
-    found: list[MachineFacts] = []
+    failed = (row for row in rows if row["outcome"] != "succeeded")
+    kinds = grouped(failed, itemgetter("run_id", "instance_digest", "outcome", "failure_code"))
+    machines: list[MachineFacts] = []
     for members in kinds.values():
         watched = [row for row in members if _sampled(root / row["folder"])]
-        if not watched or len(found) == MOST_FAILED:
+        if not watched or len(machines) == MOST_FAILED:
             continue
         chosen = "the only trial that ended so" if len(members) == 1 else f"one of {len(members)} trials that ended so"
         facts = _facts(root, watched[0], label(watched[0]), chosen)
-        found += [facts] if facts else []
-    return found
+        machines += [facts] if facts else []
+    return machines
 
 
 def _sampled(folder: Path) -> bool:
@@ -181,8 +172,8 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
         if hashlib.sha256(sealed).hexdigest() != row["artifact_manifest_digest"]:
             return None
         manifest = older.read(Manifest, sealed)
-        told = _content(folder, manifest, "telemetry/summary.json")
-        summary = older.read(TelemetrySummary, told)
+        summary_bytes = _content(folder, manifest, "telemetry/summary.json")
+        summary = older.read(TelemetrySummary, summary_bytes)
         panels = _panels(folder, manifest, summary)
     except (OSError, ValueError, KeyError, ValidationError):  # what pyarrow can't read is a ValueError too
         return None
@@ -193,14 +184,11 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
         **{name: row[name] for name in ("run_id", "trial_id", "repetition", "folder", "outcome")},
         failure_code=row["failure_code"] or "",
         chosen=chosen,
-        duration_s=summary.duration_s,
-        interval_s=summary.interval_s,
-        ticks_missed=summary.ticks_missed,
-        energy_j=summary.energy_j,
+        **{name: getattr(summary, name) for name in ("duration_s", "interval_s", "ticks_missed", "energy_j")},
         phases=[phase for phase in summary.phases if phase.name != WHOLE] or summary.phases,
         panels=panels,
         figures=_figures(summary),
-        summary_sha256=hashlib.sha256(told).hexdigest(),
+        summary_sha256=hashlib.sha256(summary_bytes).hexdigest(),
     )
 
 
@@ -212,6 +200,9 @@ def _content(folder: TrialFolder, manifest: Manifest, name: str) -> bytes:
 
 
 def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) -> list[Panel]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     tables: dict[str, pa.Table] = {}
     panels = []
     for plot in _PLOTS:
@@ -221,7 +212,7 @@ def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) 
                 continue
             file = f"telemetry/{name}"
             if file not in tables:
-                tables[file] = _read(_content(folder, manifest, file))
+                tables[file] = pq.read_table(pa.BufferReader(_content(folder, manifest, file)))
             times, values = (tables[file].column(column).to_pylist() for column in ("time_s", series))
             counter = summary.scopes[scope].series[series].kind == "counter"
             if counter:
@@ -230,7 +221,7 @@ def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) 
                 places = [place for place in known(times, values) if place[0] <= summary.duration_s]
             if places:
                 shown = thinned(places)
-                label = _name(scope) + (f", {_words(series)}" if not plot.short else "")
+                label = _name(scope) + (f", {series.replace('_', ' ')}" if not plot.short else "")
                 lines.append(
                     Line(
                         scope=scope,
@@ -251,9 +242,9 @@ def _drawn(plot: _Plot, summary: TelemetrySummary) -> list[tuple[str, str]]:
     """Scope and series, of those that this trial has."""
     return [
         (scope, series)
-        for scope, found in summary.scopes.items()
+        for scope, sampled in summary.scopes.items()
         for series in plot.series.get(_kind(scope), ())
-        if series in found.series
+        if series in sampled.series
     ]
 
 
@@ -266,17 +257,6 @@ def _name(scope: str) -> str:
     """`service:db` is called db, unless that would be another scope's name."""
     name = scope.partition(":")[2]
     return scope if not name or _kind(name) in ("node", "trial", "gpu") else name
-
-
-def _words(series: str) -> str:
-    return series.replace("_", " ")
-
-
-def _read(content: bytes) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return pq.read_table(pa.BufferReader(content))
 
 
 def known(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
@@ -309,23 +289,19 @@ def thinned(places: Sequence[tuple[float, float]], most: int = MOST_SAMPLES) -> 
 
 def _figures(summary: TelemetrySummary) -> list[Figure]:
     names = list(dict.fromkeys(phase.name for phase in summary.phases))
-    told = [name for name in names if name != WHOLE] or names
-    found = []
-    for plot in _PLOTS:
-        for scope, series in _drawn(plot, summary):
-            for phase in told:
-                stats = summary.stats(scope, series, phase)
-                if stats is None:
-                    continue
-                found.append(
-                    Figure(
-                        label=f"{_name(scope)} {plot.short or _words(series)}",
-                        scope=scope,
-                        series=series,
-                        unit=plot.unit,
-                        phase=phase,
-                        **stats.model_dump(include={"n", "avg", "p95", "max"}),
-                        few=shaky("p95", stats.n) if "p95" in stats.too_few_for else "",
-                    )
-                )
-    return found
+    phases = [name for name in names if name != WHOLE] or names
+    return [
+        Figure(
+            label=f"{_name(scope)} {plot.short or series.replace('_', ' ')}",
+            scope=scope,
+            series=series,
+            unit=plot.unit,
+            phase=phase,
+            **stats.model_dump(include={"n", "avg", "p95", "max"}),
+            few=shaky("p95", stats.n) if "p95" in stats.too_few_for else "",
+        )
+        for plot in _PLOTS
+        for scope, series in _drawn(plot, summary)
+        for phase in phases
+        if (stats := summary.stats(scope, series, phase)) is not None
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import VERSION_AXIS
+from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 
@@ -54,8 +55,8 @@ def point_of(row: Row) -> MatchPoint:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    found = json.loads(value) if isinstance(value, str) else value
-    return dict(found) if isinstance(found, Mapping) else {"name": found}
+    content = json.loads(value) if isinstance(value, str) else value
+    return dict(content) if isinstance(content, Mapping) else {"name": content}
 
 
 def look_up(point: MatchPoint, key: str) -> Any:
@@ -67,11 +68,8 @@ def look_up(point: MatchPoint, key: str) -> Any:
         return bare[key]
     if key == "target":
         return point.target_name
-    for prefix, values in (("workload.", point.parameters), ("target.", point.target)):
-        found = _inside(values, key.removeprefix(prefix))
-        if found is not None:
-            return found
-    return None
+    of_workload = _inside(point.parameters, key.removeprefix("workload."))
+    return of_workload if of_workload is not None else _inside(point.target, key.removeprefix("target."))
 
 
 def _inside(values: Any, path: str) -> Any:
@@ -85,22 +83,22 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value).decode()
 
 
-def told_value(value: Any) -> str:
+def one_line(value: Any) -> str:
     """A value on one line, as tables show it: a line break reads `\\n`."""
     return printable(as_text(value))
 
 
 def fits(value: Any, wanted: str) -> bool:
     """Whether a person who wrote `wanted` means this value: white space around it is hard to type, or to see."""
-    return wanted in {as_text(value), as_text(value).strip(), told_value(value)}
+    return wanted in {as_text(value), as_text(value).strip(), one_line(value)}
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Nested mappings made flat: dotted path -> value."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
-        found |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
-    return found
+        flat |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+    return flat
 
 
 def without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
@@ -132,7 +130,7 @@ def match(
     A way counts where it names one point on each side. Where the selectors leave one point on one side and several
     on the other, that one is compared with each of them: `index=flat` against three of `index=hnsw`.
     """
-    by_target = any(_names_target(key, point) for key in selected for point in (*a, *b))
+    by_target = any(_of_target(key, point) for key in selected for point in (*a, *b))
 
     def axes(point: MatchPoint) -> str:
         kept = without(point.axes, selected)
@@ -154,12 +152,12 @@ def match(
     pairs: list[Matched] = []
     rest_a, rest_b = list(a), list(b)
     for way in ways:
-        groups = _grouped(rest_a, way), _grouped(rest_b, way)
+        groups = grouped(rest_a, way), grouped(rest_b, way)
         shared = [key for key in groups[0] if len(groups[0][key]) == len(groups[1].get(key, ())) == 1]
         pairs += [(groups[0][key][0], groups[1][key][0]) for key in shared]
         rest_a, rest_b = _unused(rest_a, rest_b, pairs)
     if selected:
-        groups = _grouped(rest_a, ways[-1]), _grouped(rest_b, ways[-1])
+        groups = grouped(rest_a, ways[-1]), grouped(rest_b, ways[-1])
         for key, group in groups[0].items():
             others = groups[1].get(key, [])
             if 1 in (len(group), len(others)):
@@ -169,24 +167,10 @@ def match(
     return sorted(pairs, key=lambda pair: order[id(pair[0])]), rest_a, rest_b
 
 
-def _names_target(key: str, point: MatchPoint) -> bool:
-    """Whether a selector's key picks among targets rather than among workloads."""
-    return key == "target" or key.startswith("target.") or _only_in_target(key, point)
-
-
-def _of_target(axis: str, point: MatchPoint) -> bool:
-    return axis == "target" or axis.startswith("target.") or _only_in_target(axis, point)
-
-
-def _only_in_target(key: str, point: MatchPoint) -> bool:
-    return _inside(point.target, key) is not None and _inside(point.parameters, key) is None
-
-
-def _grouped(points: list[MatchPoint], way: Callable[[MatchPoint], Any]) -> dict[Any, list[MatchPoint]]:
-    groups: dict[Any, list[MatchPoint]] = {}
-    for point in points:
-        groups.setdefault(way(point), []).append(point)
-    return groups
+def _of_target(key: str, point: MatchPoint) -> bool:
+    """Whether an axis, or the key of a selector, tells targets apart rather than workloads."""
+    only_there = _inside(point.target, key) is not None and _inside(point.parameters, key) is None
+    return key == "target" or key.startswith("target.") or only_there
 
 
 def _unused(

@@ -9,9 +9,10 @@ from benchhouse.analysis.changes import FLOOR, Noise, find_changes
 from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.circumstances import circumstances_of_sides
-from benchhouse.results.numbers import name_of, plural
-from benchhouse.results.order import declared_order
+from benchhouse.results.metric_names import declared_order
+from benchhouse.results.numbers import first_of, name_of, plural
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -105,7 +106,7 @@ class MetricHistory:
     metric: str
     stat: str
     unit: str
-    direction: str | None
+    direction: Direction | None
     runs: list[RunValue]
     changes: list[Found]
     noise: Noise | None
@@ -142,8 +143,7 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
     if len(picked) == 1:
         return picked[0]
     listed = picked or named or cases
-    hint = "There are " + ", ".join(_told(case, listed) for case in listed[:_LISTED])
-    hint += f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    hint = "There are " + first_of((_label_among(case, listed) for case in listed), _LISTED)
     if picked:
         first = picked[0]
         alike = sum(case.label == first.label for case in picked) > 1
@@ -155,7 +155,7 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
     raise BenchError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)
 
 
-def _told(case: Case, listed: Sequence[Case]) -> str:
+def _label_among(case: Case, listed: Sequence[Case]) -> str:
     """With its id where that picks it: targets of one workload share theirs."""
     alone = sum(other.benchmark_case_id == case.benchmark_case_id for other in listed) == 1
     twins = [other for other in listed if (other.label, other.target_name) == (case.label, case.target_name)]
@@ -173,29 +173,23 @@ def gather(
     """The history of a metric of a case, by default of its first headline one, with its changes."""
     parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
     rows = warehouse.query(VALUES, parameters, name="history").dicts()
-    if metric is None:
-        order = declared_order(_newest(warehouse, parameters))
-        metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat)
-    else:
-        metric, stat = _choose(rows, metric, stat)
+    order = declared_order(_newest(warehouse, parameters)) if metric is None else {}
+    metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat)
     mine = [row for row in rows if (row["metric"], row["stat"]) == (metric, stat)]
     _refuse_mixed(mine, metric, stat)
     runs = [RunValue(row["run_id"], str(row["started"]), row["n"], row["mean"], row["stdev"]) for row in mine]
-    found = find_changes([run.mean for run in runs], floor=floor)
+    detected = find_changes([run.mean for run in runs], floor=floor)
     changes = []
-    for change in found.changes:
+    for change in detected.changes:
         around = runs[change.index - 1].run_id, runs[change.index].run_id
         interval = (change.low, change.high) if change.low is not None and change.high is not None else None
         verdict = _verdict(change.after - change.before, mine[0]["direction"])
         differs = _differs(warehouse, case, *around)
         changes.append(Found(*around, change.before, change.after, change.change, interval, change.z, verdict, differs))
-    notes = []
-    if found.noise is None:
-        few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
-        notes.append(f"{few} to tell a change from noise: 10 or more are needed.")
-    return MetricHistory(
-        case, metric, stat, mine[0]["unit"], mine[0]["direction"], runs, changes, found.noise, floor, notes
-    )
+    few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
+    notes = [] if detected.noise else [f"{few} to tell a change from noise: 10 or more are needed."]
+    unit, direction = mine[0]["unit"], mine[0]["direction"]
+    return MetricHistory(case, metric, stat, unit, direction, runs, changes, detected.noise, floor, notes)
 
 
 def _newest(warehouse: Warehouse, parameters: Mapping[str, Any]) -> list[TrialFolder]:
@@ -230,9 +224,9 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
         for row in rows:
             kinds.setdefault(row[what], row["run_id"])
         if len(kinds) > 1:
-            told = ", ".join(f"{kind} since {run}" for kind, run in kinds.items())
+            listed = ", ".join(f"{kind} since {run}" for kind, run in kinds.items())
             raise BenchError(
-                f"{name_of(metric, stat)} is not one history: its {what} changed ({told})",
+                f"{name_of(metric, stat)} is not one history: its {what} changed ({listed})",
                 hint="A metric whose meaning changes needs a new name; compare the runs of each kind by themselves.",
             )
     if len({row["run_id"] for row in rows}) < len(rows):
@@ -248,19 +242,19 @@ def _verdict(difference: float, direction: str | None) -> str:
 
 
 def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[tuple[str, str, str]]:
-    sides = []
-    for run in (before, after):
-        trials = [
+    sides = [
+        [
             row
             for row in queries.trials(warehouse, [run]).dicts()
             if (row["benchmark_case_id"], row["target_name"]) == (case.benchmark_case_id, case.target_name)
         ]
-        sides.append(trials)
-    one, other = (
+        for run in (before, after)
+    ]
+    of_before, of_after = (
         facts | {"target": ", ".join(sorted({row["target"] for row in trials})[:2])}
         for facts, trials in zip(circumstances_of_sides(warehouse.workspace.root, sides), sides, strict=True)
     )
-    return [(name, value, other[name]) for name, value in one.items() if value != other[name]]
+    return [(name, value, of_after[name]) for name, value in of_before.items() if value != of_after[name]]
 
 
 def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tuple[Alarm | None, list[RunValue]]:
@@ -268,5 +262,4 @@ def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tu
     known = [at for at, run in enumerate(history.runs) if run.run_id == last_run]
     later = history.runs[known[-1] + 1 :] if known else [run for run in history.runs if run.run_id > last_run]
     before = history.runs[known[-1]].mean if known else None
-    direction = history.direction if history.direction in ("higher", "lower") else None
-    return watch(baseline, [run.mean for run in later], direction, before), later  # type: ignore[arg-type]
+    return watch(baseline, [run.mean for run in later], history.direction, before), later

@@ -1,12 +1,19 @@
-"""A metric as people type it: `qps`, or with one statistic of it: `ttft.mean`, `latency.p99`."""
+"""Metrics as people type them (`qps`, or one statistic: `ttft.mean`), and in the order of their experiment."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from benchhouse.documents.problems import did_you_mean
-from benchhouse.results.numbers import HEADLINE_STATS
+from benchhouse.evidence.folder import read_metrics
+from benchhouse.results.numbers import HEADLINE_STATS, headline_stats
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Role
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse import queries
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -55,3 +62,43 @@ def headline_columns(warehouse: Warehouse, run: str) -> list[tuple[str, str]]:
     """Metrics and statistics that a comparison may show by default: reading all of them takes twice as long."""
     rows = queries.columns(warehouse, [run]).dicts()
     return [(row["metric"], row["stat"]) for row in rows if row["stat"] in HEADLINE_STATS]
+
+
+def declared_order(folders: Iterable[TrialFolder]) -> dict[str, int]:
+    """The place of each metric in these sealed trials, the first folder leading; evidence that is gone says nothing."""
+    order: dict[str, int] = {}
+    for item in _measurements(folders):
+        order.setdefault(item.metric, len(order))
+    return order
+
+
+def declared_primary(folders: Iterable[TrialFolder]) -> list[str]:
+    """What the experiment says matters, as `metric.stat`, the first readable trial leading: of each primary metric its
+    value or centre; where none is declared, of the first metric that has a direction."""
+    for folder in folders:
+        try:
+            extras = read_metrics(folder).benchhouse
+        except (OSError, ValidationError):
+            continue
+        rows = [row for row in extras.measurements if not row.window and row.scope == "trial" and row.direction]
+        stats = {name: [row.stat for row in own] for name, own in grouped(rows, lambda row: row.metric).items()}
+        names = [name for name in extras.primary if name in stats] or list(stats)[:1]
+        return [f"{name}.{next(iter(headline_stats(stats[name])), stats[name][0])}" for name in names]
+    return []
+
+
+def declared_roles(folders: Iterable[TrialFolder]) -> dict[Role, str]:
+    """The metric that fills each role in these sealed trials, the first folder leading."""
+    roles: dict[Role, str] = {}
+    for item in _measurements(folders):
+        if item.role:
+            roles.setdefault(item.role, item.metric)
+    return roles
+
+
+def _measurements(folders: Iterable[TrialFolder]) -> Iterator[Measurement]:
+    for folder in folders:
+        try:
+            yield from read_metrics(folder).benchhouse.measurements
+        except (OSError, ValidationError):
+            continue

@@ -1,7 +1,7 @@
 """How numbers are written for people, and which statistics of a metric lead: shared by reports and terminal."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import enough_for
@@ -10,7 +10,9 @@ THIN = "\u2009"
 MINUS = "\u2212"
 NONE = "–"
 STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
-"""The order in which the statistics of one metric are told."""
+"""The order in which the statistics of one metric are shown."""
+SEED = 20_240_229
+"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
 Ends = tuple[float, float] | None
 _DIGITS = 4
 _FEWEST, _MOST = 3, 6
@@ -100,8 +102,7 @@ def spread_text(value: float, spread: float | None) -> str:
 
 def quantity(value: float | None, unit: str, spread: float | None = None) -> str:
     """A value with its unit behind a thin space; a ratio (unit 1) has none, and `1/s` reads `20 000/s`."""
-    text = number(value, spread)
-    return text if value is None else text + _behind(unit)
+    return number(value, spread) + ("" if value is None else _behind(unit))
 
 
 def _behind(unit: str) -> str:
@@ -122,13 +123,13 @@ def change_texts(
     if value is None or not ends or ends[0] == ends[1]:
         return percent(value) if relative else _signed(value, unit), "no spread" if ends else ""
     scale = 100.0 if relative else 1.0
-    told, low, high = (number * scale for number in (value, *ends))
-    if not 1e-6 <= max(abs(told), abs(low), abs(high)) < 1e9 and not relative:
-        return _signed(told, unit), f"{_signed(low, '1')} to {_signed(high, unit)}"
+    middle, low, high = (number * scale for number in (value, *ends))
+    if not 1e-6 <= max(abs(middle), abs(low), abs(high)) < 1e9 and not relative:
+        return _signed(middle, unit), f"{_signed(low, '1')} to {_signed(high, unit)}"
     places = _percent_places(low, high) if relative else _places(low, high, digits=3)
-    texts = [("+" if number > 0.0 else "") + _grouped(number, places, strip=False) for number in (told, low, high)]
-    if not relative:
-        texts = _without_common_zeros(texts)
+    texts = [("+" if number > 0.0 else "") + _grouped(number, places, strip=False) for number in (middle, low, high)]
+    while not relative and all("." in text and text[-1] in "0." for text in texts):
+        texts = [text[:-1] for text in texts]
     behind = "%" if relative else _behind(unit)
     return texts[0] + behind, f"{texts[1]}{behind if relative else ''} to {texts[2]}{behind}"
 
@@ -149,12 +150,6 @@ def _places(low: float, high: float, digits: int) -> int:
     return min(places, _MOST_PLACES)
 
 
-def _without_common_zeros(texts: list[str]) -> list[str]:
-    while all("." in text and text[-1] in "0." for text in texts):
-        texts = [text[:-1] for text in texts]
-    return texts
-
-
 def _signed(value: float | None, unit: str) -> str:
     return ("+" if value and value > 0.0 else "") + quantity(value, unit)
 
@@ -172,6 +167,20 @@ def percent(fraction: float | None, *, signed: bool = True) -> str:
     if abs(value) >= 1e4:
         return ("+" if signed and value > 0.0 else "") + _grouped(value, 1, strip=False) + "%"
     return f"{value:{'+' if signed else ''}{digits}}%".replace("-", MINUS)
+
+
+def lead_texts(change: float, interval: tuple[float, float]) -> tuple[str, str]:
+    """How far the best is from another (`12% above`), and the interval, from the other's change against the best."""
+    ahead = 1.0 / (1.0 + change) - 1.0
+    low, high = sorted(1.0 / (1.0 + end) - 1.0 for end in interval)
+    side = "above" if ahead > 0 else "below"
+    return f"{percent(abs(ahead), signed=False)} {side}", f"{percent(low)} to {percent(high)}"
+
+
+def first_of(texts: Iterable[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    names = list(texts)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,17 +8,19 @@ from typing import Any
 from benchhouse.results.content import Number, Point
 from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
 from benchhouse.schema.query import Cell
+from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
+_OF_POINT = (
+    "run_id", "target_name", "instance_digest", "benchmark_case_id", "workload_spec_digest", "executor",
+)  # fmt: skip
 
 
 def name_runs(trials: Iterable[Row]) -> dict[str, str]:
     """What tells the runs of a report apart: where each was on another executor, that, else the id; of one, nothing."""
-    places: dict[str, set[str]] = {}
-    for row in trials:
-        places.setdefault(row["run_id"], set()).add(row["executor"])
-    names = {run_id: ", ".join(sorted(executors)) for run_id, executors in places.items()}
+    runs = grouped(trials, itemgetter("run_id"))
+    names = {run_id: ", ".join(sorted({row["executor"] for row in rows})) for run_id, rows in runs.items()}
     if len(names) < 2:
         return {}
     return names if len(set(names.values())) == len(names) else {run_id: run_id for run_id in names}
@@ -33,23 +35,17 @@ def make_points(
     confidence: float = 0.95,
 ) -> list[Point]:
     """`runs` has the name of each run, as `name_runs` makes them."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
+    groups = grouped(rows, itemgetter("run_id", "instance_digest"))
     identity = itemgetter(*_IDENTITY)
     cell_of = {(*identity(cell.key), cell.unit): cell for cell in cells}
-    told_by_target = _told_by_target(group[0] for group in groups.values())
-    least: dict[tuple[str, str, str], float] = {}
-    for row in rows:
-        column = row["metric"], row["stat"], row["unit"]
-        least[column] = min(row["min"], least.get(column, row["min"]))
+    by_target = _named_by_target(group[0] for group in groups.values())
+    columns = grouped(rows, itemgetter("metric", "stat", "unit"))
+    least = {column: min(row["min"] for row in group) for column, group in columns.items()}
     points = []
     for group in groups.values():
         first = group[0]
-        stats: dict[str, set[str]] = {}
-        for row in group:
-            stats.setdefault(row["metric"], set()).add(row["stat"])
-        leading = {metric: primary_stats(present) for metric, present in stats.items()}
+        by_metric = grouped(group, itemgetter("metric"))
+        leading = {metric: primary_stats({row["stat"] for row in own}) for metric, own in by_metric.items()}
         ordered = sorted(
             group, key=lambda row: (order.get(row["metric"], len(order)), row["metric"], stat_place(row["stat"]))
         )
@@ -63,16 +59,11 @@ def make_points(
         axes, label = _axes(first)
         points.append(
             Point(
-                label=_label(first, label, by_target=told_by_target, runs=runs),
-                run_id=first["run_id"],
-                target_name=first["target_name"],
+                label=_label(first, label, by_target=by_target, runs=runs),
+                **{name: first[name] for name in _OF_POINT},
                 target=json.loads(first["target"]),
                 axes=axes,
                 parameters=json.loads(first["parameters"]),
-                instance_digest=first["instance_digest"],
-                benchmark_case_id=first["benchmark_case_id"],
-                workload_spec_digest=first["workload_spec_digest"],
-                executor=first["executor"],
                 numbers=numbers,
             )
         )
@@ -80,12 +71,10 @@ def make_points(
     return sorted(points, key=lambda point: (met.index(point.run_id), [_natural(v) for v in point.axes.values()]))
 
 
-def _told_by_target(rows: Iterable[Row]) -> bool:
+def _named_by_target(rows: Iterable[Row]) -> bool:
     """Whether points of different targets would otherwise have the same label."""
-    names: dict[str, set[str]] = {}
-    for row in rows:
-        names.setdefault(row["point"], set()).add(row["target_name"])
-    return any(len(targets) > 1 for targets in names.values())
+    same_label = grouped(rows, itemgetter("point")).values()
+    return any(len({row["target_name"] for row in group}) > 1 for group in same_label)
 
 
 def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> str:
@@ -103,7 +92,7 @@ def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapp
 
 def labeller(rows: Iterable[Row], *, runs: Mapping[str, str]) -> Callable[[Row], str]:
     """Names the point of each of these trials."""
-    by_target = _told_by_target(rows)
+    by_target = _named_by_target(rows)
     return lambda row: _label(row, _axes(row)[1], by_target=by_target, runs=runs)
 
 
@@ -134,9 +123,7 @@ def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float
     per_trial = int(row["samples"] or 0) // row["n"]
     return Number(
         cell=cell,
-        metric=row["metric"],
-        stat=row["stat"],
-        direction=row["direction"],
+        **{name: row[name] for name in ("metric", "stat", "direction")},
         primary=primary,
         stdev=stdev,
         low=interval[0] if interval else None,

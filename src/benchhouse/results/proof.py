@@ -5,6 +5,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from benchhouse.analysis.summary import summarise, summarise_histogram
@@ -14,9 +15,11 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import HistogramsFile
 
+_name = itemgetter("metric", "stat", "scope", "window")
 
-def same_bits(one: Any, other: Any) -> bool:
-    return one is not None and struct.pack("<d", one) == struct.pack("<d", other)
+
+def same_bits(value: Any, other: Any) -> bool:
+    return value is not None and struct.pack("<d", value) == struct.pack("<d", other)
 
 
 def prove(
@@ -29,27 +32,18 @@ def prove(
     place = row["folder"]
     folder = TrialFolder(workspace.root / place)
     problems = [
-        f"{place}/{one.file}: {one.kind}{': ' + one.detail if one.detail else ''}"
-        for one in verify(folder, row["artifact_manifest_digest"], part=part)
+        f"{place}/{damage.file}: {damage.kind}{': ' + damage.detail if damage.detail else ''}"
+        for damage in verify(folder, row["artifact_manifest_digest"], part=part)
     ]
-    lines: list[dict[str, Any]] = []
-    samples: list[dict[str, Any]] = []
-    histograms: list[dict[str, Any]] = []
+    proof: dict[str, Any] = {name: row[name] for name in ("trial_id", "folder", "artifact_manifest_digest")}
+    proof |= {"problems": problems, "lines": [], "samples": [], "histograms": []}
     try:
-        lines = _metric_lines(folder, place, measured, problems)
-        samples = _sample_lines(folder, place, measured, problems)
-        histograms = _histograms(folder, place, measured, problems)
+        proof["lines"] = _metric_lines(folder, place, measured, problems)
+        proof["samples"] = _sample_lines(folder, place, measured, problems)
+        proof["histograms"] = _histograms(folder, place, measured, problems)
     except (OSError, ValueError, KeyError, csv.Error) as error:
         problems.append(f"{place}: {error!r}")
-    return {
-        "trial_id": row["trial_id"],
-        "folder": place,
-        "artifact_manifest_digest": row["artifact_manifest_digest"],
-        "problems": problems,
-        "lines": lines,
-        "samples": samples,
-        "histograms": histograms,
-    }
+    return proof
 
 
 def _metric_lines(
@@ -59,12 +53,10 @@ def _metric_lines(
         return []
     text = folder.metrics_csv.read_text(encoding="utf-8")
     listed = json.loads(folder.metrics.read_bytes())["benchhouse"]["measurements"]
-    in_json = {_name(one): (at, one["value"]) for at, one in enumerate(listed)}
-    in_csv: dict[tuple[str, str, str, str], tuple[int, str]] = {}
+    in_json = {_name(entry): (at, entry["value"]) for at, entry in enumerate(listed)}
     reader = csv.DictReader(text.splitlines(keepends=True))
     raw = text.splitlines()
-    for one in reader:
-        in_csv[_name(one)] = (reader.line_num, one["value"])
+    in_csv = {_name(entry): (reader.line_num, entry["value"]) for entry in reader}
     lines = []
     for number in measured:
         label = f"{number['metric']}.{number['stat']}"
@@ -73,20 +65,11 @@ def _metric_lines(
         if json_value is None or not same_bits(float(json_value), number["value"]):
             problems.append(f"{place}/metrics.json: {label} is {json_value}, the tables have {number['value']!r}")
         if not csv_value or not same_bits(float(csv_value), number["value"]):
-            problems.append(
-                f"{place}/metrics.csv: {label} is {csv_value or 'missing'}, the tables have {number['value']!r}"
-            )
-        lines.append(
-            {
-                "file": f"{place}/metrics.csv",
-                "line": line,
-                "text": raw[line - 1] if line else "",
-                "metric": number["metric"],
-                "stat": number["stat"],
-                "value": number["value"],
-                "json": f"{place}/metrics.json#/benchhouse/measurements/{at}",
-            }
-        )
+            written = csv_value or "missing"
+            problems.append(f"{place}/metrics.csv: {label} is {written}, the tables have {number['value']!r}")
+        where = {"file": f"{place}/metrics.csv", "line": line, "text": raw[line - 1] if line else ""}
+        pointer = {"json": f"{place}/metrics.json#/benchhouse/measurements/{at}"}
+        lines.append(where | {name: number[name] for name in ("metric", "stat", "value")} | pointer)
     return lines
 
 
@@ -96,30 +79,22 @@ def _sample_lines(
     """Which lines of samples.csv hold the samples of these metrics; each statistic is computed from them again."""
     if not folder.samples.is_file():
         return []
-    wanted = {(one["metric"], one["window"]) for one in measured}
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    wanted = {(number["metric"], number["window"]) for number in measured}
+    samples: dict[tuple[str, str], list[tuple[int, float]]] = {}
     with folder.samples.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        for one in reader:
-            key = (str(one["metric"]), str(one["window"]))
+        for sample in reader:
+            key = (str(sample["metric"]), str(sample["window"]))
             if key in wanted:
-                found.setdefault(key, []).append((reader.line_num, float(one["value"])))
-    told = []
-    for (metric, window), lines in sorted(found.items()):
+                samples.setdefault(key, []).append((reader.line_num, float(sample["value"])))
+    proofs = []
+    for (metric, window), lines in sorted(samples.items()):
         stats = summarise([value for _, value in lines]).stats()
         recomputed, wrong = _again(stats, metric, window, measured)
         problems += [f"{place}/samples.csv: its samples do not give {metric}.{stat} of the tables" for stat in wrong]
-        told.append(
-            {
-                "file": f"{place}/{folder.samples.name}",
-                "metric": metric,
-                "rows": len(lines),
-                "first_line": lines[0][0],
-                "last_line": lines[-1][0],
-                "recomputed": recomputed,
-            }
-        )
-    return told
+        where = {"file": f"{place}/{folder.samples.name}", "metric": metric, "rows": len(lines)}
+        proofs.append(where | {"first_line": lines[0][0], "last_line": lines[-1][0], "recomputed": recomputed})
+    return proofs
 
 
 def _histograms(
@@ -129,8 +104,8 @@ def _histograms(
     if not folder.histograms.is_file():
         return []
     file = older.read(HistogramsFile, folder.histograms.read_bytes())
-    wanted = {(one["metric"], one["window"]) for one in measured}
-    told = []
+    wanted = {(number["metric"], number["window"]) for number in measured}
+    proofs = []
     for at, entry in enumerate(file.histograms):
         if (entry.metric, entry.window) not in wanted:
             continue
@@ -139,34 +114,22 @@ def _histograms(
         recomputed, wrong = _again(stats, entry.metric, entry.window, measured)
         name = f"{place}/{folder.histograms.name}"
         problems += [f"{name}: its histogram does not give {entry.metric}.{stat} of the tables" for stat in wrong]
-        told.append(
-            {
-                "file": name,
-                "pointer": f"/histograms/{at}",
-                "metric": entry.metric,
-                "n": histogram.n,
-                "relative_error": entry.relative_error,
-                "recomputed": recomputed,
-            }
-        )
-    return told
+        where = {"file": name, "pointer": f"/histograms/{at}", "metric": entry.metric, "n": histogram.n}
+        proofs.append(where | {"relative_error": entry.relative_error, "recomputed": recomputed})
+    return proofs
 
 
 def _again(
     stats: Mapping[str, float], metric: str, window: str, measured: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[str]]:
     """The statistics of one metric and window that come out again as the tables have them, and those that do not."""
-    known = [one for one in measured if (one["metric"], one["window"]) == (metric, window) and one["stat"] in stats]
-    wrong = [one["stat"] for one in known if not same_bits(stats[one["stat"]], one["value"])]
-    return [one["stat"] for one in known if one["stat"] not in wrong], wrong
+    own = [row for row in measured if (row["metric"], row["window"]) == (metric, window) and row["stat"] in stats]
+    wrong = [row["stat"] for row in own if not same_bits(stats[row["stat"]], row["value"])]
+    return [row["stat"] for row in own if row["stat"] not in wrong], wrong
 
 
-def _name(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return row["metric"], row["stat"], row["scope"], row["window"]
-
-
-def close(one: float | None, other: float | None) -> bool:
+def close(value: float | None, other: float | None) -> bool:
     """Equal but for the last bits, which another build of a library may round otherwise."""
-    if one is None or other is None:
-        return one is other
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    if value is None or other is None:
+        return value is other
+    return math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)

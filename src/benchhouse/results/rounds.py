@@ -20,7 +20,7 @@ _SAME = "they are the same trials"
 
 
 def choose_rounds(
-    asked: Sequence[tuple[Any, Row, Row]], trials: Mapping[str, Row] | None, paired: bool | None
+    numbers: Sequence[tuple[Any, Row, Row]], trials: Mapping[str, Row] | None, paired: bool | None
 ) -> tuple[Rounds | None, list[str]]:
     """The rounds to compare by, or None; and what to tell. `paired` None: where the trials took turns, by themselves.
 
@@ -30,7 +30,7 @@ def choose_rounds(
         return None, []
     fewest = FEWEST if paired else UNASKED
     known = trials or {}
-    why = next((told for _, x, y in asked for told in [_why_not(x, y, known, fewest)] if told), "")
+    why = next(filter(None, (_why_not(x, y, known, fewest) for _, x, y in numbers)), "")
     if why and paired:
         raise BenchError(
             f"these did not take turns, there are no rounds to pair: {why}",
@@ -39,7 +39,7 @@ def choose_rounds(
         )
     if why:
         return None, [] if why == _SAME else [f"Not paired: {why}."]
-    rounds = {trial: known[trial]["repetition"] for _, x, y in asked for row in (x, y) for trial in row["trials"]}
+    rounds = {trial: known[trial]["repetition"] for _, x, y in numbers for row in (x, y) for trial in row["trials"]}
     return rounds, ["Paired: the sides took turns, so repetition is compared with repetition (--no-paired: not)."]
 
 
@@ -71,13 +71,13 @@ def pair_rounds(x: Row, y: Row, rounds: Rounds, confidence: float) -> Comparison
 
 
 def without_outliers(
-    asked: Sequence[tuple[Point, Row, Row]], policy: Policy
+    numbers: Sequence[tuple[Point, Row, Row]], policy: Policy
 ) -> tuple[list[tuple[Point, Row, Row]], list[str]]:
     """The rows as the policy leaves them, and what to tell: far values are counted whether they are kept or not."""
     kept: list[tuple[Point, Row, Row]] = []
     far: dict[str, int] = {}
     values = 0
-    for point, x, y in asked:
+    for point, x, y in numbers:
         sides = []
         for row in (x, y):
             off = far_off(row["values"])
@@ -85,7 +85,9 @@ def without_outliers(
             if any(off):
                 name = name_of(row["metric"], row["stat"])
                 far[name] = far.get(name, 0) + sum(off)
-            sides.append(row if policy == "keep" or not any(off) else _without(row, off))
+            stay = [at for at, is_far in enumerate(off) if policy == "keep" or not is_far]
+            lists = {name: [row[name][at] for at in stay] for name in ("values", "trials")}
+            sides.append({**row, **lists, "n": len(stay)})
         kept.append((point, sides[0], sides[1]))
     if not far:
         return kept, [f"Outliers: mad; none of {plural(values, 'value')} was left out."] if policy == "mad" else []
@@ -93,13 +95,3 @@ def without_outliers(
     done = "kept" if policy == "keep" else "LEFT OUT"
     count = plural(sum(far.values()), "value")
     return kept, [f"Outliers: {policy}; {count} more than {FAR:g} robust deviations off: {done} ({listed})."]
-
-
-def _without(row: Row, off: Sequence[bool]) -> dict[str, Any]:
-    stay = [at for at, far in enumerate(off) if not far]
-    return {
-        **row,
-        "values": [row["values"][at] for at in stay],
-        "trials": [row["trials"][at] for at in stay],
-        "n": len(stay),
-    }

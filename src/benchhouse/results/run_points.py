@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Literal
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.results.cells import make_cells
+from benchhouse.results.metric_names import declared_order
 from benchhouse.results.numbers import name_of, percent, quantity
-from benchhouse.results.order import declared_order
-from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.experiment import Direction
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -43,7 +43,7 @@ class PointValue:
     stat: str
     """value, or what the trial computed from its samples: mean, p50, p99, ..."""
     unit: str
-    direction: str | None
+    direction: Direction | None
     """higher or lower is better; None where neither is."""
     n: int
     """Successful trials."""
@@ -104,13 +104,9 @@ def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValu
         )
         for row, cell in zip(rows, make_cells(result), strict=True)
     ]
-    order = declared_order(_first_sealed(workspace, values))
-    return sorted(values, key=lambda value: order.get(value.metric, len(order)))
-
-
-def _first_sealed(workspace: WorkspaceFolder, values: Sequence[PointValue]) -> list[TrialFolder]:
     folders = (workspace.trial(value.scenario, value.trials[0]) for value in values)
-    return list(islice((folder for folder in folders if folder.sealed), 1))
+    order = declared_order(islice((folder for folder in folders if folder.sealed), 1))
+    return sorted(values, key=lambda value: order.get(value.metric, len(order)))
 
 
 def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[TriedPoint]:
@@ -136,8 +132,7 @@ def spread_lines(points: Sequence[PointValue], most_axes: int) -> list[str]:
     low, middle, high = (quantity(value, unit) for value in (over_all.minimum, over_all.median, over_all.maximum))
     best, worst = ("best", "worst") if direction else ("highest", "lowest")
     lines = [f"{name}: {low} to {high}, median {middle}, over {over_all.points:,} points"]
-    better: Literal["higher", "lower"] | None = "higher" if direction == "higher" else "lower" if direction else None
-    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], better)
+    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], direction)
     lines += [
         f"  {axis.axis}: {best} at {axis.best} (median {quantity(axis.best_median, unit)}), {worst} at {axis.worst} "
         f"({quantity(axis.worst_median, unit)}); explains {percent(axis.explained, signed=False)} of the variance"

@@ -4,9 +4,8 @@ from collections.abc import Collection, Sequence
 
 from benchhouse.analysis import scaling as analysis
 from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
-from benchhouse.results.numbers import STATS, mean_interval, number
+from benchhouse.results.numbers import SEED, STATS, mean_interval, number
 from benchhouse.results.series import Column, Member, Sample, Series, sweeps
-from benchhouse.results.tradeoff import SEED
 from benchhouse.schema.errors import BenchError
 
 RESOURCES = frozenset({
@@ -27,23 +26,23 @@ def make_scaling(
     along: str,
     *,
     confidence: float = 0.95,
-    seed: int = SEED,
 ) -> Scaling:
     """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them."""
     usable = [member for member in members if throughput in member.samples]
     if not usable:
         raise BenchError(f"no point has {throughput[0]}")
-    found = [one for one in sweeps(usable, along) if len(one.members) >= _FEWEST]
-    if not found:
+    series = [curve for curve in sweeps(usable, along) if len(curve.members) >= _FEWEST]
+    if not series:
         raise BenchError(
             f"no curve along {along}: no two points differ in it alone",
             "sweep it: give it a list of values in the scenario, and run that",
         )
-    full = found[0].along
+    full = series[0].along
     sample = usable[0].samples[throughput]
     if sample.direction != "higher":
         raise BenchError(f"{throughput[0]} is no throughput: more of it is not better")
-    cases = list(dict.fromkeys(one.case for one in found))
+    cases = list(dict.fromkeys(curve.case for curve in series))
+    short = any(len(curve.members) <= _FEWEST for curve in series)
     resource = full.rpartition(".")[2] in RESOURCES
     return Scaling(
         along=full,
@@ -51,8 +50,8 @@ def make_scaling(
         latency=_latency(usable, latency),
         resource=resource,
         confidence=confidence,
-        curves=[_curve(one, cases.index(one.case), throughput, latency, resource, confidence, seed) for one in found],
-        notes=_notes(found),
+        curves=[_curve(curve, cases.index(curve.case), throughput, latency, resource, confidence) for curve in series],
+        notes=["Three values of an axis or more show where scaling stops."] if short else [],
     )
 
 
@@ -86,7 +85,7 @@ def _axes(members: Sequence[Member]) -> set[str]:
             settings = key.startswith("target.") and key.rpartition(".")[2] not in RESOURCES
             if isinstance(value, int | float) and not isinstance(value, bool) and not settings:
                 values.setdefault(key, set()).add(float(value))
-    return {key for key, found in values.items() if len(found) > _FEWEST}
+    return {key for key, distinct in values.items() if len(distinct) > _FEWEST}
 
 
 def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
@@ -98,48 +97,35 @@ def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
 
 
 def _curve(
-    series: Series,
-    case: int,
-    throughput: Column,
-    latency: str | None,
-    resource: bool,
-    confidence: float,
-    seed: int,
+    series: Series, case: int, throughput: Column, latency: str | None, resource: bool, confidence: float
 ) -> ScalingCurve:
     samples = [member.samples[throughput] for member in series.members]
     stages = [
         analysis.Stage(series.place(member), sample.values)
         for member, sample in zip(series.members, samples, strict=True)
     ]
-    grown = analysis.growth(stages, seed=seed, confidence=confidence) if stages[0].place > 0 else []
-    told = []
-    for at, (member, sample) in enumerate(zip(series.members, samples, strict=True)):
-        growth = grown[at] if grown else None
-        told.append(
-            Stage(
-                point=member.at,
-                place=stages[at].place,
-                n=len(sample.values),
-                throughput=sum(sample.values) / len(sample.values),
-                throughput_interval=_interval(sample, confidence),
-                times=growth.times if growth else None,
-                times_interval=tuple(growth.times_interval) if growth and growth.times_interval else None,
-                efficiency=growth.efficiency if growth and resource else None,
-                efficiency_interval=(
-                    tuple(growth.efficiency_interval) if growth and resource and growth.efficiency_interval else None
-                ),
-                latency=_latencies(member, latency),
-            )
+    grown = analysis.growth(stages, seed=SEED, confidence=confidence) if stages[0].place > 0 else []
+    shown = ("times", "times_interval", *(("efficiency", "efficiency_interval") if resource else ()))
+    measured = [
+        Stage(
+            point=member.at,
+            place=stages[at].place,
+            n=len(sample.values),
+            throughput=sum(sample.values) / len(sample.values),
+            throughput_interval=_interval(sample, confidence),
+            **({name: getattr(grown[at], name) for name in shown} if grown else {}),
+            latency=_latencies(member, latency),
         )
-    stop = analysis.find_stop(stages, seed=seed, confidence=confidence)
-    ends = tuple(stop.interval) if stop and stop.interval else None
+        for at, (member, sample) in enumerate(zip(series.members, samples, strict=True))
+    ]
+    stop = analysis.find_stop(stages, seed=SEED, confidence=confidence)
     return ScalingCurve(
         name=series.name,
         case=case,
-        stages=told,
+        stages=measured,
         kind=stop.kind if stop else None,
         stops_at=stop.at if stop else None,
-        stops_interval=ends,
+        stops_interval=stop.interval if stop else None,
         spread_known=bool(stop and stop.spread_known),
         sentence=_sentence(series, stop, confidence),
     )
@@ -178,8 +164,3 @@ def _sentence(series: Series, stop: analysis.Stop | None, confidence: float) -> 
         f"{series.name} stops scaling at about {axis} {number(stop.at, half)} ({sure}; measured at {tried}): "
         f"{analysis.SHARE * 100:g}% of its highest throughput is reached there."
     )
-
-
-def _notes(found: Sequence[Series]) -> list[str]:
-    short = any(len(one.members) <= _FEWEST for one in found)
-    return ["Three values of an axis or more show where scaling stops."] if short else []

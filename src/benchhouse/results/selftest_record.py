@@ -7,17 +7,15 @@ from benchhouse.schema.quality import SelftestRecord
 
 def last(workspace: WorkspaceFolder, scenario: str = "") -> SelftestRecord | None:
     """The newest selftest of this workload, else the newest of any."""
-    found = journals.read(journals.selftests(workspace), SelftestRecord)[0]
-    own = [record for record in found if record.scenario == scenario]
-    return (own or found)[-1] if found else None
+    records = journals.read(journals.selftests(workspace), SelftestRecord)[0]
+    own = [record for record in records if record.scenario == scenario]
+    return (own or records)[-1] if records else None
 
 
 def sentence(workspace: WorkspaceFolder, scenario: str = "") -> str:
     """One line for the foot of a verdict."""
     record = last(workspace, scenario)
     if record is None:
-        return (
-            "no selftest here yet: how often equal things look different on this machine is not known (bench selftest)"
-        )
+        return "no selftest here yet: how often equal things look different on this machine is unknown (bench selftest)"
     other = "" if not scenario or record.scenario == scenario else f" (another workload: {record.scenario})"
     return record.sentence() + other

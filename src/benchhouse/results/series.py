@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.results.matching import as_text, leaves, point_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
+from benchhouse.warehouse.grouping import grouped
 
 if TYPE_CHECKING:
     from benchhouse.results.content import Point
@@ -74,30 +76,29 @@ class Series:
 
 def members_of_rows(rows: Iterable[Row]) -> list[Member]:
     """From rows of the points query."""
-    found: dict[tuple[str, str], Member] = {}
-    for row in rows:
-        key = row["run_id"], row["instance_digest"]
-        if key not in found:
-            point = point_of(row)
-            given = _given(point.experiment, point.target, point.parameters)
-            found[key] = Member(point.label, row["run_id"], point.target_name, point.digest, given, at=len(found))
-            found[key].executor = row.get("executor") or ""
-        sample = Sample(row["unit"], row["direction"], row["values"], row["trials"])
-        found[key].samples[row["metric"], row["stat"]] = sample
-    return list(found.values())
+    members = []
+    for at, own in enumerate(grouped(rows, itemgetter("run_id", "instance_digest")).values()):
+        point, run_id, executor = point_of(own[0]), own[0]["run_id"], own[0].get("executor") or ""
+        given = _given(point.experiment, point.target, point.parameters)
+        samples = {
+            (row["metric"], row["stat"]): Sample(row["unit"], row["direction"], row["values"], row["trials"])
+            for row in own
+        }
+        members.append(Member(point.label, run_id, point.target_name, point.digest, given, samples, at, executor))
+    return members
 
 
 def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str]) -> list[Member]:
     """From points of a report; `experiments` by run."""
-    found = []
+    members = []
     for at, point in enumerate(points):
         given = _given(experiments.get(point.run_id, ""), point.target, point.parameters)
-        member = Member(point.label, point.run_id, point.target_name, point.instance_digest, given, at=at)
-        for number in point.numbers:
-            cell = number.cell
-            member.samples[number.metric, number.stat] = Sample(cell.unit, number.direction, number.values, cell.trials)
-        found.append(member)
-    return found
+        samples = {
+            (number.metric, number.stat): Sample(number.cell.unit, number.direction, number.values, number.cell.trials)
+            for number in point.numbers
+        }
+        members.append(Member(point.label, point.run_id, point.target_name, point.instance_digest, given, samples, at))
+    return members
 
 
 def _given(experiment: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,29 +118,31 @@ def sweeps(members: Sequence[Member], along: str = "", *, of_target: bool = True
     else:
         families = _families(members, of_target)
         own = of_target and any(key.startswith("target.") for family in families for key in _varying(family))
-        chosen = [found for family in families for found in _best_split(family, own)]
-    found = [
-        Series("", key if len(group) > 1 else "", sorted(group, key=lambda one: _number(one.given.get(key)) or 0.0))
+        chosen = [split for family in families for split in _best_split(family, own)]
+    series = [
+        Series(
+            "", key if len(group) > 1 else "", sorted(group, key=lambda member: _number(member.given.get(key)) or 0.0)
+        )
         for key, group in chosen
     ]
-    found.sort(key=lambda series: min(member.at for member in series.members))
-    for series, name in zip(found, _names(found), strict=True):
-        series.name = name
-    return found
+    series.sort(key=lambda each: min(member.at for member in each.members))
+    for each, name in zip(series, _names(series), strict=True):
+        each.name = name
+    return series
 
 
 def case_names(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
     """Points put to the same test, together, under what tells their test from the others."""
-    cases: dict[str, list[Member]] = {}
-    for member in members:
-        cases.setdefault(as_text(member.case), []).append(member)
-    given = [group[0].case for group in cases.values()]
-    keys = dict.fromkeys(key for one in given for key in one)
-    telling = [key for key in keys if len({as_text(one.get(key)) for one in given}) > 1]
-    return [
-        (" ".join(_told(key, one[key]) for key in telling if key in one), group)
-        for one, group in zip(given, cases.values(), strict=True)
-    ]
+    cases = grouped(members, lambda member: as_text(member.case)).values()
+    given = [group[0].case for group in cases]
+    telling = _telling(given)
+    return [(_settings(own, telling), group) for own, group in zip(given, cases, strict=True)]
+
+
+def _telling(given: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of what is not the same in all of these."""
+    keys = dict.fromkeys(key for own in given for key in own)
+    return [key for key in keys if len({as_text(own.get(key)) for own in given}) > 1]
 
 
 def _full_name(members: Sequence[Member], key: str) -> str:
@@ -157,7 +160,7 @@ def _full_name(members: Sequence[Member], key: str) -> str:
 def _families(members: Sequence[Member], of_target: bool) -> list[list[Member]]:
     """Points of one run whose words are the same: only numbers tell them apart, and targets' names."""
 
-    def words(member: Member) -> str:
+    def fixed(member: Member) -> str:
         kept = {
             key: value
             for key, value in member.given.items()
@@ -165,10 +168,7 @@ def _families(members: Sequence[Member], of_target: bool) -> list[list[Member]]:
         }
         return as_text({**kept, "run": member.run_id})
 
-    families: dict[str, list[Member]] = {}
-    for member in members:
-        families.setdefault(words(member), []).append(member)
-    return list(families.values())
+    return list(grouped(members, fixed).values())
 
 
 def _best_split(family: list[Member], of_target: bool) -> list[tuple[str, list[Member]]]:
@@ -192,69 +192,57 @@ def _grouped(members: Sequence[Member], along: str) -> list[list[Member]]:
         given = {name: value for name, value in member.given.items() if name not in (along, _NAME)}
         return as_text({**given, "run": member.run_id, "numeric": _number(member.given.get(along)) is not None})
 
-    groups: dict[str, list[Member]] = {}
-    for member in members:
-        groups.setdefault(key(member), []).append(member)
-    found = []
-    for group in groups.values():
-        by_name: dict[str, list[Member]] = {}
-        for member in group:
-            by_name.setdefault(member.target_name, []).append(member)
+    split = []
+    for group in grouped(members, key).values():
+        by_name = grouped(group, lambda member: member.target_name)
         places = {as_text(member.given.get(along)) for member in group}
         apart = len(places) < len(group) or any(len(same) > 1 for same in by_name.values())
         # What has no such number stands alone.
         if any(_number(member.given.get(along)) is None for member in group):
-            found += [[member] for member in group]
+            split += [[member] for member in group]
         else:
-            found += list(by_name.values()) if apart else [group]
-    return found
+            split += list(by_name.values()) if apart else [group]
+    return split
 
 
 def _varying(members: Sequence[Member]) -> list[str]:
     """Numbers that are not the same everywhere, in the order in which the points have them."""
-    found: dict[str, set[float]] = {}
+    numbers: dict[str, set[float]] = {}
     for member in members:
         for key, value in member.given.items():
             if (number := _number(value)) is not None:
-                found.setdefault(key, set()).add(number)
-    return [key for key, values in found.items() if len(values) > 1]
+                numbers.setdefault(key, set()).add(number)
+    return [key for key, values in numbers.items() if len(values) > 1]
 
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _names(found: Sequence[Series]) -> list[str]:
+def _names(series: Sequence[Series]) -> list[str]:
     """What tells a series from the others: its target's name, or what it is made of where the name tells its points."""
-    several_runs = len({series.members[0].run_id for series in found}) > 1
-    given = [_fixed(series) for series in found]
-    keys = dict.fromkeys(key for one in given for key in one)
-    telling = [key for key in keys if len({as_text(one.get(key)) for one in given}) > 1]
-    names = [_name(series, one, telling) for series, one in zip(found, given, strict=True)]
+    several_runs = len({each.members[0].run_id for each in series}) > 1
+    given = [_fixed(each) for each in series]
+    telling = _telling(given)
     names = [
-        f"{name} ({series.members[0].run_id})" if several_runs else name
-        for series, name in zip(found, names, strict=True)
+        _name(each, own, telling) + (f" ({each.members[0].run_id})" if several_runs else "")
+        for each, own in zip(series, given, strict=True)
     ]
-    twins = {name for name in names if names.count(name) > 1}
     return [
-        " ".join([name, *(_told(key, one[key]) for key in telling if key in one)]) if name in twins else name
-        for name, one in zip(names, given, strict=True)
+        f"{name} {_settings(own, telling)}".rstrip() if names.count(name) > 1 else name
+        for name, own in zip(names, given, strict=True)
     ]
 
 
 def _name(series: Series, fixed: Mapping[str, Any], telling: Sequence[str]) -> str:
     targets = {member.target_name for member in series.members}
-    words = [next(iter(targets))] if len(targets) == 1 else []
-    if not words:  # numbers of a target are told only where they must: those of another kind are its defaults
-        words = [
-            fixed[key]
-            for key in telling
-            if key.startswith("target.") and isinstance(fixed.get(key), str) and fixed[key]
-        ]
-    of_case = [key for key in telling if not key.startswith("target.") and key in fixed]
-    words += [_told(key, fixed[key]) for key in of_case if fixed[key] not in words]
-    words = list(filter(None, words)) or [_told(key, fixed[key]) for key in telling if key in fixed]
-    return " ".join(words) or series.members[0].label
+    parts = [next(iter(targets))] if len(targets) == 1 else []
+    if not parts:  # numbers of a target are named only where they must: those of another kind are its defaults
+        of_target = (fixed.get(key) for key in telling if key.startswith("target."))
+        parts = [value for value in of_target if isinstance(value, str) and value]
+    of_case = [key for key in telling if not key.startswith("target.") and key in fixed and fixed[key] not in parts]
+    parts.append(_settings(fixed, of_case))
+    return " ".join(filter(None, parts)) or _settings(fixed, telling) or series.members[0].label
 
 
 def _fixed(series: Series) -> dict[str, Any]:
@@ -267,5 +255,6 @@ def _fixed(series: Series) -> dict[str, Any]:
     }
 
 
-def _told(key: str, value: Any) -> str:
-    return f"{key.removeprefix('target.')}={as_text(value)}"
+def _settings(given: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """`index=hnsw ef=16`, of those keys that are given."""
+    return " ".join(f"{key.removeprefix('target.')}={as_text(given[key])}" for key in keys if key in given)

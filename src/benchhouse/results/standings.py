@@ -1,20 +1,20 @@
 """Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
 from benchhouse.analysis.ranking import Ranked, rank
 from benchhouse.results.content import CaseRanking, FailureFacts, Number, Point, Ranking, Standing
-from benchhouse.results.numbers import headline_stats, name_of, percent, plural, quantity
+from benchhouse.results.numbers import SEED, headline_stats, lead_texts, plural, quantity
 from benchhouse.results.refusals import reasons
 from benchhouse.results.series import Column, Member, case_names
+from benchhouse.warehouse.grouping import grouped
 
 SHOWN = 12
 NAMED = 3
 _CORRECTED = "after correction for many comparisons"
-SEED = 20_240_229
-"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
 
 
 def make_rankings(points: Sequence[Point], columns: Sequence[Number], confidence: float = 0.95) -> list[Ranking]:
@@ -40,33 +40,22 @@ def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.9
     ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
     standings = [_standing(row, compared.get(row.name)) for row in shown]
     sentence = _sentence(points, numbers, ranked, compared)
-    metric, stat, unit = column.column
-    return Ranking(
-        metric=metric,
-        stat=stat,
-        unit=unit,
-        direction=column.direction,
-        sentence=sentence,
-        standings=standings,
-        ranked=len(ranked),
-    )
+    about = dict(zip(("metric", "stat", "unit"), column.column, strict=True))
+    return Ranking(**about, direction=column.direction, sentence=sentence, standings=standings, ranked=len(ranked))
 
 
 def side_by_side(members: Sequence[Member], columns: Sequence[Column], confidence: float = 0.95) -> list[CaseRanking]:
-    """Services under identical load: for each test that several targets were put to, their rankings.
-
-    Standings name a member by `at`.
-    """
-    found = []
+    """For each test that several targets were put to, their rankings; standings name a member by `at`."""
+    cases = []
     for name, case in case_names(members):
         rankings = [ranking for column in columns if (ranking := _rank_members(case, column, confidence))]
         if len(case) > 1 and rankings:
-            found.append(CaseRanking(case=name, rankings=rankings))
-    return found
+            cases.append(CaseRanking(case=name, rankings=rankings))
+    return cases
 
 
 def _rank_members(members: Sequence[Member], column: Column, confidence: float) -> Ranking | None:
-    samples = {str(one.at): sample for one in members if (sample := one.samples.get(column)) and sample.direction}
+    samples = {str(member.at): own for member in members if (own := member.samples.get(column)) and own.direction}
     if len({(sample.unit, sample.direction) for sample in samples.values()}) != 1 or len(samples) < 2:
         return None
     direction, unit = next((sample.direction, sample.unit) for sample in samples.values())
@@ -78,15 +67,8 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
     standings = [
         _standing(_as_shown(row, result), result) for row, result in zip(ranked, [None, *compared], strict=True)
     ]
-    return Ranking(
-        metric=column[0],
-        stat=column[1],
-        unit=unit,
-        direction=direction,
-        sentence="",
-        standings=standings,
-        ranked=len(ranked),
-    )
+    about = {"metric": column[0], "stat": column[1], "unit": unit}
+    return Ranking(**about, direction=direction, sentence="", standings=standings, ranked=len(ranked))
 
 
 def _as_shown(row: Ranked, compared: Comparison | None) -> Ranked:
@@ -106,26 +88,13 @@ def _standing(row: Ranked, compared: Comparison | None) -> Standing:
     else:
         alone = compared.verdict in ("better", "worse")
         verdict = "worse as a pair, not after correction" if alone else "no evidence of a difference from the best"
-    return Standing(
-        point=int(row.name),
-        place=row.place,
-        mark=row.mark,
-        verdict=verdict,
-        **(_apart(compared) if compared else {}),
-    )
-
-
-def _apart(compared: Comparison) -> dict[str, float | None]:
-    """How far from the best, relative and in the metric's unit, each with its interval."""
-    change, difference = compared.change_interval, compared.difference_interval
-    return {
-        "change": compared.change,
-        "low": change.lo if change else None,
-        "high": change.hi if change else None,
-        "difference": compared.difference,
-        "difference_low": difference.lo if difference else None,
-        "difference_high": difference.hi if difference else None,
-    }
+    standing = Standing(point=int(row.name), place=row.place, mark=row.mark, verdict=verdict)
+    if compared is None:
+        return standing
+    low, high = compared.change_interval or (None, None)
+    gap = {"change": compared.change, "low": low, "high": high, "difference": compared.difference}
+    low, high = compared.difference_interval or (None, None)
+    return standing.model_copy(update=gap | {"difference_low": low, "difference_high": high})
 
 
 def _sentence(
@@ -146,9 +115,9 @@ def _sentence(
     equal = [points[int(row.name)].label for row in ranked if row.place == 1]
     if 1 < len(equal) < len(ranked):
         return f"{len(equal)} of {len(ranked):,} points share the {extreme} {metric}, {worth}: {_listed(equal)}."
-    if len(tied) == len(others) and not any(_pairwise(best, numbers[row.name]) for row in tied):
-        of = f"between the {len(ranked):,} points"
-        return f"No evidence of a difference in {metric} {of}; the {extreme} mean is {worth}."
+    if len(tied) == len(others) and not any(_differ_alone(best, numbers[row.name]) for row in tied):
+        between = f"between the {len(ranked):,} points"
+        return f"No evidence of a difference in {metric} {between}; the {extreme} mean is {worth}."
     if tied or untested:
         return f"{leader} has the {extreme} {metric}: {worth}. {_doubts(points, best, others)}."
     return f"{leader} has the {extreme} {metric}: {worth}, {_gap(points, others[0], compared)}."
@@ -161,14 +130,15 @@ def _doubts(points: Sequence[Point], best: Number, others: Sequence[Ranked]) -> 
     )
     sure, side = len(others) - len(tied) - len(untested), "lower" if best.direction == "higher" else "higher"
     if sure:
-        told = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
-        told += [f"for {_listed(tied)} that is not certain"] if tied else []
+        parts = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
+        parts += [f"for {_listed(tied)} that is not certain"] if tied else []
     elif len(others) == 1 and tied:
-        told = [f"It is not certain that the other, {tied[0]}, is {side}"]
+        parts = [f"It is not certain that the other, {tied[0]}, is {side}"]
     else:
-        told = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
-    told += [f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say"] if untested else []
-    return "; ".join(told)
+        parts = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
+    if untested:
+        parts.append(f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say")
+    return "; ".join(parts)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -177,22 +147,19 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def _pairwise(best: Number, other: Number) -> bool:
+def _differ_alone(best: Number, other: Number) -> bool:
     """Whether the two would be told apart if they were the only ones."""
     return (p_value(best.values, other.values) or 0.0) <= 0.05
 
 
 def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison]) -> str:
-    found, name = compared[second.name], points[int(second.name)].label
-    if found.change is None or found.change_interval is None or found.change <= -1.0:
+    result, name = compared[second.name], points[int(second.name)].label
+    if result.change is None or result.change_interval is None or result.change <= -1.0:
         return f"told apart from every other point; next is {name}"
-    # Turned round: how far the best is from the next, as the reader asks it.
-    ends = sorted(1.0 / (1.0 + end) - 1.0 for end in found.change_interval)
-    change = 1.0 / (1.0 + found.change) - 1.0
-    side = "above" if change > 0 else "below"
-    same = found.change_interval.lo == found.change_interval.hi
-    sure = "no spread over trials" if same else f"95% interval {percent(ends[0])} to {percent(ends[1])}"
-    return f"{percent(abs(change), signed=False)} {side} the next, {name} ({sure}, n = {found.n_a} and {found.n_b})"
+    lead, interval = lead_texts(result.change, result.change_interval)
+    same = result.change_interval.lo == result.change_interval.hi
+    sure = "no spread over trials" if same else f"95% interval {interval}"
+    return f"{lead} the next, {name} ({sure}, n = {result.n_a} and {result.n_b})"
 
 
 def _worth(number: Number) -> str:
@@ -202,9 +169,7 @@ def _worth(number: Number) -> str:
 
 def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list[str]:
     """For several targets on several cases: how often each one wins. Silent where the ranking already says it."""
-    cases: dict[tuple[str, str], list[Point]] = {}
-    for point in points:
-        cases.setdefault((point.run_id, point.benchmark_case_id), []).append(point)
+    cases = grouped(points, lambda point: (point.run_id, point.benchmark_case_id))
     shared = [case for case in cases.values() if len(case) > 1]
     if len(shared) < 2 or any(len({point.target_name for point in case}) != len(case) for case in shared):
         return []
@@ -212,21 +177,17 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
     for column in columns:
         if not (column.primary and column.direction):
             continue
-        wins: dict[str, int] = {}
-        undecided = 0
+        wins: Counter[str] = Counter()
         for case in shared:
-            groups = {point.target_name: found.values for point in case if (found := point.number(column.column))}
+            groups = {point.target_name: number.values for point in case if (number := point.number(column.column))}
             ranked = rank(groups, column.direction)
-            if len(ranked) < 2 or not all(row.distinguishable for row in ranked[1:]):
-                undecided += 1
-            else:
-                wins[ranked[0].name] = wins.get(ranked[0].name, 0) + 1
-        told = [f"{name} is best in {count}" for name, count in sorted(wins.items(), key=lambda item: -item[1])]
-        told += (
-            [f"{undecided} {'shows' if undecided == 1 else 'show'} no evidence of a difference"] if undecided else []
-        )
-        metric = name_of(column.metric, column.stat)
-        sentences.append(f"By target, on {metric}, of {len(shared)} cases: {', '.join(told)}.")
+            if len(ranked) > 1 and all(row.distinguishable for row in ranked[1:]):
+                wins[ranked[0].name] += 1
+        undecided = len(shared) - wins.total()
+        parts = [f"{name} is best in {count}" for name, count in wins.most_common()]
+        if undecided:
+            parts.append(f"{undecided} {'shows' if undecided == 1 else 'show'} no evidence of a difference")
+        sentences.append(f"By target, on {column.name}, of {len(shared)} cases: {', '.join(parts)}.")
     return sentences
 
 
@@ -234,11 +195,11 @@ def _alone(point: Point, columns: Sequence[Number]) -> str:
     """What the only point comes to: its first few metrics, by their leading statistic."""
     leading = [column for column in columns if column.primary] or columns
     firsts = list({column.metric: column for column in reversed(leading)}.values())[::-1]
-    found = [number for column in firsts if (number := point.number(column.column))]
-    told = ", ".join(f"{number.name} {_worth(number)}" for number in found[:NAMED])
-    n = max((number.cell.n for number in found), default=0)
-    of = f"the means of {n} trials" if n > 1 else "from one trial, so without a spread"
-    return f"{point.label}: {told}; {of}."
+    numbers = [number for column in firsts if (number := point.number(column.column))]
+    listed = ", ".join(f"{number.name} {_worth(number)}" for number in numbers[:NAMED])
+    n = max((number.cell.n for number in numbers), default=0)
+    source = f"the means of {n} trials" if n > 1 else "from one trial, so without a spread"
+    return f"{point.label}: {listed}; {source}."
 
 
 def make_headline(
@@ -252,8 +213,8 @@ def make_headline(
     """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
     by_target = target_sentences(points, columns)
     leading = {ranking.metric: ranking.sentence for ranking in reversed(rankings)}
-    told = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
-    lines = [*first, *told[:3], *by_target[:1]]
+    verdicts = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
+    lines = [*first, *verdicts[:3], *by_target[:1]]
     if not points:
         lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
     elif len(points) == 1:

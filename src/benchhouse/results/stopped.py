@@ -11,8 +11,8 @@ def confidence_for(workspace: WorkspaceFolder, run_ids: Iterable[str], confidenc
     return widened(confidence) if any(stopped_early(workspace, run_id) for run_id in run_ids) else confidence
 
 
-def told(made: float, confidence: float = 0.95) -> list[str]:
-    """What to say about it; nothing where no rule ended anything."""
+def notes(made: float, confidence: float = 0.95) -> list[str]:
+    """Notes for the reader; none where no rule ended anything."""
     if made == confidence:
         return []
     return [f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."]

@@ -1,28 +1,20 @@
 """Targets at equal quality: each one's curve along its search parameter, and what it has at the level asked for."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchhouse.analysis.pareto import (
-    Crossing,
-    Knot,
-    Scale,
-    cross,
-    drawn,
-    frontier,
-    gap,
-    scale_of_level,
-    scale_of_value,
-)
+from benchhouse.analysis import pareto
+from benchhouse.analysis.pareto import Crossing, Knot, Scale
 from benchhouse.analysis.ranking import holm, mark_of
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.curves import AtLevel, Axis, CurvePoint, Tradeoff, TradeoffCurve, span
-from benchhouse.results.numbers import headline_stats, name_of, percent, plural, quantity
+from benchhouse.results.metric_names import parse_metric
+from benchhouse.results.numbers import SEED, headline_stats, lead_texts, name_of, plural, quantity
 from benchhouse.results.series import Column, Member, Series, sweeps
 from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse.grouping import grouped
 
-SEED = 20_240_229
 _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
 """What a report asks for where nobody asked: the highest that the most curves meet."""
 _FEWEST = 2
@@ -47,11 +39,8 @@ def find_column(members: Sequence[Member], name: str) -> Column:
     for member in members:
         for metric, stat in member.samples:
             known.setdefault(metric, []).append(stat)
-    if name in known:
-        return name, headline_stats(known[name])[0]
-    metric, _, stat = name.replace(" ", ".").partition(".")
-    if stat in known.get(metric, ()):
-        return metric, stat
+    if wanted := parse_metric(name, known):
+        return wanted.metric, wanted.stat or headline_stats(known[wanted.metric])[0]
     near = did_you_mean(name, known)
     hint = f"Did you mean {near}?" if near else f"A statistic of one: {next(iter(known), 'latency')}.p99"
     raise BenchError(f"no metric {name} here; there are {', '.join(sorted(known)) or 'none'}", hint=hint)
@@ -65,32 +54,28 @@ def make_tradeoff(
     *,
     along: str = "",
     confidence: float = 0.95,
-    seed: int = SEED,
 ) -> Tradeoff:
     """The curves of all points that have both metrics, and what each has of `y` where its `x` reaches the level."""
     if x == y:
         raise BenchError(f"{name_of(*x)} can't be traded for itself", hint="Name another metric: --of METRIC")
-    usable = [one for one in members if x in one.samples and y in one.samples and one.together(x, y)[0]]
+    usable = [own for own in members if x in own.samples and y in own.samples and own.together(x, y)[0]]
     if not usable:
         raise BenchError(f"no point has both {name_of(*x)} and {name_of(*y)}")
     axes = _axis(usable, x), _axis(usable, y)
     series = sweeps(usable, along)
-    knots = [[Knot(one.place(member), *member.together(x, y)) for member in one.members] for one in series]
-    values = [value for one in knots for knot in one for value in knot.x]
+    knots = [[Knot(each.place(member), *member.together(x, y)) for member in each.members] for each in series]
+    values = [value for row in knots for knot in row for value in knot.x]
     if level is not None:
         _check_level(axes[0], values, level)
     scales = (
-        scale_of_level(values, axes[0].direction, values[0] if level is None else level),
-        scale_of_value([value for one in knots for knot in one for value in knot.y]),
+        pareto.scale_of_level(values, axes[0].direction, values[0] if level is None else level),
+        pareto.scale_of_value([value for row in knots for knot in row for value in knot.y]),
     )
     curves = _curves(series, knots, axes, scales)
     if level is not None:
-        found = [
-            cross(one, level, x_scale=scales[0], y_scale=scales[1], direction=axes[0].direction, seed=seed,
-                  confidence=confidence)
-            for one in knots
-        ]  # fmt: skip
-        curves = _at_level(curves, found, scales[1], axes[1], confidence, seed)
+        how: dict[str, Any] = {"x_scale": scales[0], "y_scale": scales[1], "direction": axes[0].direction}
+        crossings = [pareto.cross(row, level, **how, seed=SEED, confidence=confidence) for row in knots]
+        curves = _at_level(curves, crossings, scales[1], axes[1], confidence)
     left_out = len(members) - len(usable)
     notes = [f"{plural(left_out, 'point')} without {axes[0].name} or {axes[1].name} left out."] if left_out else []
     made = Tradeoff(
@@ -111,15 +96,15 @@ def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0
         return None
     for x in dict.fromkeys(column for member in members for column in member.samples):
         usable = [member for member in members if x in member.samples and y in member.samples]
-        if x == y or not usable or not _is_share(usable, x) or y not in usable[0].samples:
+        if x == y or not usable or not _is_share(usable, x):
             continue
         means = {member.at: sum(member.samples[x].values) / len(member.samples[x].values) for member in usable}
-        if all(len({means[member.at] for member in one.members}) < _FEWEST for one in sweeps(usable)):
+        if all(len({means[member.at] for member in series.members}) < _FEWEST for series in sweeps(usable)):
             continue
         made = [make_tradeoff(members, x, y, level, confidence=confidence) for level in _LEVELS]
-        most = max(made, key=lambda one: sum(curve.at is not None and curve.at.reach == "met" for curve in one.curves))
-        met = any(curve.at and curve.at.reach == "met" for curve in most.curves)
-        return most if met else make_tradeoff(members, x, y, None, confidence=confidence)
+        counts = [sum(curve.at is not None and curve.at.reach == "met" for curve in each.curves) for each in made]
+        best = counts.index(max(counts))
+        return made[best] if counts[best] else make_tradeoff(members, x, y, None, confidence=confidence)
     return None
 
 
@@ -152,113 +137,79 @@ def _check_level(axis: Axis, values: Sequence[float], level: float) -> None:
 def _curves(
     series: Sequence[Series], knots: Sequence[Sequence[Knot]], axes: tuple[Axis, Axis], scales: tuple[Scale, Scale]
 ) -> list[TradeoffCurve]:
-    cases = list(dict.fromkeys(one.case for one in series))
-    means = [[(sum(knot.x) / len(knot.x), sum(knot.y) / len(knot.y)) for knot in one] for one in knots]
+    cases = list(dict.fromkeys(each.case for each in series))
+    means = [[(sum(knot.x) / len(knot.x), sum(knot.y) / len(knot.y)) for knot in row] for row in knots]
     leading: set[tuple[int, int]] = set()
     for case in cases:
-        places = [(at, k) for at, one in enumerate(series) if one.case == case for k in range(len(one.members))]
-        kept = frontier([means[at][k] for at, k in places], (axes[0].direction, axes[1].direction))
-        leading |= {places[found] for found in kept}
+        places = [(at, k) for at, each in enumerate(series) if each.case == case for k in range(len(each.members))]
+        kept = pareto.frontier([means[at][k] for at, k in places], (axes[0].direction, axes[1].direction))
+        leading |= {places[index] for index in kept}
     curves = []
-    for at, one in enumerate(series):
+    for at, each in enumerate(series):
         points = [
             CurvePoint(
                 point=member.at,
                 label=member.label,
                 run_id=member.run_id,
                 instance_digest=member.digest,
-                place=one.place(member) if one.along else None,
+                place=each.place(member) if each.along else None,
                 x=means[at][k][0],
                 y=means[at][k][1],
                 n=len(knots[at][k].x),
                 frontier=(at, k) in leading,
             )
-            for k, member in enumerate(one.members)
+            for k, member in enumerate(each.members)
         ]
-        line = drawn(knots[at], *scales) if len(points) > 1 else []
+        line = pareto.drawn(knots[at], *scales) if len(points) > 1 else []
         curves.append(
-            TradeoffCurve(name=one.name, along=one.along, case=cases.index(one.case), points=points, line=line)
+            TradeoffCurve(name=each.name, along=each.along, case=cases.index(each.case), points=points, line=line)
         )
     return curves
 
 
 def _at_level(
-    curves: Sequence[TradeoffCurve],
-    found: Sequence[Crossing],
-    scale: Scale,
-    axis: Axis,
-    confidence: float,
-    seed: int,
+    curves: Sequence[TradeoffCurve], crossings: Sequence[Crossing], scale: Scale, axis: Axis, confidence: float
 ) -> list[TradeoffCurve]:
     """The curves with what they have at the level, each against the best of its case.
 
     Where every case has one curve, different tests are compared after all: nothing else was asked for.
     """
-    told: dict[int, dict[str, Any]] = {
-        at: {
-            "reach": one.reach,
-            "value": one.value,
-            "interval": tuple(one.interval) if one.interval else None,
-            "method": one.method,
-            "place": one.place,
-            "n": one.n,
-            "nearest": one.nearest,
-        }
-        for at, one in enumerate(found)
-    }
+    shared = ("reach", "value", "interval", "method", "place", "n", "nearest")
+    levels: list[dict[str, Any]] = [{name: getattr(crossing, name) for name in shared} for crossing in crossings]
     for group in _groups(curves):
-        met = [at for at in group if found[at].value is not None]
-        met.sort(key=lambda at: found[at].value or 0.0, reverse=axis.direction == "higher")
-        _stand(met, found, told, scale, axis, confidence, seed)
-    return [curve.model_copy(update={"at": AtLevel(**told[at])}) for at, curve in enumerate(curves)]
+        met = [at for at in group if crossings[at].value is not None]
+        met.sort(key=lambda at: crossings[at].value or 0.0, reverse=axis.direction == "higher")
+        for at, standing in zip(met, _standings([crossings[at] for at in met], scale, axis, confidence), strict=True):
+            levels[at] |= standing
+    return [curve.model_copy(update={"at": AtLevel(**level)}) for curve, level in zip(curves, levels, strict=True)]
 
 
 def _groups(curves: Sequence[TradeoffCurve]) -> list[list[int]]:
-    cases: dict[int, list[int]] = {}
-    for at, curve in enumerate(curves):
-        cases.setdefault(curve.case, []).append(at)
+    cases = grouped(range(len(curves)), lambda at: curves[at].case)
     alone = all(len(group) == 1 for group in cases.values())
     return [list(range(len(curves)))] if alone else list(cases.values())
 
 
-def _stand(
-    met: Sequence[int],
-    found: Sequence[Crossing],
-    told: Mapping[int, dict[str, Any]],
-    scale: Scale,
-    axis: Axis,
-    confidence: float,
-    seed: int,
-) -> None:
-    """Give the curves that meet the level, best first, their marks, differences and verdicts."""
+def _standings(met: Sequence[Crossing], scale: Scale, axis: Axis, confidence: float) -> list[dict[str, Any]]:
+    """Marks, differences and verdicts of the curves that meet the level, best first."""
     if len(met) < _FEWEST:
-        for at in met:
-            told[at]["verdict"] = "the only one"
-        return
-    gaps = {
-        at: gap(found[met[0]], found[at], scale, axis.direction, seed=seed, confidence=confidence) for at in met[1:]
-    }
-    p_values = {str(at): one.p_value for at, one in gaps.items() if one.p_value is not None}
+        return [{"verdict": "the only one"} for _ in met]
+    gaps = [pareto.gap(met[0], other, scale, axis.direction, seed=SEED, confidence=confidence) for other in met[1:]]
+    p_values = {str(at): gap.p_value for at, gap in enumerate(gaps) if gap.p_value is not None}
     adjusted = holm(p_values, family=len(met) * (len(met) - 1) // 2)
-    for place, at in enumerate(met):
-        told[at]["mark"] = mark_of(place, len(met))
-        if not place:
-            told[at]["verdict"] = "the best"
-            continue
-        one, corrected = gaps[at], adjusted.get(str(at))
-        surely = corrected is not None and corrected <= 1.0 - confidence
-        words = {
-            "worse": "worse than the best" if surely else "worse as a pair, not after correction",
+    standings: list[dict[str, Any]] = [{"mark": mark_of(0, len(met)), "verdict": "the best"}]
+    for at, gap in enumerate(gaps):
+        p_adjusted = adjusted.get(str(at))
+        certain = p_adjusted is not None and p_adjusted <= 1.0 - confidence
+        verdicts = {
+            "worse": "worse than the best" if certain else "worse as a pair, not after correction",
             "no evidence of a difference": "no evidence of a difference from the best",
         }
-        told[at] |= {
-            "change": one.change,
-            "change_interval": tuple(one.change_interval) if one.change_interval else None,
-            "difference": one.difference,
-            "difference_interval": tuple(one.difference_interval) if one.difference_interval else None,
-            "p_adjusted": corrected,
-            "verdict": words.get(one.verdict, one.verdict),
-        }
+        shared = ("change", "change_interval", "difference", "difference_interval")
+        verdict = verdicts.get(gap.verdict, gap.verdict)
+        judged = {"mark": mark_of(at + 1, len(met)), "p_adjusted": p_adjusted, "verdict": verdict}
+        standings.append({name: getattr(gap, name) for name in shared} | judged)
+    return standings
 
 
 def _notes(curves: Sequence[TradeoffCurve]) -> list[str]:
@@ -271,41 +222,40 @@ def _notes(curves: Sequence[TradeoffCurve]) -> list[str]:
     return notes
 
 
-def _sentences(found: Tradeoff) -> list[str]:
-    level = f"At {found.x.name} {quantity(found.level, found.x.unit)}"
+def _sentences(tradeoff: Tradeoff) -> list[str]:
+    level = f"At {tradeoff.x.name} {quantity(tradeoff.level, tradeoff.x.unit)}"
     lines = []
-    for group in _groups(found.curves):
-        curves = [found.curves[at] for at in group]
+    for group in _groups(tradeoff.curves):
+        curves = [tradeoff.curves[at] for at in group]
         met = [curve for curve in curves if curve.at and curve.at.value is not None]
         best = next((curve for curve in met if curve.at and curve.at.mark in ("best", None)), None)
         if best:
-            lines.append(f"{level}, {_lead(found, best, met)}.")
-    for curve in found.curves:
+            lines.append(f"{level}, {_lead(tradeoff, best, met)}.")
+    for curve in tradeoff.curves:
         at = curve.at
         if not at or at.value is not None:
             continue
         nearest = curve.points[at.nearest]
-        has = f"{found.x.name} {quantity(nearest.x, found.x.unit)}"
+        has = f"{tradeoff.x.name} {quantity(nearest.x, tradeoff.x.unit)}"
         if at.reach == "short":
-            lines.append(f"{curve.name} does not reach {found.level:g}: {has} at best{curve.where(nearest)}.")
+            lines.append(f"{curve.name} does not reach {tradeoff.level:g}: {has} at best{curve.where(nearest)}.")
         else:
-            worth = f"{found.y.name} {quantity(nearest.y, found.y.unit)} with {has}{curve.where(nearest)}"
+            worth = f"{tradeoff.y.name} {quantity(nearest.y, tradeoff.y.unit)} with {has}{curve.where(nearest)}"
             lines.append(f"Every point of {curve.name} is better than that: {worth}.")
     return lines
 
 
-def _lead(found: Tradeoff, best: TradeoffCurve, met: Sequence[TradeoffCurve]) -> str:
+def _lead(tradeoff: Tradeoff, best: TradeoffCurve, met: Sequence[TradeoffCurve]) -> str:
     at = best.at
     assert at
-    sure = (
-        f"{found.confidence * 100:g}% interval {span(at.interval)}" if at.interval else "no interval: one trial a point"
-    )
-    worth = f"{found.y.name} {quantity(at.value, found.y.unit)} ({sure})"
+    interval = at.interval and f"{tradeoff.confidence * 100:g}% interval {span(at.interval)}"
+    sure = interval or "no interval: one trial a point"
+    worth = f"{tradeoff.y.name} {quantity(at.value, tradeoff.y.unit)} ({sure})"
     others = [curve for curve in met if curve is not best]
     if not others:
         return f"{best.name} has {worth}"
     second = min(others, key=lambda curve: abs((curve.at and curve.at.difference) or 0.0))
-    extreme = "highest" if found.y.direction == "higher" else "lowest"
+    extreme = "highest" if tradeoff.y.direction == "higher" else "lowest"
     has = f"{best.name} has the {extreme} {worth}"
     behind = second.at
     assert behind
@@ -313,10 +263,5 @@ def _lead(found: Tradeoff, best: TradeoffCurve, met: Sequence[TradeoffCurve]) ->
         return f"{has}; no evidence of a difference from {second.name}"
     if behind.change_interval is None or behind.change is None:
         return f"{has}; next is {second.name}"
-    ends = sorted(1.0 / (1.0 + end) - 1.0 for end in behind.change_interval)
-    change = 1.0 / (1.0 + behind.change) - 1.0
-    side = "above" if change > 0 else "below"
-    return (
-        f"{has}, {percent(abs(change), signed=False)} {side} the next, {second.name} "
-        f"({percent(ends[0])} to {percent(ends[1])})"
-    )
+    lead, interval = lead_texts(behind.change, behind.change_interval)
+    return f"{has}, {lead} the next, {second.name} ({interval})"

@@ -15,10 +15,10 @@ from benchhouse.analysis.playbooks.signals import Way, find_shift
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
 from benchhouse.results.cases import Gathered, correct_waits
 from benchhouse.results.comparison import ComparisonTable, PointRow
-from benchhouse.results.holds import SCOPE, add_holds, files_of
-from benchhouse.results.slow_requests import slowest
+from benchhouse.results.request_files import SCOPE, add_holds, files_of, slowest
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
@@ -93,7 +93,7 @@ class Why(Model):
 
     @property
     def diagnosed(self) -> list[Diagnosis]:
-        return [one for point in self.points for one in point.diagnoses]
+        return [diagnosis for point in self.points for diagnosis in point.diagnoses]
 
     @property
     def headline(self) -> str:
@@ -132,31 +132,29 @@ def explain(
     warehouse: Warehouse, table: ComparisonTable, run_id: str, base: str, reasons: Mapping[str, int]
 ) -> list[PointWhy]:
     """The points of a comparison that are worse for sure, each with what the playbooks say and its evidence."""
-    by_point: dict[str, list[PointRow]] = {}
-    for row in table.rows:
-        by_point.setdefault(row.point, []).append(row)
+    by_point = grouped(table.rows, lambda row: row.point)
     gathered = Gathered(warehouse, table, base, run_id)
     cases = correct_waits([gathered.case(point, rows, reasons) for point, rows in by_point.items()], len(table.rows))
-    found = []
+    whys = []
     for case, (point, rows) in zip(cases, by_point.items(), strict=True):
-        worse = [one for one in [*case.numbers, *([case.wait] if case.wait else [])] if one.worse]
+        worse = [number for number in [*case.numbers, *([case.wait] if case.wait else [])] if number.worse]
         if not worse:
             continue
-        told = add_holds(warehouse.workspace, case, gathered.facts, rows[0].trials_a, rows[0].trials_b)
-        diagnoses, moved = diagnose(told), _moved(told.signals)
-        shown = [one for item in diagnoses for one in item.evidence] or moved
+        complete = add_holds(warehouse.workspace, case, gathered.facts, rows[0].trials_a, rows[0].trials_b)
+        diagnoses, moved = diagnose(complete), _moved(complete.signals)
+        shown = [evidence for item in diagnoses for evidence in item.evidence] or moved
         trials = _worst(warehouse.workspace, rows, gathered, shown)
         repro = f"bench run {trials[0].folder}/effective_config.yaml"
-        found.append(PointWhy(point=point, numbers=worse, diagnoses=diagnoses, moved=moved, trials=trials, repro=repro))
-    return found
+        whys.append(PointWhy(point=point, numbers=worse, diagnoses=diagnoses, moved=moved, trials=trials, repro=repro))
+    return whys
 
 
 def _moved(signals: Iterable[Signal]) -> list[Evidence]:
     """Every series that moved far, by a tenth at least; the farthest first."""
     ways: tuple[Way, ...] = ("up", "down")
     shifts = (find_shift(signal, way, 0.0, _NOTABLE, "avg", None) for signal in signals for way in ways)
-    found = [one for one in shifts if one]
-    return sorted(found, key=lambda one: (-one.distance, one.scope, one.series))[:_MOST_MOVED]
+    moved = filter(None, shifts)
+    return sorted(moved, key=lambda shift: (-shift.distance, shift.scope, shift.series))[:_MOST_MOVED]
 
 
 def _worst(
@@ -164,23 +162,23 @@ def _worst(
 ) -> list[TrialEvidence]:
     """The trials of the run, worst first by its worst number; those that the evidence is about before others."""
     facts = gathered.facts
-    row = max(rows, key=lambda one: (one.verdict == "worse", abs(one.change or 0.0)))
+    row = max(rows, key=lambda row: (row.verdict == "worse", abs(row.change or 0.0)))
     value = {trial: gathered.values[trial, row.metric, row.stat] for trial in row.trials_b}
     named = set(shown[0].trials[: shown[0].hits]) if shown else set()
     sign = -1.0 if row.direction == "lower" else 1.0
     order = sorted(value, key=lambda trial: (trial not in named, sign * value[trial], trial))
-    found = []
+    worst = []
     for trial in order[:_MOST_TRIALS]:
         folder = TrialFolder(workspace.root / facts[trial]["folder"])
         files = ["telemetry/summary.json"] if folder.telemetry_summary.is_file() else []
         files += [
             f"telemetry/{name}"
-            for scope in dict.fromkeys(one.scope for one in shown)
+            for scope in dict.fromkeys(evidence.scope for evidence in shown)
             if (folder.telemetry / (name := _file_of(scope))).is_file()
         ]
-        files += files_of(folder) if any(one.scope == SCOPE for one in shown) else []
+        files += files_of(folder) if any(evidence.scope == SCOPE for evidence in shown) else []
         requests, slow = slowest(folder)
-        found.append(
+        worst.append(
             TrialEvidence(
                 trial_id=trial,
                 node=facts[trial]["host"] or "",
@@ -195,7 +193,7 @@ def _worst(
                 trace=f"bench trace {trial}",
             )
         )
-    return found
+    return worst
 
 
 def _file_of(scope: str) -> str:
@@ -206,9 +204,4 @@ def _file_of(scope: str) -> str:
 def filled_in(why: Why, lines: list[str]) -> list[str]:
     """Lines of a diagnosis with the names of its run in place of `{run}`, `{base}` and `{scenario}`."""
     names = {"{run}": why.run_id, "{base}": why.base, "{scenario}": why.scenario_file or "SCENARIO.yaml"}
-    filled = []
-    for line in lines:
-        for name, value in names.items():
-            line = line.replace(name, value)
-        filled.append(line)
-    return filled
+    return [re.sub(r"\{(?:run|base|scenario)\}", lambda match: names[match[0]], line) for line in lines]

@@ -60,4 +60,4 @@ def _collected(workspace: WorkspaceFolder) -> dict[str, str]:
     if not (workspace.warehouse / FILE_NAME).exists():
         return {}
     with Warehouse.open(workspace) as warehouse:
-        return {run.run_id: run.scenario for run in warehouse.runs()}
+        return {run.run_id: run.scenario for run in warehouse.catalog.runs()}

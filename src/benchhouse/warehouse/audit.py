@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_COLUMNS, FILE_NAME, MIGRATIONS, Catalog, CatalogLost, RunEntry
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT
+from benchhouse.warehouse.run_tables import RUN_FACT, TRIAL_FACT
+from benchhouse.warehouse.table import SCHEMA_VERSION
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES
 
 Row = tuple[Any, ...]
 
@@ -21,11 +24,8 @@ def audit_tables(workspace: WorkspaceFolder) -> list[str]:
     try:
         Catalog.open(workspace).close()
         path = (workspace.warehouse / FILE_NAME).absolute()
-        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
             return list(_problems(workspace, db))
-        finally:
-            db.close()
     except CatalogLost as lost:
         return [str(lost)]
     except BenchError as error:

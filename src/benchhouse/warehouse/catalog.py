@@ -118,7 +118,8 @@ class Catalog:
         """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
         try:
             workspace.warehouse.mkdir(parents=True, exist_ok=True)
-            with _recovery_lock(workspace):
+            with (workspace.warehouse / ".recovery.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time judges a catalog and replaces it
                 try:
                     return cls._connect(workspace, create=False)
                 except CatalogLost:
@@ -132,7 +133,10 @@ class Catalog:
         path = workspace.warehouse / FILE_NAME
         if not create and not path.is_file():
             raise CatalogLost("the warehouse has no catalog")
-        db = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        address = path.absolute().as_uri()
+        if not os.access(path.parent, os.W_OK):  # then nobody else writes either: SQLite needs no journal beside it
+            address += "?mode=ro&immutable=1"
+        db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
         try:
             db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -275,19 +279,14 @@ class Catalog:
                     removed.append(name)
         return removed
 
-    def runs(self, limit: int | None = None, scenario: str | None = None) -> list[RunEntry]:
-        """Runs, newest first."""
-        where, values = ("WHERE scenario = ?", [scenario]) if scenario is not None else ("", [])
-        sql = f"SELECT * FROM runs {where} ORDER BY started DESC, run_id DESC LIMIT ?"  # noqa: S608 - no outside text
+    def runs(self, limit: int = -1) -> list[RunEntry]:
+        """Runs, newest first; below zero, `limit` is none."""
         with self._reading():
-            return [RunEntry(*row) for row in self._db.execute(sql, [*values, -1 if limit is None else limit])]
+            rows = self._db.execute("SELECT * FROM runs ORDER BY started DESC, run_id DESC LIMIT ?", [limit])
+            return [RunEntry(*row) for row in rows]
 
-    def run_ids(self, prefix: str, limit: int) -> list[str]:
-        return self._with_prefix("runs", "run_id", prefix, limit)
-
-    def scenarios(self) -> list[str]:
-        with self._reading():
-            return [row[0] for row in self._db.execute("SELECT DISTINCT scenario FROM runs ORDER BY 1")]
+    def has_run(self, run_id: str) -> bool:
+        return self._first("SELECT run_id FROM runs WHERE run_id = ?", [run_id]) is not None
 
     # -- trials
 
@@ -345,9 +344,8 @@ class Catalog:
             path = self.workspace.warehouse / FILE_NAME
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL):
                 raise unwritable(path.parent, OSError(str(error))) from error
-            raise BenchError(
-                f"{path}: {error}", hint="Make it again from the evidence: bench warehouse rebuild"
-            ) from error
+            hint = "Make it again from the evidence: bench warehouse rebuild"
+            raise BenchError(f"{path}: {error}", hint) from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -359,12 +357,6 @@ class Catalog:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-
-
-def _address(path: Path) -> str:
-    """Where nothing can be written, nobody else writes either: SQLite then needs no journal beside the file."""
-    name = path.absolute().as_uri()
-    return name if os.access(path.parent, os.W_OK) else f"{name}?mode=ro&immutable=1"
 
 
 def _migrate(db: sqlite3.Connection) -> None:
@@ -385,11 +377,3 @@ def _put_aside(path: Path) -> None:
         path.replace(path.with_name(f"{path.name}.damaged"))
     for ending in ("-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
-
-
-@contextmanager
-def _recovery_lock(workspace: WorkspaceFolder) -> Iterator[None]:
-    """One process at a time judges a catalog and replaces it."""
-    with (workspace.warehouse / ".recovery.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

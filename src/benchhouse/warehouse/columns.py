@@ -84,7 +84,7 @@ def _plain(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
             kind, len(values), [_present(values, pa), _offsets(texts, pa), pa.py_buffer(b"".join(texts))]
         )
     if pa.types.is_boolean(kind):
-        return pa.Array.from_buffers(kind, len(values), [_present(values, pa), _bits(values, _true, pa)])
+        return pa.Array.from_buffers(kind, len(values), [_present(values, pa), _bits(values, bool, pa)])
     present = _present(values, pa)
     if pa.types.is_timestamp(kind):
         values = [_milliseconds(value) if isinstance(value, datetime) else value or 0 for value in values]
@@ -109,10 +109,6 @@ def _lists(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 def _milliseconds(value: datetime) -> int:
     plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return (plain - _EPOCH) // _MILLISECOND
-
-
-def _true(value: Any) -> bool:
-    return bool(value)
 
 
 def _present(values: Sequence[Any], pa: Any) -> Any:

@@ -3,17 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.topology import Cluster, Topology
 from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.warehouse.grouping import grouped
+from benchhouse.warehouse.run_tables import CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, SOFTWARE_VERSION_DIM
 from benchhouse.warehouse.table import Row
-from benchhouse.warehouse.tables import (
-    CLUSTER_REGION_DIM,
-    HARDWARE_TOPOLOGY_DIM,
-    SOFTWARE_VERSION_DIM,
-)
 
 # What decides how fast things go, by the names of distributions; the whole list is in meta.json.
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "faiss-cpu", "faiss-gpu")
@@ -88,9 +86,9 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
 
 
 @lru_cache(maxsize=4)
-def _installed(found: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], str, str | None, list[str]]:
+def _installed(distributions: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], str, str | None, list[str]]:
     """All, those that matter, NCCL's version, frameworks. Of hundreds, and mostly the same for all trials of a run."""
-    packages = {name.lower(): version for name, version in found}
+    packages = {name.lower(): version for name, version in distributions}
     nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)
     framework = [f"{name} {packages[name]}" for name in _FRAMEWORKS if name in packages]
     mattering = {name: packages[name] for name in sorted(_MATTERS) if name in packages}
@@ -112,7 +110,7 @@ def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
         "cpu_quota": cpu.quota,
         "cpu_governor": cpu.governor,
         "numa_nodes": len(topology.numa) or None,
-        "numa_layout": _json([{"cpus": one.cpus, "distances": one.distances} for one in topology.numa]),
+        "numa_layout": _json([{"cpus": node.cpus, "distances": node.distances} for node in topology.numa]),
         "memory_bytes": topology.memory_bytes,
         "memory_limit_bytes": topology.memory_limit_bytes,
         "gpu_model": "+".join(sorted({gpu.name for gpu in gpus if gpu.name})) or None,
@@ -147,22 +145,10 @@ def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
 
 def _old_hardware(hardware: Mapping[str, Any]) -> Row:
     """Evidence of before topology was read has a few of these under other names."""
-    known = {
-        "machine": hardware.get("machine"),
-        "cpu_model": hardware.get("cpu_model"),
-        "cpu_threads": hardware.get("cpus_online"),
-        "cpus_usable": hardware.get("cpus_usable"),
-        "cpu_governor": hardware.get("cpu_governor"),
-        "numa_nodes": hardware.get("numa_nodes"),
-        "memory_bytes": hardware.get("memory_bytes"),
-        "gpu_model": "+".join(sorted(set(hardware.get("gpus") or []))) or None,
-    }
-    says = {"run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest", "unknown"}
-    row = {
-        column.name: known.get(column.name)
-        for column in HARDWARE_TOPOLOGY_DIM.columns
-        if column.name not in says | {"hardware_topology_id"}
-    }
+    models = "+".join(sorted(set(hardware.get("gpus") or []))) or None
+    known = {**hardware, "cpu_threads": hardware.get("cpus_online"), "gpu_model": models}
+    own_columns = HARDWARE_TOPOLOGY_DIM.columns[5:-1]  # between those that every dimension has
+    row = {column.name: known.get(column.name) for column in own_columns}
     return row | {"unknown": explained(_gaps(row, dict.fromkeys(row, _NOT_READ)))}
 
 
@@ -185,57 +171,57 @@ def _cluster(spec: TrialSpec, meta: Meta) -> Row:
     return row | {"unknown": explained(_gaps(row, why))}
 
 
-def workload_rows(trials: Sequence[Row], manifests: Mapping[tuple[str, str], str]) -> list[Row]:
-    """One row a workload and case of these rows of trial_fact; `manifests` has the digest of each."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in trials:
-        groups.setdefault((row["workload_spec_digest"], row["benchmark_case_id"]), []).append(row)
-    return [_workload_row(rows, manifests[key]) for key, rows in groups.items()]
+def workload_rows(trials: Sequence[Row]) -> list[Row]:
+    """One row a workload and case of these rows of trial_fact."""
+    groups = grouped(trials, itemgetter("workload_spec_digest", "benchmark_case_id"))
+    return [_workload_row(rows) for rows in groups.values()]
 
 
-def _workload_row(rows: Sequence[Row], manifests: str) -> Row:
+def manifests_digest(trials: Sequence[Row]) -> str:
+    return digest(sorted(row["artifact_manifest_digest"] for row in trials))
+
+
+def _workload_row(rows: Sequence[Row]) -> Row:
     first = rows[0]
     parameters = json.loads(first["parameters"])
     targets = [json.loads(text) for text in sorted({row["target"] for row in rows})]
     prompts = parameters.get("prompts") if isinstance(parameters.get("prompts"), dict) else {}
-    asked = {key: value for key, value in prompts.items() if key != "output_tokens"}
+    prompt = {key: value for key, value in prompts.items() if key != "output_tokens"}
     if parameters.get("prompt_len") is not None:
-        asked["prompt_tokens"] = parameters["prompt_len"]
-    answered = parameters.get("gen_tokens") or prompts.get("output_tokens")
+        prompt["prompt_tokens"] = parameters["prompt_len"]
+    output_tokens = parameters.get("gen_tokens") or prompts.get("output_tokens")
     batch = parameters.get("batch")
     row: Row = {
         "model": _joined(targets, "model"),
-        "precision": _joined(targets, "precision", "dtype", "quantization") or _word(parameters, "precision", "dtype"),
-        "prompt_distribution": _json(asked),
-        "output_distribution": _json({"output_tokens": answered} if answered is not None else {}),
+        "precision": _joined(targets, "precision", "dtype", "quantization") or _text(parameters, "precision", "dtype"),
+        "prompt_distribution": _json(prompt),
+        "output_distribution": _json({"output_tokens": output_tokens} if output_tokens is not None else {}),
         "concurrency": number_of(parameters, "concurrency"),
         "request_rate": number_of(parameters, "rps", "request_rate"),
-        "batching": _word(parameters, "batching") or (f"{batch} a request" if batch is not None else None),
+        "batching": _text(parameters, "batching") or (f"{batch} a request" if batch is not None else None),
         "protocol": _joined(targets, "protocol", "driver"),
         "deployment_model": _joined(targets, "deployment"),
     }
     same = ("workload_spec_digest", "run_id", "benchmark_case_id", "experiment", "experiment_version", "parameters")
     why = dict.fromkeys(row, "neither the parameters nor the targets say")
     return row | {name: first[name] for name in same} | {
-        "artifact_manifest_digest": manifests,
+        "artifact_manifest_digest": manifests_digest(rows),
         "unknown": explained(_gaps(row, why)),
     }  # fmt: skip
 
 
 def number_of(parameters: Mapping[str, Any], *names: str) -> float | None:
-    for name in names:
-        value = parameters.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return None
+    values = (parameters.get(name) for name in names)
+    numbers = (float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool))
+    return next(numbers, None)
 
 
 def _joined(targets: Sequence[Any], *names: str) -> str | None:
-    words = {word for target in targets if isinstance(target, dict) and (word := _word(target, *names))}
-    return "+".join(sorted(words)) or None
+    values = {text for target in targets if isinstance(target, dict) and (text := _text(target, *names))}
+    return "+".join(sorted(values)) or None
 
 
-def _word(values: Mapping[str, Any], *names: str) -> str | None:
+def _text(values: Mapping[str, Any], *names: str) -> str | None:
     return next((values[name] for name in names if isinstance(values.get(name), str) and values[name]), None)
 
 

@@ -19,16 +19,23 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
 
     `$NAME` as a whole address, or as its password, is the value of that variable.
     """
-    given, from_variable = _expanded(address, environ)
+    variable = _VARIABLE.fullmatch(address)
+    given = _value(variable, environ) if variable else address
     scheme = match["scheme"].lower() if (match := _SCHEME.match(given)) else ""
     if scheme in ("postgresql", "postgres"):
         from benchhouse.warehouse.engine_postgres import PostgresEngine  # brings its driver
 
-        return PostgresEngine(_with_password(given, environ, literal=from_variable))
+        return PostgresEngine(_with_password(given, environ, literal=variable is not None))
     if scheme == "clickhouse":
         from benchhouse.warehouse.engine_clickhouse import ClickHouseEngine
 
-        return ClickHouseEngine(_folder(given.partition(":")[2]))
+        folder = given.partition(":")[2]
+        if not folder or folder.startswith("//"):
+            raise BenchError(
+                "ClickHouse is kept in a folder here (chdb), not asked over a network",
+                "clickhouse:FOLDER, as clickhouse:ch",
+            )
+        return ClickHouseEngine(Path(folder).expanduser().resolve())
     if scheme:
         raise BenchError(
             f"{scheme}: no engine of that kind",
@@ -40,11 +47,6 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
     if not root.is_dir():
         raise BenchError(f"{given}: no such folder", f"A new workspace may be empty: mkdir {given}")
     return LakeEngine(WorkspaceFolder(root.resolve()))
-
-
-def _expanded(address: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    match = _VARIABLE.fullmatch(address)
-    return (_value(match, environ), True) if match else (address, False)
 
 
 def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -> str:
@@ -72,12 +74,3 @@ def _value(match: "re.Match[str]", environ: Mapping[str, str]) -> str:
     if not environ.get(name):
         raise BenchError(f"the variable {name} is not set", f"export {name}=...")
     return environ[name]
-
-
-def _folder(text: str) -> Path:
-    if not text or text.startswith("//"):
-        raise BenchError(
-            "ClickHouse is kept in a folder here (chdb), not asked over a network",
-            "clickhouse:FOLDER, as clickhouse:ch",
-        )
-    return Path(text).expanduser().resolve()

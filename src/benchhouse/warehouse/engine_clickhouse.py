@@ -22,8 +22,9 @@ from benchhouse.schema.query import QuerySpec
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
 from benchhouse.warehouse.points import POINTS_VIEW, clickhouse_view
 from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.units import MIXED, by_metric, refuse_mixed_units
 
 if TYPE_CHECKING:
@@ -206,9 +207,8 @@ class ClickHouseEngine:
                     if (table.name, name) not in known:
                         self._do(f"ALTER TABLE benchhouse_store.{table.name} ADD COLUMN `{name}` {kind}")
             self._do(f"CREATE OR REPLACE VIEW benchhouse.{table.name} AS {_shown(table)}")
-        self._do(
-            "CREATE TABLE IF NOT EXISTS benchhouse_store.layout (schema_version Int32) ENGINE = MergeTree ORDER BY ()"
-        )
+        layout = "benchhouse_store.layout (schema_version Int32)"
+        self._do(f"CREATE TABLE IF NOT EXISTS {layout} ENGINE = MergeTree ORDER BY ()")
         self._do(f"CREATE OR REPLACE VIEW benchhouse.{POINTS_VIEW.name} AS {clickhouse_view()}")
         self._do(f"INSERT INTO benchhouse_store.layout VALUES ({SCHEMA_VERSION})")
 

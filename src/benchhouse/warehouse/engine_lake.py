@@ -11,9 +11,10 @@ from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.ingest import open_catalog
 from benchhouse.warehouse.lake import encode, write_files
 from benchhouse.warehouse.query import Parameters, Result, Runs, Warehouse
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
 from benchhouse.warehouse.slices import slices_of
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,9 @@ from benchhouse.schema.query import QuerySpec
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
 from benchhouse.warehouse.points import POINTS_VIEW, postgres_view
 from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table, quoted
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.units import COMMENT, MIXED, by_metric, refuse_mixed_units
 
 if TYPE_CHECKING:

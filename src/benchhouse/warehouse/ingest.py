@@ -18,8 +18,9 @@ from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEnt
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
@@ -264,10 +265,8 @@ def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
 
 def _remove_temporaries(workspace: WorkspaceFolder) -> list[str]:
     """What killed writers left behind; a living one is done long before its file is this old."""
-    removed = []
-    for table in EVIDENCE_TABLES:
-        for path in sorted((workspace.warehouse / table).glob(".*.tmp")):
-            if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S:
-                path.unlink(missing_ok=True)
-                removed.append(f"{table}/{path.name}")
-    return removed
+    paths = [path for table in EVIDENCE_TABLES for path in sorted((workspace.warehouse / table).glob(".*.tmp"))]
+    stale = [path for path in paths if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return [f"{path.parent.name}/{path.name}" for path in stale]

@@ -24,10 +24,10 @@ def axis_value(target: dict[str, Any], parameters: dict[str, Any], name: str) ->
         return _look_up(target, rest)
     if head == "workload" and rest:
         return _look_up(parameters, rest)
-    found = _look_up(parameters, name)
-    if found is None:
-        found = _look_up(target, name)
-    return target if found is None and name == "target" else found
+    value = _look_up(parameters, name)
+    if value is None:
+        value = _look_up(target, name)
+    return target if value is None and name == "target" else value
 
 
 def _look_up(values: Any, path: str) -> Any:
@@ -42,10 +42,7 @@ def _look_up(values: Any, path: str) -> Any:
 
 def point_label(spec: TrialSpec) -> str:
     """The values of a trial's axes on one line, as every table shows them."""
-    return _label(axes_of(spec))
-
-
-def _label(axes: dict[str, Any]) -> str:
+    axes = axes_of(spec)
     bare = [name.removeprefix("target.").removeprefix("workload.").removeprefix("experiment.") for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
     return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))

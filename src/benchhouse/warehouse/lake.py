@@ -16,9 +16,10 @@ from benchhouse.warehouse.columns import records
 from benchhouse.warehouse.dimensions import OWN_IDS
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.rows import Content, TrialRows
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
 from benchhouse.warehouse.slices import NO_SLICES, Slices, join, slices_of
 from benchhouse.warehouse.table import SCHEMA_VERSION, Row, Table
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

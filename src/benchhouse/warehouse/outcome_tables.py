@@ -5,25 +5,10 @@ A value is the mean over the point's good trials of what each of them measured; 
 
 from dataclasses import dataclass
 
-from benchhouse.warehouse.run_tables import (
-    CASE,
-    EXPERIMENT,
-    INSTANCE,
-    MANIFESTS,
-    POINT,
-    RUN_ID,
-    SCENARIO,
-    TARGET_NAME,
-    UNKNOWN,
-    VERSION,
-    WORKLOAD,
-)
+from benchhouse.warehouse.run_tables import POINT_IDENTITY, UNKNOWN
 from benchhouse.warehouse.table import Column, Table
 
 _QUANTILES = ("p50", "p95", "p99")
-_POINT_IDENTITY = (
-    RUN_ID, CASE, WORKLOAD, MANIFESTS, INSTANCE, SCENARIO, EXPERIMENT, VERSION, TARGET_NAME, POINT,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -124,7 +109,7 @@ def _table(name: str, grain: str, what: str, own: tuple[Column, ...], outcomes: 
         name,
         f"One row per {grain}: {what}. Means over good trials; warm-ups and trials that did not succeed are left out.",
         (
-            *_POINT_IDENTITY,
+            *POINT_IDENTITY,
             *own,
             Column("trials", "integer", "Trials of the point that were no warm-up."),
             Column("succeeded", "integer", "Of these, those that the values are means of."),

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Sequence
 from math import fsum
+from operator import itemgetter
 
-from benchhouse.schema.digests import digest
-from benchhouse.warehouse.dimensions import explained, number_of
+from benchhouse.warehouse.dimensions import explained, manifests_digest, number_of
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.outcome_tables import OUTCOME_TABLES, Outcome, OutcomeTable
 from benchhouse.warehouse.table import Row
 
@@ -20,44 +21,41 @@ _COUNTED = frozenset({"1/s", "requests/s", "queries/s", "items/s", "ops/s"})
 
 def outcome_rows(trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> dict[str, list[Row]]:
     """By table; `trials` are rows of trial_fact of one run, `measurements` those of measurement_fact by trial."""
-    made: dict[str, list[Row]] = {}
-    for one in OUTCOME_TABLES:
-        groups: dict[str, list[Row]] = {}
-        for row in trials:
-            if row["component"] in one.components:
-                groups.setdefault(row["instance_digest"], []).append(row)
-        made[one.table.name] = [row for rows in groups.values() for row in _rows_of(one, rows, measurements)]
-    return made
+    tables: dict[str, list[Row]] = {}
+    for kind in OUTCOME_TABLES:
+        points = grouped((row for row in trials if row["component"] in kind.components), itemgetter("instance_digest"))
+        tables[kind.table.name] = [row for rows in points.values() for row in _rows_of(kind, rows, measurements)]
+    return tables
 
 
-def _rows_of(one: OutcomeTable, trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> list[Row]:
+def _rows_of(kind: OutcomeTable, trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> list[Row]:
     """The rows of one point; one, or one a phase."""
     counted = [row for row in trials if not row["warmup"]]
     good = sorted(
         (row for row in counted if row["outcome"] == "succeeded"), key=lambda row: (row["repetition"], row["trial_id"])
     )
     whole = [m for row in good for m in measurements.get(row["trial_id"], ()) if m["scope"] == "trial"]
-    windows = sorted({m["window"] for m in whole} | {""}) if one.by_window else [""]
+    windows = sorted({m["window"] for m in whole} | {""}) if kind.by_window else [""]
     if not counted:  # it has not come further than its warm-ups
         return []
     return [
-        _head(one, trials[0], counted, good, window)
-        | _values(one.outcomes, [m for m in whole if m["window"] == window])
+        _head(kind, trials[0], counted, good, window)
+        | _values(kind.outcomes, [m for m in whole if m["window"] == window])
         for window in windows
     ]
 
 
-def _head(one: OutcomeTable, first: Row, counted: Sequence[Row], good: Sequence[Row], window: str) -> Row:
+def _head(kind: OutcomeTable, first: Row, counted: Sequence[Row], good: Sequence[Row], window: str) -> Row:
     same = (
         "run_id", "benchmark_case_id", "workload_spec_digest", "instance_digest", "scenario", "experiment",
         "experiment_version", "target_name", "point",
     )  # fmt: skip
     row = {name: first[name] for name in same} | {
-        "artifact_manifest_digest": digest(sorted(row["artifact_manifest_digest"] for row in counted)),
+        "artifact_manifest_digest": manifests_digest(counted),
         "trials": len(counted),
         "succeeded": len(good),
     }
-    if one.by_window:
+    if kind.by_window:
         return row | {"phase": window, "nodes": first["nodes"], "gpus": first["gpus"]}
     parameters = json.loads(first["parameters"])
     return row | {
@@ -67,21 +65,20 @@ def _head(one: OutcomeTable, first: Row, counted: Sequence[Row], good: Sequence[
 
 
 def _values(outcomes: Sequence[Outcome], measured: Sequence[Row]) -> Row:
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for row in measured:
-        found.setdefault((row["metric"], row["stat"]), []).append((row["value"], row["unit"]))
+    by_stat = grouped(measured, itemgetter("metric", "stat"))
     row, gaps = Row(), dict[str, str]()
     for outcome in outcomes:
-        keys = [(metric, stat) for metric in outcome.metrics for stat in outcome.stats if (metric, stat) in found]
+        keys = [(metric, stat) for metric in outcome.metrics for stat in outcome.stats if (metric, stat) in by_stat]
         row[outcome.name] = None
         if not keys:
             gaps[outcome.name] = "no good trial" if not measured else "not measured"
             continue
-        factors = {unit: _factor(unit, outcome.unit) for _, unit in found[keys[0]]}
+        numbers = by_stat[keys[0]]
+        factors = {number["unit"]: _factor(number["unit"], outcome.unit) for number in numbers}
         if odd := sorted(unit for unit, factor in factors.items() if factor is None):
             gaps[outcome.name] = f"measured in {', '.join(odd)}, which is not {outcome.unit}"
             continue
-        values = [value * (factors[unit] or 1.0) for value, unit in found[keys[0]]]
+        values = [number["value"] * (factors[number["unit"]] or 1.0) for number in numbers]
         row[outcome.name] = fsum(values) / len(values)
     return row | {"unknown": explained(gaps)}
 

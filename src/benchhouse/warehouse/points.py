@@ -3,14 +3,20 @@
 `*_points` is the body of the published query; `*_view` is the view `points` that anybody may ask, which adds standard
 error, interval and place. Means and deviations are taken of the ordered list, so that the same rows give the same bits
 on any number of threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed in.
+
+Points stand in the order of their numbers (`ef=2` before `ef=16`): `*_key` cuts a text into numbers and what stands
+between them, and the list of these parts is the key. A number behind `=` may have a sign, a fraction and an exponent;
+elsewhere it is a row of digits, for `llama-3-8b` has nothing below zero.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
 
-from benchhouse.warehouse.natural_order import clickhouse_key, duckdb_key, postgres_key
+from collections.abc import Callable
+
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import Column, Table
 
+_PARTS = "=-?[0-9]{1,18}(?:[.][0-9]{1,18})?(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,18}|[^0-9=]+|="
 _KEYS = (
     "scenario", "experiment", "target_name", "point", "axes", "target", "parameters", "benchmark_case_id",
     "workload_spec_digest",
@@ -75,8 +81,31 @@ T_QUANTILES = (
     2.00246545929, 2.00171748415, 2.00099537809, 2.00029782201,
 )  # fmt: skip
 """Student's t that leaves 2.5% in each tail, for 1 to 60 degrees of freedom; a test holds them to analysis' own."""
+_QUANTILES = ", ".join(map(repr, T_QUANTILES))
 T_TERMS = (1.959963984540054, 2.372271230298562, 2.8224986157396112, 2.555849679507722, 1.5895340533938225)
 """For more: its expansion in 1 / degrees of freedom, right to nine digits from 61 on."""
+
+
+def duckdb_key(column: str) -> str:
+    """Sort key for DuckDB."""
+    number = "{'text': '', 'number': CAST(ltrim(part, '=') AS DOUBLE)}"
+    text = "{'text': part, 'number': 0.0}"
+    choice = f"CASE WHEN regexp_matches(part, '[0-9]') THEN {number} ELSE {text} END"
+    return f"list_transform(regexp_extract_all({column}, '{_PARTS}'), lambda part: {choice})"
+
+
+def clickhouse_key(column: str) -> str:
+    """Sort key for ClickHouse."""
+    pair = "(if(match(part, '[0-9]'), '', part), toFloat64OrZero(trimLeft(part, '=')))"
+    return f"arrayMap(part -> {pair}, extractAll(assumeNotNull({column}), '{_PARTS}'))"
+
+
+def postgres_key(column: str) -> str:
+    """Sort key for PostgreSQL."""
+    number = "CAST(ltrim(part[1], '=') AS float8)"
+    pair = f"CASE WHEN part[1] ~ '[0-9]' THEN ROW(''::text, {number}) ELSE ROW(part[1], 0::float8) END"
+    parts = f"regexp_matches({column}, '{_PARTS}', 'g') WITH ORDINALITY AS parts(part, at)"
+    return f"ARRAY(SELECT {pair} FROM {parts} ORDER BY at)"
 
 
 def duckdb_points(only: str) -> str:
@@ -156,28 +185,23 @@ FROM grouped
 
 def duckdb_view() -> str:
     """The SELECT behind the view `points` in DuckDB."""
-    table = f"[{_quantiles()}][n - 1]"
-    order = f"{duckdb_key('target_name')}, {duckdb_key('point')}, instance_digest"
-    return _view(duckdb_points("true"), table, order)
+    return _view(duckdb_points("true"), f"[{_QUANTILES}][n - 1]", duckdb_key)
 
 
 def postgres_view() -> str:
     """The same for PostgreSQL."""
-    table = f"(ARRAY[{_quantiles()}]::float8[])[n - 1]"
-    order = f"{postgres_key('target_name')}, {postgres_key('point')}, instance_digest"
-    return _view(postgres_points("true"), table, order)
+    return _view(postgres_points("true"), f"(ARRAY[{_QUANTILES}]::float8[])[n - 1]", postgres_key)
 
 
 def clickhouse_view() -> str:
     """The same for ClickHouse."""
-    table = f"arrayElement([{_quantiles()}], n - 1)"
-    order = f"{clickhouse_key('target_name')}, {clickhouse_key('point')}, instance_digest"
-    return _view(clickhouse_points("1"), table, order)
+    return _view(clickhouse_points("1"), f"arrayElement([{_QUANTILES}], n - 1)", clickhouse_key)
 
 
-def _view(points: str, table: str, order: str) -> str:
+def _view(points: str, table: str, key: Callable[[str], str]) -> str:
     """`points` with half the width of the interval, then with its ends; `table` looks up t for few trials."""
     columns = ", ".join(f'"{column.name}"' for column in POINTS_VIEW.columns)
+    order = f"{key('target_name')}, {key('point')}, instance_digest"
     whole = "CAST(n AS DOUBLE PRECISION)"
     expansion = " + ".join(f"{term!r} / power({whole} - 1, {power})" for power, term in enumerate(T_TERMS))
     t = f"CASE WHEN n < 2 THEN NULL WHEN n <= {len(T_QUANTILES) + 1} THEN {table} ELSE {expansion} END"
@@ -193,7 +217,3 @@ SELECT {columns} FROM (
 ) AS with_ends
 ORDER BY run_id, place, metric, stat, unit
 """.strip()
-
-
-def _quantiles() -> str:
-    return ", ".join(map(repr, T_QUANTILES))

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.warehouse.natural_order import duckdb_key
-from benchhouse.warehouse.points import duckdb_points
+from benchhouse.warehouse.points import duckdb_key, duckdb_points
 from benchhouse.warehouse.query import Result, Warehouse, own
-from benchhouse.warehouse.tables import SCHEMA_VERSION
+from benchhouse.warehouse.table import SCHEMA_VERSION
 
 _THESE_RUNS = "list_contains(CAST($runs AS VARCHAR[]), {}run_id)"
 _BY_POINT = f"{duckdb_key('target_name')}, {duckdb_key('point')}, instance_digest"

@@ -13,10 +13,11 @@ from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput, QuerySpec
-from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
-from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, VIEWS, quoted
+from benchhouse.warehouse.table import SCHEMA_VERSION, quoted
+from benchhouse.warehouse.tables import TABLES, VIEWS
 from benchhouse.warehouse.units import refuse_mixed_units
 
 if TYPE_CHECKING:
@@ -122,13 +123,9 @@ class Warehouse:
         except BenchError:  # files of two schemas may be among them, of which the catalog knows nothing any more
             return self._run(spec.name, spec.sql, spec.parameters, spec.inputs, older=True)
 
-    def runs(self, limit: int | None = None) -> list[RunEntry]:
-        """Runs, newest first."""
-        return self.catalog.runs(limit)
-
     def require_run(self, run_id: str) -> str:
         """The id itself, where the tables have that run."""
-        if run_id not in self.catalog.run_ids(run_id, 1):
+        if not self.catalog.has_run(run_id):
             newest = ", ".join(run.run_id for run in self.catalog.runs(_SHOWN))
             known = f"the newest are {newest}" if newest else "nothing has been collected in this workspace yet"
             raise BenchError(f"run '{run_id}' has not been collected: {known}", f"bench collect {run_id}")

@@ -26,11 +26,18 @@ class _Run:
     folders: list[Path] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
+    def is_named_in(self, claim: bytes) -> bool:
+        """Whether the claim names the run, one of its trials or one of their manifests."""
+        return any(name.encode() in claim for name in self.names)
+
 
 def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_run: bool) -> Pruning:
     """Take away what is older than the policy allows. `pinned` names what a claim holds back."""
     runs, claims = _runs(workspace), _claims(workspace)
-    held = {run.run_id: claim for run in runs for claim in [_claim_on(run, claims)] if claim}
+    held = {}
+    for run in runs:
+        if claim := next((name for name, content in claims.items() if run.is_named_in(content)), None):
+            held[run.run_id] = claim
     gone = [*_prune_monitors(workspace, policy.hot, now, dry_run)]
     with open_catalog(workspace) as catalog:
         known = {entry.run_id: entry for entry in catalog.runs()}
@@ -40,7 +47,7 @@ def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_r
                 continue
             files = catalog.files_of(run_id)
             size = sum(_size(workspace.warehouse / entry.file) for entry in files)
-            gone.append(_told("warm", run_id, age_s, size, known[run_id].trials))
+            gone.append(_pruned("warm", run_id, age_s, size, known[run_id].trials))
             if not dry_run:
                 catalog.forget_run(run_id, files)
     pinned = []
@@ -49,7 +56,7 @@ def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_r
         if run.run_id in held and age_s > policy.warm:
             pinned.append(f"{run.run_id}: {held[run.run_id]}")
         elif age_s > policy.cold:
-            gone.append(_told("cold", run.run_id, age_s, sum(map(_size, run.folders)), len(run.folders)))
+            gone.append(_pruned("cold", run.run_id, age_s, sum(map(_size, run.folders)), len(run.folders)))
             if not dry_run:
                 _remove(workspace, run.folders)
     return Pruning(dry_run=dry_run, policy=policy, gone=gone, pinned=pinned)
@@ -57,7 +64,7 @@ def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_r
 
 def _runs(workspace: WorkspaceFolder) -> list[_Run]:
     """All runs that have sealed evidence. What can't be read is left alone."""
-    found: dict[str, _Run] = {}
+    runs: dict[str, _Run] = {}
     for path in sealed_folders(workspace):
         folder = TrialFolder(path)
         try:
@@ -67,16 +74,16 @@ def _runs(workspace: WorkspaceFolder) -> list[_Run]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
         ended = ended if ended.tzinfo else ended.replace(tzinfo=UTC)
-        run = found.setdefault(run_id, _Run(run_id, ended, names={run_id}))
+        run = runs.setdefault(run_id, _Run(run_id, ended, names={run_id}))
         run.ended = max(run.ended, ended)
         run.folders += [path, *sorted(path.parent.glob(f"{path.name}.attempt-*"))]
         run.names |= {path.name, hashlib.sha256(sealed).hexdigest()}
-    return [found[run_id] for run_id in sorted(found)]
+    return [runs[run_id] for run_id in sorted(runs)]
 
 
 def _claims(workspace: WorkspaceFolder) -> dict[str, bytes]:
     """The content of every file of claims/. One that can't be read might pin anything, so nothing is pruned then."""
-    found = {}
+    claims = {}
     folder = workspace.root / "claims"
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         if not path.is_file():
@@ -84,27 +91,21 @@ def _claims(workspace: WorkspaceFolder) -> dict[str, bytes]:
         name = path.relative_to(workspace.root).as_posix()
         try:
             content = path.read_bytes()
-            found[name] = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+            claims[name] = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
         except (OSError, EOFError, ValueError) as error:
             raise BenchError(
                 f"{name} can't be read, so nobody knows what it is made of: nothing is pruned ({error})",
                 hint="Mend it or move it away; then again: bench warehouse prune --dry-run",
             ) from error
-    return found
-
-
-def _claim_on(run: _Run, claims: dict[str, bytes]) -> str | None:
-    """A claim that names the run, one of its trials or one of their manifests."""
-    names = [name.encode() for name in run.names]
-    return next((claim for claim, content in claims.items() if any(name in content for name in names)), None)
+    return claims
 
 
 def _prune_monitors(workspace: WorkspaceFolder, hot_s: float, now: datetime, dry_run: bool) -> Iterable[Pruned]:
     for path in sorted(workspace.monitors.glob("*")):
-        newest = max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
+        newest = max(item.lstat().st_mtime for item in (path, *path.rglob("*")))
         age_s = now.timestamp() - newest
         if path.is_dir() and not path.is_symlink() and age_s > hot_s:
-            yield _told("hot", path.relative_to(workspace.root).as_posix(), age_s, _size(path))
+            yield _pruned("hot", path.relative_to(workspace.root).as_posix(), age_s, _size(path))
             if not dry_run:
                 shutil.rmtree(path)
 
@@ -117,7 +118,7 @@ def _remove(workspace: WorkspaceFolder, folders: Iterable[Path]) -> None:
         shutil.rmtree(folder)
 
 
-def _told(tier: str, what: str, age_s: float, size: int, trials: int = 0) -> Pruned:
+def _pruned(tier: str, what: str, age_s: float, size: int, trials: int = 0) -> Pruned:
     return Pruned.model_validate(
         {"tier": tier, "what": what, "age_days": round(age_s / _DAY_S, 1), "trials": trials, "size": size}
     )
@@ -125,4 +126,4 @@ def _told(tier: str, what: str, age_s: float, size: int, trials: int = 0) -> Pru
 
 def _size(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
-    return sum(one.lstat().st_size for one in files if one.is_file() and not one.is_symlink())
+    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())

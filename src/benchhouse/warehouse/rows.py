@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,20 +18,27 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import Meta, TrialSpec
-from benchhouse.warehouse.dimensions import OWN_IDS, dimension_rows, explained, scheduler_path, workload_rows
+from benchhouse.warehouse import run_tables as facts
+from benchhouse.warehouse.dimensions import (
+    OWN_IDS,
+    dimension_rows,
+    explained,
+    manifests_digest,
+    scheduler_path,
+    workload_rows,
+)
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.labels import axes_of, point_label, target_name, utc
 from benchhouse.warehouse.outcomes import outcome_rows
 from benchhouse.warehouse.slices import NO_SLICES, Slices, slice_up
 from benchhouse.warehouse.table import Row
-from benchhouse.warehouse.tables import (
-    LINEAGE_DIM,
-    MEASUREMENT_FACT,
-    RUN_FACT,
-    TABLES,
-    TELEMETRY_SLICE_FACT,
-    TRIAL_FACT,
-    WORKLOAD_DIM,
-)
+from benchhouse.warehouse.tables import TABLES
+
+_OF_EVERY_ROW = (
+    "trial_id", "run_id", "benchmark_case_id", "workload_spec_digest", "instance_digest", "repetition", "warmup",
+)  # fmt: skip
+_OF_SPEC = ("scenario", "plan_digest", "component", "service", "executor", "attempt", "code_digest", "parallel")
+_OF_META = ("duration_s", "host", "git_commit", "git_dirty", "package_lock_digest")
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
         if any(name.startswith("telemetry/") and name.endswith(".parquet") for name in manifest.files):
             content = _sealed_bytes(folder.telemetry_summary, manifest, "telemetry/summary.json")
             summary = older.read(TelemetrySummary, content)
-        place = _place(workspace, folder)
+        path, root = os.path.realpath(folder.path), os.path.realpath(workspace.root)
+        place = path.removeprefix(f"{root.rstrip('/')}/")
         return make_rows(spec, meta, measurements, hashlib.sha256(sealed).hexdigest(), place, summary)
     except ValidationError as error:
         raise NotCollectable(older.misread(error)) from error
@@ -91,88 +98,69 @@ def make_rows(
     telemetry: TelemetrySummary | None = None,
 ) -> TrialRows:
     """The rows of one trial; `folder` is relative to the workspace."""
-    shared: Row = {
-        "trial_id": spec.trial_id,
-        "run_id": spec.run_id,
-        "benchmark_case_id": spec.benchmark_case_id,
-        "workload_spec_digest": spec.workload_spec_digest,
-        "artifact_manifest_digest": manifest_digest,
-        "repetition": spec.repetition,
-        "warmup": spec.warmup,
-        "outcome": meta.outcome,
-    }
+    shared: Row = {name: getattr(spec, name) for name in _OF_EVERY_ROW}
+    shared |= {"artifact_manifest_digest": manifest_digest, "outcome": meta.outcome}
     dimensions = dimension_rows(spec, meta)
-    trial = shared | _asked(spec) | _happened(spec, meta) | {"folder": folder}
+    trial = shared | _from_spec(spec) | _from_meta(spec, meta) | {"folder": folder}
     trial |= {OWN_IDS[table]: row[OWN_IDS[table]] for table, row in dimensions.items()}
     rows = [
         shared
         | {
-            "instance_digest": spec.instance_digest,
-            "metric": one.metric,
-            "stat": one.stat,
-            "value": one.value,
-            "unit": one.unit,
-            "direction": one.direction,
-            "n": one.n,
-            "scope": one.scope,
-            "window": one.window,
+            "metric": number.metric,
+            "stat": number.stat,
+            "value": number.value,
+            "unit": number.unit,
+            "direction": number.direction,
+            "n": number.n,
+            "scope": number.scope,
+            "window": number.window,
         }
-        for one in measurements
+        for number in measurements
     ]
     return TrialRows(trial, rows, slice_up(telemetry, meta.topology) if telemetry else NO_SLICES, dimensions)
 
 
-def _asked(spec: TrialSpec) -> Row:
+def _from_spec(spec: TrialSpec) -> Row:
     """What trial.json says."""
     return {
-        "scenario": spec.scenario,
-        "instance_digest": spec.instance_digest,
-        "plan_digest": spec.plan_digest,
+        **{name: getattr(spec, name) for name in _OF_SPEC},
         "experiment": spec.experiment.name,
         "experiment_version": spec.experiment.version,
         "distribution": spec.experiment.distribution,
         "distribution_version": spec.experiment.distribution_version,
-        "component": spec.component,
-        "service": spec.service,
-        "executor": spec.executor,
         "target_name": target_name(spec.target),
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),
         "axes": canonical_json(axes_of(spec)).decode(),
         "point": point_label(spec),
-        "seed": _as_signed(spec.seed),
-        "attempt": spec.attempt,
+        # A seed may use all 64 bits; the column is signed.
+        "seed": spec.seed if spec.seed < 1 << 63 else spec.seed - (1 << 64),
         "nodes": spec.resources.nodes,
         "gpus": spec.resources.gpus,
-        "code_digest": spec.code_digest,
         "environment_digest": digest(dict(spec.environment)),
         "limits": canonical_json(spec.limits.model_dump(exclude_none=True)).decode(),
-        "parallel": spec.parallel,
     }
 
 
-def _happened(spec: TrialSpec, meta: Meta) -> Row:
+def _from_meta(spec: TrialSpec, meta: Meta) -> Row:
     """What meta.json says."""
     queue_s, why = _queue(spec, meta)
+    pod_uid, cpu_s, memory = meta.custom.get("pod_uid"), meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
     return {
+        **{name: getattr(meta, name) for name in _OF_META},
         "runtime": meta.ran_in(spec.runtime),
         "failure_code": meta.failure.code if meta.failure else None,
         "failure_message": meta.failure.message if meta.failure else None,
         "warnings": [f"{warning.code}: {warning.message}" for warning in meta.warnings],
         "started": utc(meta.started),
         "ended": utc(meta.ended),
-        "duration_s": meta.duration_s,
         "queue_s": queue_s,
-        "cpu_s": _number(meta.usage.get("cpu_s")),
-        "peak_memory_bytes": _whole(meta.usage.get("peak_memory_bytes")),
-        "host": meta.host,
+        "cpu_s": float(cpu_s) if isinstance(cpu_s, int | float) else None,
+        "peak_memory_bytes": int(memory) if isinstance(memory, int | float) else None,
         "scheduler_path": scheduler_path(spec, meta),
         "scheduler_run_id": meta.slurm.get("array_job_id") or meta.slurm.get("job_id"),
         "job_uid": meta.slurm_job_id,
-        "pod_uid": _text(meta.custom.get("pod_uid")),
-        "git_commit": meta.git_commit,
-        "git_dirty": meta.git_dirty,
-        "package_lock_digest": meta.package_lock_digest,
+        "pod_uid": pod_uid if isinstance(pod_uid, str) else None,
         "custom": canonical_json(meta.custom).decode(),
         "unknown": explained({"queue_s": why} if queue_s is None else {}),
     }
@@ -193,31 +181,28 @@ Content = list[Row] | list[tuple[Row, Slices]]
 
 def tabulate(trials: Sequence[TrialRows]) -> dict[str, Content]:
     """The rows of every table for one run, in their order; `trials` is not empty. Tables without rows are left out."""
-    trial_rows = [one.trial for one in trials]
+    trial_rows = [trial.trial for trial in trials]
     tables: dict[str, list[Row]] = {
-        RUN_FACT.name: [_run_row(trial_rows)],
-        TRIAL_FACT.name: trial_rows,
-        MEASUREMENT_FACT.name: [row for one in trials for row in one.measurements],
-        WORKLOAD_DIM.name: workload_rows(trial_rows, _manifests_by_workload(trial_rows)),
-        LINEAGE_DIM.name: [_lineage_row(trial_rows)],
-        **{table: _found(table, trials) for table in OWN_IDS},
-        **outcome_rows(trial_rows, {one.trial["trial_id"]: one.measurements for one in trials}),
+        facts.RUN_FACT.name: [_run_row(trial_rows)],
+        facts.TRIAL_FACT.name: trial_rows,
+        facts.MEASUREMENT_FACT.name: [row for trial in trials for row in trial.measurements],
+        facts.WORKLOAD_DIM.name: workload_rows(trial_rows),
+        facts.LINEAGE_DIM.name: [_lineage_row(trial_rows)],
+        **{table: _dimension(table, trials) for table in OWN_IDS},
+        **outcome_rows(trial_rows, {trial.trial["trial_id"]: trial.measurements for trial in trials}),
     }
     for name, rows in tables.items():
         rows.sort(key=itemgetter(*TABLES[name].order))
-    slices = [(one.trial, one.telemetry) for one in trials if len(one.telemetry)]
+    slices = [(trial.trial, trial.telemetry) for trial in trials if len(trial.telemetry)]
     slices.sort(key=lambda part: str(part[0]["trial_id"]))
     made: dict[str, Content] = {name: rows for name, rows in tables.items() if rows}
-    return made | ({TELEMETRY_SLICE_FACT.name: slices} if slices else {})
+    return made | ({facts.TELEMETRY_SLICE_FACT.name: slices} if slices else {})
 
 
-def _found(table: str, trials: Sequence[TrialRows]) -> list[Row]:
+def _dimension(table: str, trials: Sequence[TrialRows]) -> list[Row]:
     """The rows of one dimension, each with who had it."""
-    name = OWN_IDS[table]
-    groups: dict[str, list[TrialRows]] = {}
-    for one in trials:
-        groups.setdefault(one.dimensions[table][name], []).append(one)
-    return [members[0].dimensions[table] | _run_keys([one.trial for one in members]) for members in groups.values()]
+    groups = grouped(trials, lambda trial: trial.dimensions[table][OWN_IDS[table]]).values()
+    return [members[0].dimensions[table] | _run_keys([trial.trial for trial in members]) for members in groups]
 
 
 def _run_keys(trials: Sequence[Row]) -> Row:
@@ -227,7 +212,7 @@ def _run_keys(trials: Sequence[Row]) -> Row:
         "run_id": trials[0]["run_id"],
         "benchmark_case_id": cases[0] if len(cases) == 1 else digest(cases)[:16],
         "workload_spec_digest": digest(sorted({row["workload_spec_digest"] for row in trials})),
-        "artifact_manifest_digest": _manifests_digest(trials),
+        "artifact_manifest_digest": manifests_digest(trials),
     }
 
 
@@ -238,8 +223,7 @@ def _run_row(trials: Sequence[Row]) -> Row:
     cases = sorted({row["benchmark_case_id"] for row in trials})
     succeeded = sum(row["outcome"] == "succeeded" for row in trials)
     waits = [row["queue_s"] for row in trials if row["queue_s"] is not None]
-    said = "nothing in the evidence says"
-    gaps = {"intent": said, "mode": said, "cadence": said}
+    gaps = dict.fromkeys(("intent", "mode", "cadence"), "nothing in the evidence says")
     if not waits:
         gaps |= {"queue_s": json.loads(first["unknown"] or "{}").get("queue_s", "no trial says")}
     same = ("scenario", "plan_digest", "experiment", "experiment_version", "runtime")
@@ -269,18 +253,11 @@ def _shared_ids(trials: Sequence[Row], gaps: dict[str, str]) -> Row:
     """What all trials of a run have in common; where they differ it is null, and `gaps` is told."""
     row = Row()
     for name in ("scheduler_path", "scheduler_run_id", *OWN_IDS.values()):
-        found = sorted({each[name] for each in trials} - {None})
-        row[name] = found[0] if len(found) == 1 else None
+        values = sorted({trial[name] for trial in trials} - {None})
+        row[name] = values[0] if len(values) == 1 else None
         if row[name] is None:
-            gaps[name] = f"its trials had several: {', '.join(found)}" if found else "no batch system had it"
+            gaps[name] = f"its trials had several: {', '.join(values)}" if values else "no batch system had it"
     return row
-
-
-def _manifests_by_workload(trials: Sequence[Row]) -> dict[tuple[str, str], str]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in trials:
-        groups.setdefault((row["workload_spec_digest"], row["benchmark_case_id"]), []).append(row)
-    return {key: _manifests_digest(rows) for key, rows in groups.items()}
 
 
 def _lineage_row(trials: Sequence[Row]) -> Row:
@@ -289,10 +266,6 @@ def _lineage_row(trials: Sequence[Row]) -> Row:
         "trial_manifests": sorted(row["artifact_manifest_digest"] for row in trials),
         "signing_state": "unsigned",
     }
-
-
-def _manifests_digest(trials: Sequence[Row]) -> str:
-    return digest(sorted(row["artifact_manifest_digest"] for row in trials))
 
 
 def _sealed_bytes(path: Path, manifest: Manifest, name: str = "") -> bytes:
@@ -304,25 +277,3 @@ def _sealed_bytes(path: Path, manifest: Manifest, name: str = "") -> bytes:
     if hashlib.sha256(content).hexdigest() != entry.sha256:
         raise NotCollectable(f"{name} is not what was sealed: its sha256 differs from the manifest's")
     return content
-
-
-def _place(workspace: WorkspaceFolder, folder: TrialFolder) -> str:
-    path, root = os.path.realpath(folder.path), os.path.realpath(workspace.root)
-    return path.removeprefix(f"{root.rstrip('/')}/")
-
-
-def _as_signed(seed: int) -> int:
-    """Seeds may use all 64 bits; the column is signed."""
-    return seed if seed < 1 << 63 else seed - (1 << 64)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) else None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput
-from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES, quoted
+from benchhouse.warehouse.table import quoted
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,8 +11,8 @@ from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
 from benchhouse.warehouse.columns import chained, pick, spread
 from benchhouse.warehouse.labels import utc
+from benchhouse.warehouse.run_tables import TELEMETRY_SLICE_FACT
 from benchhouse.warehouse.table import Row
-from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,16 +65,17 @@ def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
     start = utc(telemetry.started)
     times = {name: tuple(_after(start, at) for at in both) for name, both in ends.items()}
     scopes, series, phases, stats = list[Any](), list[Any](), list[Any](), list[Any]()
-    for scope, found in sorted(telemetry.scopes.items()):
+    for scope, sampled in sorted(telemetry.scopes.items()):
         about = (_uuid(scope, topology), _number(_RANK, scope), None, None, scope)
-        for name, one in sorted(found.series.items()):
-            what = (name, one.family, one.kind, one.unit)
-            for phase_name, each in sorted(one.phases.items()):
+        for name, sample in sorted(sampled.series.items()):
+            what = (name, sample.family, sample.kind, sample.unit)
+            for phase_name, figures in sorted(sample.phases.items()):
                 scopes.append(about)
                 series.append(what)
                 phases.append((phase_name, *ends[phase_name], *times[phase_name], telemetry.interval_s))
-                stats.append([getattr(each, name) for name in _STATS])
-    return make_slices({"scope": scopes, "series": series, "phase": phases}, _transposed(stats))
+                stats.append([getattr(figures, stat) for stat in _STATS])
+    by_stat = dict(zip(_STATS, map(list, zip(*stats, strict=True)), strict=True)) if stats else NO_SLICES.stats
+    return make_slices({"scope": scopes, "series": series, "phase": phases}, by_stat)
 
 
 def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[str, list[Any]]) -> Slices:
@@ -90,15 +91,16 @@ def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
     """What `join` wrote, by trial and manifest. The rows of a trial stand together."""
     columns = table.to_pydict()
     trials, manifests = columns["trial_id"], columns["artifact_manifest_digest"]
-    groups = {name: list(zip(*(columns[one] for one in names), strict=True)) for name, names in _GROUPS.items()}
-    found: dict[tuple[str, str], Slices] = {}
+    groups = {group: list(zip(*(columns[name] for name in names), strict=True)) for group, names in _GROUPS.items()}
+    slices: dict[tuple[str, str], Slices] = {}
     begin = 0
     for at in range(1, len(trials) + 1):
         if at == len(trials) or trials[at] != trials[begin]:
             part = {name: rows[begin:at] for name, rows in groups.items()}
-            found[trials[begin], manifests[begin]] = make_slices(part, {one: columns[one][begin:at] for one in _STATS})
+            stats = {stat: columns[stat][begin:at] for stat in _STATS}
+            slices[trials[begin], manifests[begin]] = make_slices(part, stats)
             begin = at
-    return found
+    return slices
 
 
 def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
@@ -116,7 +118,7 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
         for name, values in zip(names, zip(*entries, strict=True), strict=True):
             made[name] = pick(values, places, kinds[name])
     for name in _STATS:
-        made[name] = chained([one.stats[name] for _, one in parts], kinds[name])
+        made[name] = chained([slices.stats[name] for _, slices in parts], kinds[name])
     arrays = [made[field.name] for field in schema]
     return pa.Table.from_arrays(arrays, names=schema.names).replace_schema_metadata(schema.metadata)
 
@@ -136,12 +138,6 @@ def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]
         else:
             places.extend(map(at.__getitem__, group.places))
     return list(known), places
-
-
-def _transposed(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    if not rows:
-        return {name: [] for name in _STATS}
-    return dict(zip(_STATS, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _after(start: datetime, seconds: float) -> datetime:

@@ -83,31 +83,26 @@ class Table:
     def _sql_over_json(self, files: str) -> str:
         kinds: dict[str, str] = {}
         shown = []
-        for one in self.columns:
-            key, _, inside = one.path.partition("[")
-            if one.path == _FILE:
-                told = f"parse_filename({_FILENAME}, true)"
+        for column in self.columns:
+            key, _, inside = column.path.partition("[")
+            if column.path == _FILE:
+                value = f"parse_filename({_FILENAME}, true)"
             elif inside:
                 kinds[key] = "JSON"
-                told = f"CAST(json_extract({quoted(key)}, '$[{inside}') AS {one.sql_type})"
+                value = f"CAST(json_extract({quoted(key)}, '$[{inside}') AS {column.sql_type})"
             else:
-                kinds.setdefault(one.name, "VARCHAR" if one.kind == "time" else one.sql_type)
-                told = quoted(one.name)
-            if one.kind == "time":
-                told = f"CAST({told} AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"
-            shown.append(f"{told} AS {quoted(one.name)}")
+                kinds.setdefault(column.name, "VARCHAR" if column.kind == "time" else column.sql_type)
+                value = quoted(column.name)
+            if column.kind == "time":
+                value = f"CAST({value} AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"
+            shown.append(f"{value} AS {quoted(column.name)}")
         columns = ", ".join(f"{quoted(key)}: '{kind}'" for key, kind in kinds.items())
-        named = f", filename = '{_FILENAME}'" if any(one.path == _FILE for one in self.columns) else ""
+        named = f", filename = '{_FILENAME}'" if any(column.path == _FILE for column in self.columns) else ""
         # A line of a journal may be torn by a kill in mid-write: those after it still count.
         form = "'nd', ignore_errors = true" if self.source.endswith(".jsonl") else "'auto'"
         read = f"read_json({files}, columns = {{{columns}}}, format = {form}{named})"
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
         return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """What each of its files says of itself."""
-        return {"benchhouse.table": self.name, "benchhouse.schema_version": str(SCHEMA_VERSION)}
 
     def schema(self) -> "pa.Schema":
         """The pyarrow schema, with table name and schema_version in its metadata."""
@@ -115,27 +110,24 @@ class Table:
 
     @cached_property
     def _schema(self) -> "pa.Schema":
-        return _arrow_schema(self)
+        import pyarrow as pa
+
+        types = {
+            "text": pa.string(),
+            "texts": pa.list_(pa.string()),
+            "integer": pa.int64(),
+            "number": pa.float64(),
+            "truth": pa.bool_(),
+            "time": pa.timestamp("ms"),
+        }
+        fields = [
+            pa.field(column.name, types[column.kind], metadata={"description": column.description})
+            for column in self.columns
+        ]
+        metadata = {"benchhouse.table": self.name, "benchhouse.schema_version": str(SCHEMA_VERSION)}
+        return pa.schema(fields, metadata=metadata)
 
 
 def quoted(name: str) -> str:
     """A column name as SQL wants it when it is a word of the language, such as `window`."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _arrow_schema(table: Table) -> "pa.Schema":
-    import pyarrow as pa
-
-    types = {
-        "text": pa.string(),
-        "texts": pa.list_(pa.string()),
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "truth": pa.bool_(),
-        "time": pa.timestamp("ms"),
-    }
-    fields = [
-        pa.field(column.name, types[column.kind], metadata={"description": column.description})
-        for column in table.columns
-    ]
-    return pa.schema(fields, metadata=table.metadata)

@@ -1,17 +1,25 @@
-"""Runs from one engine to another: each whole or not at all, what is there already is left, nothing is lost."""
+"""The warehouse between people: push runs to an engine, pull them, ask it.
 
-from collections.abc import Callable, Iterable, Iterator
+A run goes whole or not at all; what is there already is left, and nothing is lost.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.warehouse.engine import Engine, Files, RunTables
-from benchhouse.warehouse.tables import TRIAL_FACT
+from benchhouse.warehouse.engine_address import open_engine
+from benchhouse.warehouse.engine_lake import LakeEngine
+from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.run_tables import TRIAL_FACT
 
-_LOOKS = 100  # others may write the same run meanwhile
+_ATTEMPTS = 100  # others may write the same run meanwhile
 
 
 class Moved(Model):
@@ -24,6 +32,26 @@ class Moved(Model):
     rows: int = Field(0, description="Rows that were written, or would be.")
     tables: dict[str, str] = Field(default_factory=dict, description="Table to the sha256 of its Parquet file.")
     reason: str = ""
+
+
+def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: Any) -> list[Moved]:
+    """Bring runs of this workspace (all, if none are named) to the engine at `to`."""
+    with Warehouse.open(workspace) as warehouse:
+        named = [warehouse.require_run(run) for run in runs] or None
+    with closing(open_engine(to)) as sink, closing(LakeEngine(workspace)) as source:
+        return transfer(source, sink, named, **options)
+
+
+def pull(workspace: WorkspaceFolder, origin: str, runs: Sequence[str], **options: Any) -> list[Moved]:
+    """Bring runs of the engine at `origin` (all, if none are named by their ids) into this workspace's tables."""
+    with closing(open_engine(origin)) as source, closing(LakeEngine(workspace)) as sink:
+        return transfer(source, sink, list(runs) or None, **options)
+
+
+def query(address: str, sql: str) -> Result:
+    """One SELECT, in the dialect of the engine at that address."""
+    with closing(open_engine(address)) as engine:
+        return engine.query(sql)
 
 
 def transfer(
@@ -39,6 +67,8 @@ def transfer(
 
     A run of which the sink has trials that the source lacks is refused, unless `replace`.
     """
+    if source.name == sink.name:
+        raise BenchError(f"{source.name}: from there, and to there", "Name another engine or folder.")
     done = []
     for moved in _each(source, sink, run_ids, dry_run, replace):
         done.append(moved)
@@ -56,8 +86,8 @@ def _each(source: Engine, sink: Engine, run_ids: Iterable[str] | None, dry_run: 
         try:
             yield _move(source, sink, run_id, dict(here[run_id]), there.get(run_id), dry_run, replace)
         except BenchError as error:
-            if dry_run or not _about_the_run(error, run_id):
-                raise
+            if dry_run or run_id not in error.message:
+                raise  # else it is about the run, and other runs may still go
             yield Moved(run_id=run_id, what="refused", reason=error.message)
 
 
@@ -65,7 +95,7 @@ def _move(
     source: Engine, sink: Engine, run_id: str, files: dict[str, str], there: Files | None, dry_run: bool, replace: bool
 ) -> Moved:
     run: RunTables | None = None
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         if there is not None and dict(there) == (run.files if run else files):
             return Moved(run_id=run_id, what="same", tables=files)
         run = run or source.read(run_id)
@@ -92,8 +122,3 @@ def _loses(run: RunTables, source: Engine, sink: Engine) -> str:
 def _ends(run: RunTables) -> dict[str, datetime]:
     trials = run.tables[TRIAL_FACT.name]
     return dict(zip(*(trials.column(name).to_pylist() for name in ("trial_id", "ended")), strict=True))
-
-
-def _about_the_run(error: BenchError, run_id: str) -> bool:
-    """Whether other runs may still go: one that is damaged or can't be held does not stop them."""
-    return run_id in error.message

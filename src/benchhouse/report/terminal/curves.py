@@ -9,8 +9,8 @@ import click
 from benchhouse.report.terminal import screen
 
 if TYPE_CHECKING:
+    from benchhouse.results.comparisons import SideBySide
     from benchhouse.results.curves import Scaling, Tradeoff
-    from benchhouse.results.selected import SideBySide
     from benchhouse.results.series import Member
 
 _ROOMY = 110
@@ -97,7 +97,7 @@ def show_beside(found: "SideBySide") -> None:
                 values = member.samples[ranking.metric, ranking.stat].values
                 mean, spread = fmean(values), stdev(values) if len(values) > 1 else None
                 told = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
-                change, interval = standing.told(ranking.unit)
+                change, interval = standing.gap_texts(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
                 first = (standing.place, name, member.executor) if where else (standing.place, name)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from benchhouse.results.holds import files_of, hold_of
+from benchhouse.results.request_files import files_of, hold_of
 from benchhouse.schema.layout import TrialFolder
 
 TOOK_MS = [5.0] * 20 + [300.0, 290.0, 280.0] + [5.0] * 20

@@ -1,0 +1,168 @@
+"""The raw files with a trial's requests: how long they were held together at most, and which of them were slowest.
+
+A trial keeps one row a request, a sample of each, or one row a second; the finest that can be read counts.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from benchhouse.analysis.playbooks.stalls import longest_hold
+from benchhouse.analysis.playbooks.tail import grown
+from benchhouse.analysis.playbooks.values import Case, Reading, Signal
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCOPE, SERIES = "requests", "held_together"
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_SHOWN = 3
+Content = TypeVar("Content")
+
+
+def add_holds(
+    workspace: WorkspaceFolder,
+    case: Case,
+    facts: Mapping[str, Mapping[str, Any]],
+    base: Iterable[str],
+    now: Iterable[str],
+) -> Case:
+    """The case with the longest hold as a signal, where a time grew and the trials of both sides kept a file."""
+    metrics = [number.metric for number in grown(case)]
+    if not metrics:
+        return case
+    sides = [
+        [
+            Reading(trial_id=trial, node=facts[trial]["host"] or "", avg=hold_s)
+            for trial in sorted(side)
+            if (hold_s := hold_of(TrialFolder(workspace.root / facts[trial]["folder"]), metrics)) is not None
+        ]
+        for side in (base, now)
+    ]
+    if not all(sides):
+        return case
+    signal = Signal(scope=SCOPE, series=SERIES, unit="s", phase="trial", base=sides[0], now=sides[1])
+    return case.model_copy(update={"signals": [*case.signals, signal]})
+
+
+def hold_of(folder: TrialFolder, metrics: Sequence[str]) -> float | None:
+    """Seconds, from the finest file that the trial kept; None where it kept none that can be read."""
+    holds = _read_finest(folder, _hold_of_requests, lambda path: _hold_of_samples(path, metrics), _hold_of_seconds)
+    return holds[1][0] if holds else None
+
+
+def slowest(folder: TrialFolder) -> tuple[str, list[str]]:
+    """The file, relative to the folder, and a line a request or second; empty where the trial kept neither.
+
+    Times are seconds since the start of the trial's own window.
+    """
+    return _read_finest(folder, _slow_requests, _slow_samples, _full_seconds) or ("", [])
+
+
+def files_of(folder: TrialFolder) -> list[str]:
+    """Those that a hold may have been read from, relative to the folder."""
+    return [path.relative_to(folder.path).as_posix() for path in _paths(folder) if path.is_file()][:1]
+
+
+def _paths(folder: TrialFolder) -> tuple[Path, Path, Path]:
+    """The finest first."""
+    return folder.artifacts / "requests.parquet", folder.samples, folder.artifacts / "intervals.csv"
+
+
+def _read_finest(folder: TrialFolder, *readers: Callable[[Path], list[Content]]) -> tuple[str, list[Content]] | None:
+    """The first file with any content, and that; each file has a reader of its own."""
+    for path, read in zip(_paths(folder), readers, strict=True):
+        try:
+            content = read(path) if path.is_file() else []
+        except (OSError, ValueError, KeyError):  # damaged: `bench verify` says so, here the others count
+            continue
+        if content:
+            return path.relative_to(folder.path).as_posix(), content
+    return None
+
+
+def _hold_of_requests(path: Path) -> list[float]:
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=["measured", "due_s", "ended_s"])
+    table = table.filter(pc.field("measured") & pc.field("ended_s").is_valid()).sort_by("ended_s")
+    return [longest_hold(pc.subtract(table["ended_s"], table["due_s"]).to_pylist())] if len(table) else []
+
+
+def _hold_of_samples(path: Path, metrics: Sequence[str]) -> list[float]:
+    """Samples are kept in the order in which they were reported: of requests, that in which they ended."""
+    import pyarrow.compute as pc
+
+    table = _samples(path)
+    holds = []
+    for metric in metrics:
+        own = table.filter(pc.field("metric") == metric)
+        if len(own) and (unit := own["unit"][0].as_py()) in _SECONDS:
+            holds.append(longest_hold([value * _SECONDS[unit] for value in own["value"].to_pylist()]))
+    return [max(holds)] if holds else []
+
+
+def _hold_of_seconds(path: Path) -> list[float]:
+    """Whole seconds after one another in which requests were under way and none ended."""
+    longest = still = 0
+    for row in _seconds(path):
+        still = still + 1 if int(row["in_flight"]) and not int(row["completed"]) else 0
+        longest = max(longest, still)
+    return [float(longest)]
+
+
+def _slow_requests(path: Path) -> list[str]:
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=["index", "measured", "due_s", "ended_s", "error"])
+    table = table.filter(pc.field("measured"))
+    table = table.append_column("took_s", pc.subtract(table["ended_s"], table["due_s"]))
+    rows = table.sort_by([("took_s", "descending")]).slice(0, _SHOWN).to_pylist()
+    return [
+        f"request {row['index']}: due at {row['due_s']:.3f} s, took {row['took_s'] * 1e3:.1f} ms"
+        + (f", {row['error']}" if row["error"] else "")
+        for row in rows
+        if row["took_s"] is not None
+    ]
+
+
+def _slow_samples(path: Path) -> list[str]:
+    """Of the first metric that is a time; a row's number is its line in the file."""
+    import pyarrow.compute as pc
+
+    table = _samples(path)
+    table = table.filter(pc.field("unit").isin(list(_SECONDS)))
+    table = table.filter(pc.field("metric") == (table["metric"][0] if len(table) else ""))
+    rows = table.sort_by([("value", "descending")]).slice(0, _SHOWN).to_pylist()
+    return [f"line {row['line']}: {row['metric']} {row['value']:.4g} {row['unit']}" for row in rows]
+
+
+def _samples(path: Path) -> "pa.Table":
+    """The samples of the whole trial, with the line of each in the file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as tables
+
+    kinds = {"metric": pa.string(), "window": pa.string(), "value": pa.float64(), "unit": pa.string()}
+    options = tables.ConvertOptions(column_types=kinds, include_columns=list(kinds))
+    table = tables.read_csv(path, convert_options=options)
+    table = table.append_column("line", pa.array(range(2, len(table) + 2)))  # the first is the head
+    return table.filter(pc.field("window") == "")
+
+
+def _full_seconds(path: Path) -> list[str]:
+    fullest = sorted(_seconds(path), key=lambda row: (-int(row["in_flight"]), -int(row["errors"])))[:_SHOWN]
+    return [
+        f"second {row['second']}: {row['in_flight']} in flight, {row['completed']} completed, {row['errors']} errors"
+        for row in fullest
+        if int(row["in_flight"])
+    ]
+
+
+def _seconds(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
