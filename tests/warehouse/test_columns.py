@@ -47,7 +47,7 @@ def test_writing_a_table_does_not_import_pandas():
     code = (
         "import sys\n"
         "from benchhouse.warehouse.lake import encode\n"
-        "from benchhouse.warehouse.tables import TRIAL_FACT\n"
+        "from benchhouse.warehouse.run_tables import TRIAL_FACT\n"
         "row = dict.fromkeys(column.name for column in TRIAL_FACT.columns)\n"
         "assert encode(TRIAL_FACT, [row]).startswith(b'PAR1')\n"
         "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules\n"

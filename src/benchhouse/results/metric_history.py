@@ -83,7 +83,7 @@ class RunValue:
 
 
 @dataclass(frozen=True)
-class Found:
+class LevelChange:
     """One change of level, told with the runs around it."""
 
     run_before: str
@@ -108,7 +108,7 @@ class MetricHistory:
     unit: str
     direction: Direction | None
     runs: list[RunValue]
-    changes: list[Found]
+    changes: list[LevelChange]
     noise: Noise | None
     floor: float
     notes: list[str]
@@ -185,7 +185,9 @@ def gather(
         interval = (change.low, change.high) if change.low is not None and change.high is not None else None
         verdict = _verdict(change.after - change.before, mine[0]["direction"])
         differs = _differs(warehouse, case, *around)
-        changes.append(Found(*around, change.before, change.after, change.change, interval, change.z, verdict, differs))
+        changes.append(
+            LevelChange(*around, change.before, change.after, change.change, interval, change.z, verdict, differs)
+        )
     few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
     notes = [] if detected.noise else [f"{few} to tell a change from noise: 10 or more are needed."]
     unit, direction = mine[0]["unit"], mine[0]["direction"]
