@@ -61,7 +61,7 @@ def test_what_would_be_lost_is_refused_with_exit_code_1(bench, tmp_path):
 def test_a_run_that_is_not_there_and_the_own_folder_are_told(bench, tmp_path):
     ada = filled(tmp_path / "ada").root
     assert "no run 'run-z'" in bench("warehouse", "push", "..", "--run", "run-z", cwd=ada).err
-    assert "from there, and to there" in bench("warehouse", "push", ".", cwd=ada).err
+    assert "both source and destination" in bench("warehouse", "push", ".", cwd=ada).err
     assert "has no run run-z" in bench("warehouse", "pull", "ada", "--run", "run-z").err
 
 

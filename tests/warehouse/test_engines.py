@@ -228,7 +228,7 @@ def test_the_digest_of_rows_sees_every_difference_and_no_encoding():
         ("clickhouse://host:9000", "kept in a folder here"),
         ("clickhouse:", "kept in a folder here"),
         ("nowhere/at/all", "no such folder"),
-        ("postgresql://ada:letmein@host/db", "a password in the address is seen by everyone"),
+        ("postgresql://ada:letmein@host/db", "a password in the address is visible to everyone"),
         ("postgresql://ada:$NOT_SET@host/db", "the variable NOT_SET is not set"),
         ("$NOT_SET", "the variable NOT_SET is not set"),
         ("postgresql://ada@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db: "),

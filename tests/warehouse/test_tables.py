@@ -261,4 +261,4 @@ def test_a_lake_of_version_1_whose_evidence_is_away_is_read_as_written(old):
         sql = "SELECT run_id, count(*), count(unknown) FROM trial_fact GROUP BY run_id ORDER BY run_id"
         assert warehouse.query(sql).rows == [("run-a", 5, 0), ("run-b", 1, 1)]
         assert warehouse.query(sql, runs=["run-a"]).rows == [("run-a", 5, 0)]
-        assert "the evidence is away: read as written" in warehouse.notes[0]
+        assert "the evidence is missing: read as written" in warehouse.notes[0]

@@ -92,7 +92,7 @@ def compare_beside(
     cases = side_by_side(picked.members, columns, confidence)
     if not cases:
         raise BenchError(
-            "nothing stands side by side: no two targets were put to the same test",
+            "nothing to compare side by side: no two targets ran the same test",
             hint="Name two runs, or points: bench compare @last:key=value @last:key=value",
         )
     placed = {standing.point for case in cases for ranking in case.rankings for standing in ranking.standings}

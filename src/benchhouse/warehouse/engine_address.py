@@ -55,13 +55,13 @@ def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -
         parts = urlsplit(address)
         password = parts.password
     except ValueError as error:
-        raise BenchError("that is not an address", "postgresql://user@host/database") from error
+        raise BenchError("not a valid address", "postgresql://user@host/database") from error
     if not password or literal:
         return address
     match = _VARIABLE.fullmatch(password)
     if match is None:
         raise BenchError(
-            "a password in the address is seen by everyone on this machine, and kept by the shell",
+            "a password in the address is visible to everyone on this machine, and stays in the history of the shell",
             "Name a variable that has it, 'postgresql://user:$NAME@host/database', or set PGPASSWORD.",
         )
     host = parts.netloc.rpartition("@")[2]

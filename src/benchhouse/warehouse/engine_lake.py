@@ -76,14 +76,14 @@ class LakeEngine:
         where = f"{self.name}: {entry.file}"
         need_version(entry.schema_version, where)
         if entry.schema_version < SCHEMA_VERSION:
-            raise BenchError(f"{where}: of an older schema", "Make it anew from the evidence: bench warehouse rebuild")
+            raise BenchError(f"{where}: of an older schema", "Rebuild it from the evidence: bench warehouse rebuild")
         try:
             content = (self._workspace.warehouse / entry.file).read_bytes()
         except OSError as error:
-            raise BenchError(f"{where}: {error.strerror}", "Make it anew: bench warehouse rebuild") from error
+            raise BenchError(f"{where}: {error.strerror}", "Rebuild it: bench warehouse rebuild") from error
         if hashlib.sha256(content).hexdigest() != entry.sha256:
             raise BenchError(
-                f"{where}: its bytes are not those that were collected", "Make it anew: bench warehouse rebuild"
+                f"{where}: its bytes are not those that were collected", "Rebuild it: bench warehouse rebuild"
             )
         return content
 
@@ -94,7 +94,7 @@ def _decoded(table: Table, content: bytes) -> "pa.Table":
 
     decoded = pq.read_table(pa.BufferReader(content))
     if not decoded.schema.equals(table.schema()):
-        raise BenchError(f"its columns are not those of {table.name}", "Make it anew: bench warehouse rebuild")
+        raise BenchError(f"its columns are not those of {table.name}", "Rebuild it: bench warehouse rebuild")
     return decoded
 
 

@@ -160,7 +160,7 @@ class Warehouse:
         )
 
     def _renew(self, runs: Sequence[str]) -> None:
-        """Make tables of an older schema again; where the evidence is away they are read as they are."""
+        """Make tables of an older schema again; where the evidence is missing they are read as they are."""
         from benchhouse.warehouse.ingest import collect
 
         for run_id in runs:
@@ -173,7 +173,7 @@ class Warehouse:
             self._note(f"{_few(made)}: of an older schema; made again from the evidence, now version {SCHEMA_VERSION}")
         if kept:
             self._note(
-                f"{_few(kept)}: of an older schema, and the evidence is away: read as written, what version "
+                f"{_few(kept)}: of an older schema, and the evidence is missing: read as written, what version "
                 f"{SCHEMA_VERSION} added is null"
             )
 

@@ -94,7 +94,7 @@ def _claims(workspace: WorkspaceFolder) -> dict[str, bytes]:
             claims[name] = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
         except (OSError, EOFError, ValueError) as error:
             raise BenchError(
-                f"{name} can't be read, so nobody knows what it is made of: nothing is pruned ({error})",
+                f"{name} can't be read, so the runs that it needs are unknown: nothing is pruned ({error})",
                 hint="Mend it or move it away; then again: bench warehouse prune --dry-run",
             ) from error
     return claims

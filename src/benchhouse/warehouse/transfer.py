@@ -68,7 +68,7 @@ def transfer(
     A run of which the sink has trials that the source lacks is refused, unless `replace`.
     """
     if source.name == sink.name:
-        raise BenchError(f"{source.name}: from there, and to there", "Name another engine or folder.")
+        raise BenchError(f"{source.name} is both source and destination", "Name another engine or folder.")
     done = []
     for moved in _each(source, sink, run_ids, dry_run, replace):
         done.append(moved)

@@ -51,7 +51,7 @@ def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[
     for metric, runs_by_unit in sorted((named or changed).items()):
         listed = ", ".join(f"{unit} (run {run})" for unit, run in runs_by_unit.items())
         raise BenchError(
-            f"{metric} was measured in different units: {listed}; put together they mean nothing",
+            f"{metric} was measured in different units: {listed}; they can't be aggregated",
             hint="Name the column unit: WHERE unit = '...', or GROUP BY unit.",
         )
 
