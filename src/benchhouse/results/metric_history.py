@@ -184,12 +184,11 @@ def gather(
         around = runs[change.index - 1].run_id, runs[change.index].run_id
         interval = (change.low, change.high) if change.low is not None and change.high is not None else None
         verdict = _verdict(change.after - change.before, mine[0]["direction"])
+        levels = change.before, change.after
         differs = _differs(warehouse, case, *around)
-        changes.append(
-            LevelChange(*around, change.before, change.after, change.change, interval, change.z, verdict, differs)
-        )
+        changes.append(LevelChange(*around, *levels, change.change, interval, change.z, verdict, differs))
     few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
-    notes = [] if detected.noise else [f"{few} to tell a change from noise: 10 or more are needed."]
+    notes = [] if detected.noise is not None else [f"{few} to tell a change from noise: 10 or more are needed."]
     unit, direction = mine[0]["unit"], mine[0]["direction"]
     return MetricHistory(case, metric, stat, unit, direction, runs, changes, detected.noise, floor, notes)
 

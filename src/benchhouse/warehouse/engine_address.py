@@ -31,10 +31,8 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
 
         folder = given.partition(":")[2]
         if not folder or folder.startswith("//"):
-            raise BenchError(
-                "ClickHouse is kept in a folder here (chdb), not asked over a network",
-                "clickhouse:FOLDER, as clickhouse:ch",
-            )
+            reason = "ClickHouse is kept in a folder here (chdb), not asked over a network"
+            raise BenchError(reason, "clickhouse:FOLDER, as clickhouse:ch")
         return ClickHouseEngine(Path(folder).expanduser().resolve())
     if scheme:
         raise BenchError(
