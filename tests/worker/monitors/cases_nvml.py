@@ -115,7 +115,7 @@ def test_a_gpu_that_is_lost_from_the_start_is_named_and_the_others_are_watched(f
 
 def test_a_driver_that_is_not_loaded_is_no_source_and_a_reason(faults, capfd):
     faults.write_text("nvmlInitWithFlags 0 9\n")
-    assert nvml.open_gpus() is None
+    assert nvml.open_gpus() == []
     with pytest.raises(nvml.NoNvml, match=r"NVML does not start: Driver Not Loaded \(9\)"):
         read_gpus()
     assert capfd.readouterr() == ("", "")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from benchhouse.schema.telemetry import Monitors
-from benchhouse.worker.monitors import nvml, outward, smi
+from benchhouse.worker.monitors import nvml, outward
 from benchhouse.worker.monitors.outward import Outward
 from benchhouse.worker.monitors.sampler import Sampler
 
@@ -71,9 +71,3 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(fake_driver, monkeypatch):
     let_go.set()
     beside._thread.join(120)
     assert closed == ["late"], "what came too late is closed, not sampled"
-
-
-def test_nvidia_smi_stands_in_where_nvml_can_not_be_loaded(monkeypatch):
-    monkeypatch.setattr(nvml, "open_gpus", lambda: None)
-    monkeypatch.setattr(smi, "open_gpus", lambda interval_s: [f"by nvidia-smi every {interval_s} s"])
-    assert outward.open_gpus(0.5) == ["by nvidia-smi every 0.5 s"]

@@ -50,7 +50,7 @@ NVLINK_REPLAYS = _nvlink("nvlink_replays", "replays", "Packets sent again over N
 NVLINK_RECOVERIES = _nvlink("nvlink_recoveries", "recoveries", "Times an NVLink was trained anew.", counter=True)
 
 SERIES: tuple[Series, ...] = tuple(item for item in list(globals().values()) if isinstance(item, Series))
-"""Everything a GPU may show, by NVML or by nvidia-smi; a source has those that its GPU knows."""
+"""Everything a GPU may show, by NVML; a source has those that its GPU knows."""
 
 # Reasons that hold clocks down though there is work; idle, application clocks and sync boost are wishes, not trouble.
 POWER_CAP, HARDWARE, HEAT = 0x04 | 0x80, 0x08 | 0x40 | 0x80, 0x20 | 0x40
@@ -106,16 +106,16 @@ class Reading:
     read: Callable[[], Sequence[float]]
 
 
-def open_gpus() -> "list[Gpu] | None":
-    """A source for each GPU; None where NVML can't be used, which is no news on most machines."""
+def open_gpus() -> "list[Gpu]":
+    """A source for each GPU; none where NVML can't be used, which is no news on most machines."""
     try:
         nvml = initialise()
     except NoNvml:
-        return None
+        return []
     try:
         return [Gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError:
-        return None
+        return []
     finally:
         with contextlib.suppress(nvml.NVMLError):
             nvml.nvmlShutdown()

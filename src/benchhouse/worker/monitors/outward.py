@@ -4,7 +4,6 @@ All of it may take its time (a driver 80 ms to open, an endpoint seconds), so it
 moment after the trial: one that is over by then has paid nothing for it.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -51,7 +50,9 @@ class Outward:
         if self._over.wait(min(_AFTER_S, self._monitors.interval)):
             return
         if gpus:
-            self._add(open_gpus(self._monitors.interval))
+            from benchhouse.worker.monitors.nvml import open_gpus
+
+            self._add(open_gpus())
         for scrape in self._monitors.prometheus:
             from benchhouse.worker.monitors.prometheus import Endpoint
 
@@ -89,17 +90,3 @@ class Outward:
 def driver_is_here() -> bool:
     """A look that costs microseconds, so that a machine without a GPU pays for nothing else."""
     return any(map(os.path.exists, _DRIVERS))
-
-
-def open_gpus(interval_s: float) -> "list[Source]":
-    """By NVML, or by nvidia-smi where that can't be loaded."""
-    from benchhouse.worker.monitors import nvml
-
-    gpus = nvml.open_gpus()
-    if gpus is not None:
-        return list(gpus)
-    from benchhouse.worker.monitors import smi
-
-    with contextlib.suppress(OSError):
-        return list(smi.open_gpus(interval_s))
-    return []

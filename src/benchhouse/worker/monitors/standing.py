@@ -27,7 +27,7 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.telemetry import WHOLE, Monitors, Series, Source, StandingMonitor, TelemetrySummary
 from benchhouse.worker.monitors import store
-from benchhouse.worker.monitors.outward import open_gpus
+from benchhouse.worker.monitors.nvml import open_gpus
 from benchhouse.worker.monitors.procfs import node
 from benchhouse.worker.monitors.sampler import Recording, Sampler, Track
 from benchhouse.worker.monitors.tree import ProcessTree
@@ -80,7 +80,7 @@ def run(path: Path) -> int:
         sources.append(ProcessTree(f"pid:{spec.pid}", spec.pid, start=spec.pid_start))
     sampler = Sampler(sources, spec.interval_s)
     sampler.start()
-    sampler.find(lambda: open_gpus(spec.interval_s))
+    sampler.find(open_gpus)
     write_text(folder.owner, identity())
     until = time.monotonic() + (spec.for_s if spec.for_s is not None else inf)
     number = 0
