@@ -1,10 +1,12 @@
-"""How commands are declared: their help with its examples, `--json`, and the workspace that they work in."""
+"""How commands are declared: their help with its examples, `--json`, the workspace they work in, and shared options."""
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.shell_completion import CompletionItem
 
 from benchhouse.cli.overview import first_clause
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
 Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def help_with(text: str, *examples: str) -> dict[str, Any]:
@@ -78,3 +82,163 @@ def open_workspace(ctx: click.Context) -> "Workspace":
     from benchhouse.api.workspace import Workspace
 
     return Workspace(ctx.obj)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A time above zero such as `90s`, `10m` or `1h30m`, as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from benchhouse.schema.quantities import parse_seconds
+
+        try:
+            seconds = float(parse_seconds(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail(f"the time must be above zero, not {value}", param, ctx)
+        return seconds
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]
+    """A share above 0 and below 1, written 3% or 0.03."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        except ValueError:
+            share = 0.0
+        if not 0.0 < share < 1.0:
+            self.fail(f"{text!r} is not a share: write 3% or 0.03", param, ctx)
+        return share
+
+
+DURATION = Duration()
+SHARE = Share()
+FILE = click.Path(path_type=Path)
+
+
+def completing(names: "Callable[[Workspace], dict[str, str]]") -> Complete:
+    """Completes what `names` gives, each with its description; nothing where `-C` names no folder."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from benchhouse.api.workspace import Workspace
+        from benchhouse.schema.errors import BenchError
+
+        try:
+            workspace = Workspace(ctx.find_root().params.get("folder"))
+        except BenchError:  # a shell that completes a word can't show it
+            return []
+        items = names(workspace).items()
+        return [CompletionItem(name, help=about or None) for name, about in items if name.startswith(incomplete)]
+
+    return complete
+
+
+complete_run = completing(lambda ws: dict.fromkeys(["@last", *(run.id for run in reversed(ws.runs()))], ""))
+complete_experiment = completing(
+    lambda ws: {item.name: item.description for item in ws.catalog.experiments(installed_only=True)}
+)
+
+
+def complete_plug(group: Literal["executors", "runtimes"]) -> Complete:
+    return completing(lambda ws: dict.fromkeys(ws.catalog.plugs(group), ""))
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order of the help."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def run_argument(default: str | None = "@last", **extra: Any) -> Decorator:
+    return click.argument("run", default=default, shell_complete=complete_run, **extra)
+
+
+def scenario_argument(required: bool = True) -> Decorator:
+    return click.argument("scenario", required=required, type=FILE)
+
+
+scenario_or_config = together(
+    scenario_argument(required=False),
+    click.option("-c", "--config", type=FILE, help="The same as SCENARIO."),
+)
+confidence_option = click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
+metric_options = together(
+    click.option("--metric", help="Which metric; by default the first that has a direction."),
+    click.option("--stat", help="Which statistic of it: value, mean, p99, ..."),
+)
+nexus_option = click.option(
+    "--nexus", metavar="DIR", envvar="BENCH_NEXUS", help="Folder with packages/; else the nearest above."
+)
+outliers_option = click.option(
+    "--outliers",
+    type=click.Choice(["keep", "mad"]),
+    default="keep",
+    show_default=True,
+    help="mad: leave out values 5 robust deviations off. How many there are is reported either way.",
+)
+runs_option = click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; repeatable.")
+where_option = click.option(
+    "--where", "conditions", multiple=True, metavar="PROPERTY=VALUE", help="Of a logical benchmark; repeatable."
+)
+where_options = together(  # without them, as the scenario says, else the site
+    click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says.",
+                 shell_complete=complete_plug("executors")),
+    click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says.",
+                 shell_complete=complete_plug("runtimes")),
+    click.option("--site", metavar="SITE", help="Site profile, by name or file; see: bench site list."),
+)  # fmt: skip
+
+
+def logical_options(function: Function) -> Function:
+    """SCENARIO may be `logical:ID`: these say which part of that logical benchmark becomes the scenario."""
+
+    @functools.wraps(function)
+    def made(*args: Any, **given: Any) -> Any:
+        names = ("targets", "conditions", "bound", "settings", "repetitions")
+        targets, conditions, bound, settings, repetitions = (given.pop(name) for name in names)
+        scenario = str(given.get("scenario") or "")
+        if scenario.startswith("logical:"):
+            given["scenario"] = open_workspace(click.get_current_context()).leaderboards.scenario(
+                scenario.removeprefix("logical:"),
+                targets=targets,
+                where=pairs(conditions, "--where"),
+                settings=pairs(settings, "--set"),
+                repetitions=repetitions or 1,
+                experiment=bound,
+            )
+        elif targets or conditions or bound or settings or repetitions:
+            raise click.UsageError("--target, --where, --experiment, --set and --repetitions go with logical:ID")
+        return function(*args, **given)
+
+    return together(
+        click.option("--target", "targets", multiple=True, metavar="NAME", help="With logical:ID: what to measure."),
+        where_option,
+        click.option("--experiment", "bound", metavar="NAME", help="With logical:ID: the binding to run by."),
+        click.option("--set", "settings", multiple=True, metavar="INPUT=VALUE", help="With logical:ID: an open input."),
+        click.option("--repetitions", type=click.IntRange(min=1), help="With logical:ID: trials a point."),
+    )(made)
+
+
+def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
+    """`KEY=VALUE` of a repeatable option; `form` is how its help writes that."""
+    values: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise click.UsageError(f"{option} {text!r} is not {form}")
+        if key in values:
+            raise click.UsageError(f"{option} {key} is given twice")
+        values[key] = value
+    return values

@@ -8,7 +8,7 @@ import click
 from benchhouse import __version__
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import bench, folder_option, options, run, show_error
+from benchhouse.cli import bench, commands, folder_option, run, show_error
 from benchhouse.cli.commands import Group, help_with, open_workspace
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
@@ -80,7 +80,7 @@ validate_group.add_command(_renamed(packages.validate, "nexus validate package t
 @list_group.verb(
     "The Python packages that packages install, and for which experiments.", "nexus list benchmark-packages"
 )
-@options.nexus_option
+@commands.nexus_option
 def benchmark_packages(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
     listed = workspace.packages.requirements(nexus=nexus)
     if as_json:
@@ -93,7 +93,7 @@ def benchmark_packages(workspace: Workspace, nexus: str | None, as_json: bool) -
 
 
 @list_group.verb("Logical benchmarks, and the experiments that answer each.", "nexus list logical-benchmarks")
-@options.nexus_option
+@commands.nexus_option
 def logical_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
     code: int = click.get_current_context().invoke(leaderboard.command, nexus=nexus, as_json=as_json)
     return code
@@ -104,7 +104,7 @@ def logical_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) -
     "nexus get benchmark-requirements terratorch > requirements.txt",
 )
 @click.argument("name", metavar="[PACKAGE]", required=False)
-@options.nexus_option
+@commands.nexus_option
 def benchmark_requirements(workspace: Workspace, name: str | None, nexus: str | None, as_json: bool) -> int:
     requirements = workspace.packages.requirement_lines(name, nexus=nexus)
     if as_json:
@@ -117,7 +117,7 @@ def benchmark_requirements(workspace: Workspace, name: str | None, nexus: str | 
 @validate_group.verb(
     "The benchmarks of all packages: files, experiments, parameters.", "nexus validate benchmarks", name="benchmarks"
 )
-@options.nexus_option
+@commands.nexus_option
 def validate_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
     proof = workspace.packages.validate_benchmarks(nexus=nexus)
     if as_json:
@@ -138,7 +138,7 @@ def validate_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) 
     "nexus validate logical-benchmarks",
     name="logical-benchmarks",
 )
-@options.nexus_option
+@commands.nexus_option
 def validate_logical(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
     checked = workspace.leaderboards.validate(nexus=nexus)
     bad = [item for item in checked if not item.good]
@@ -164,7 +164,7 @@ def validate_logical(workspace: Workspace, nexus: str | None, as_json: bool) -> 
 @click.option("--model", metavar="ID", help="Only for that model.")
 @click.option("--benchmark", metavar="NAME", help="Only of that name.")
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
-@options.nexus_option
+@commands.nexus_option
 def run_benchmarks(
     workspace: Workspace, /, package: str | None, dry_run: bool, nexus: str | None, **filters: str | None
 ) -> int:

@@ -7,12 +7,11 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
-_case = options.together(click.argument("case"), options.metric_options)
+_case = commands.together(click.argument("case"), commands.metric_options)
 _why = click.option("--why", default="", help="A note for people who read it later.")
-command = group(
+command = commands.group(
     __doc__,
     "bench baseline accept first/name=short --why 'release 2.1'",
     "bench baseline show first/name=short",
@@ -28,7 +27,7 @@ command = group(
 @_case
 @_why
 @click.option(
-    "--unless-worse", type=options.SHARE, help="Refuse if worse by more than this than what a person accepted last."
+    "--unless-worse", type=commands.SHARE, help="Refuse if worse by more than this than what a person accepted last."
 )
 def accept(workspace: Workspace, /, as_json: bool, **settings: Any) -> None:
     record = workspace.baselines.accept(**settings)

@@ -4,13 +4,12 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 
-@verb(__doc__, "bench collect @last   what a submitted run has sealed so far")
-@options.run_argument()
+@commands.verb(__doc__, "bench collect @last   what a submitted run has sealed so far")
+@commands.run_argument()
 def command(workspace: Workspace, run: str, as_json: bool) -> int:
     collected = workspace[run].collect(progress=screen.RunProgress())
     code = Exit.TRIAL_FAILED if collected.skipped else Exit.GOOD

@@ -7,11 +7,10 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nA run (@last, an id, a scenario) or points of one: @last:index=flat,ef_search=64. Of two, the "
     "second is compared with the first. Of one, or of three and more, targets that were put to the same test stand "
     "side by side.",
@@ -20,17 +19,17 @@ from benchhouse.cli.commands import verb
     "bench compare @last --at recall=0.95   at equal recall, from a sweep of the search parameter",
     "bench compare @last --along concurrency   how each target scales, and where it stops",
 )
-@click.argument("runs", nargs=-1, required=True, shell_complete=options.complete_run)
+@click.argument("runs", nargs=-1, required=True, shell_complete=commands.complete_run)
 @click.option("--at", metavar="METRIC=VALUE", help="Compare targets where they have this much of a metric.")
 @click.option("--of", metavar="METRIC", help="With --at or --along: what is compared. By default, the throughput.")
 @click.option("--along", metavar="KEY", default="", help="Curves along this number; with --at, the search parameter.")
 @click.option("--report", "write", is_flag=True, help="With --at: write the report, with the curves and the level.")
 @click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
 @click.option("--all", "every", is_flag=True, help="Every statistic, not only value or mean, and p99.")
-@options.outliers_option
+@commands.outliers_option
 @click.option("--paired/--no-paired", default=None,
               help="Repetition with repetition; by itself where the sides took turns in time.")  # fmt: skip
-@options.confidence_option
+@commands.confidence_option
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request: the verdict, then a table.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Of two runs: also write the changes as a chart.")  # fmt: skip

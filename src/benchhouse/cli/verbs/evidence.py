@@ -6,8 +6,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 _STORE = "STORE is s3://bucket/prefix or a folder. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 
-command = group(
+command = commands.group(
     __doc__, "bench evidence push s3://team-bench/evidence --run @last", "bench evidence verify /mnt/archive/evidence"
 )
-_store_options = options.together(
+_store_options = commands.together(
     click.argument("store"),
-    options.runs_option,
+    commands.runs_option,
     click.option("--endpoint", metavar="URL", default="", help="Any S3 server; else AWS_ENDPOINT_URL, else Amazon's."),
 )
 
@@ -33,7 +32,7 @@ _store_options = options.together(
 )
 @_store_options
 @click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
-@options.dry_run_option
+@commands.dry_run_option
 def push(workspace: Workspace, /, store: str, runs: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     carried = workspace.evidence.push(store, runs, each=None if as_json else _show_trial, **settings)
     return _show_all(carried, as_json, settings["dry_run"], f"bench evidence verify {store}")
@@ -46,7 +45,7 @@ def push(workspace: Workspace, /, store: str, runs: tuple[str, ...], as_json: bo
     "bench evidence pull /mnt/archive/evidence",
 )
 @_store_options
-@options.dry_run_option
+@commands.dry_run_option
 def pull(workspace: Workspace, /, store: str, runs: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     carried = workspace.evidence.pull(store, runs, each=None if as_json else _show_trial, **settings)
     return _show_all(carried, as_json, settings["dry_run"], "bench report RUN")

@@ -6,12 +6,11 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 
 
-@verb(
+@commands.verb(
     f"{__doc__} Without a name, list what can be fetched.",
     "bench fetch   what can be fetched, and what is in the cache",
     "bench fetch NAME   download the data that an experiment declares under this name",
@@ -21,7 +20,7 @@ from benchhouse.schema.errors import BenchError
 @click.option(
     "-c", "--config", metavar="SCENARIO", type=click.Path(path_type=Path), help="Fetch all that this scenario needs."
 )
-@options.where_options
+@commands.where_options
 def command(
     workspace: Workspace, /, names: tuple[str, ...], config: Path | None, as_json: bool, **where: str | None
 ) -> None:

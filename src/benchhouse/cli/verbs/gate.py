@@ -6,15 +6,14 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.gates import Gate
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
     "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell; how many would is "
     "reported. 7: there is no run to compare with yet.",
@@ -28,11 +27,13 @@ if TYPE_CHECKING:
 @click.option("--endpoint", metavar="URL", default="", help="Of the store; else AWS_ENDPOINT_URL, else Amazon's.")
 @click.option("--if-no-baseline", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
               help="Whether a first run, with nothing to compare with, fails (7) or passes (0).")  # fmt: skip
-@click.option("--mde", type=options.SHARE, default="3%", show_default=True, help="The smallest worsening that matters.")
+@click.option(
+    "--mde", type=commands.SHARE, default="3%", show_default=True, help="The smallest worsening that matters."
+)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Judge this metric, or one statistic of it: latency.p99; may be repeated.")  # fmt: skip
-@options.confidence_option
-@options.outliers_option
+@commands.confidence_option
+@commands.outliers_option
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
               help="Whether \"can't tell\" fails the gate (6) or passes it (0).")  # fmt: skip
 def command(

@@ -4,12 +4,11 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case; without "
     "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline.",
     "bench history",
@@ -18,8 +17,8 @@ from benchhouse.schema.errors import Exit
     "bench history --json",
 )
 @click.argument("case", required=False)
-@options.metric_options
-@click.option("--floor", type=options.SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
+@commands.metric_options
+@click.option("--floor", type=commands.SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
 def command(
     workspace: Workspace, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
 ) -> int:

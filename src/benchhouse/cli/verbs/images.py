@@ -7,15 +7,14 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.sites import PinnedImage
 
 
-command = group(
+command = commands.group(
     __doc__,
     "bench images pull docker://vllm/vllm-openai:v0.11.0   on a login node; prints the digest",
     "bench images add $WORK/containers/vllm.sif   pin an existing one",
@@ -23,7 +22,7 @@ command = group(
 )
 _site_option = click.option("--site", help="Site profile; images are in its `folders.containers`.")
 _licence_option = click.option("--licence", default="", help="Licence, where the image has no label for it.")
-_new_image_options = options.together(
+_new_image_options = commands.together(
     click.option("--name", default="", help="Name of the .sif file."), _licence_option, _site_option
 )
 

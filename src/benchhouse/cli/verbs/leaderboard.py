@@ -6,8 +6,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _SHORT = {
 }
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nWhatever experiment measured them: its bindings map their inputs and metrics. A rank is one "
     "and the number of targets that are surely better, after correction for many comparisons; whom the data don't tell "
     "apart share it. Without ID, list the logical benchmarks.",
@@ -31,16 +30,16 @@ _SHORT = {
     "bench leaderboard inference_serving --where workload=heavy --json",
 )
 @click.argument("benchmark", metavar="ID", required=False)
-@options.where_option
+@commands.where_option
 @click.option("--experiment", metavar="NAME", help="Only what this one of the bound experiments measured.")
-@options.nexus_option
-@options.confidence_option
+@commands.nexus_option
+@commands.confidence_option
 def command(
     workspace: Workspace, /, benchmark: str | None, conditions: tuple[str, ...], as_json: bool, **settings: Any
 ) -> int:
     if benchmark is None:
         return _list(workspace.leaderboards.list(nexus=settings["nexus"]), as_json)
-    ranking = workspace.leaderboards.rank(benchmark, where=options.pairs(conditions, "--where"), **settings)
+    ranking = workspace.leaderboards.rank(benchmark, where=commands.pairs(conditions, "--where"), **settings)
     if as_json:
         screen.as_json(ranking.as_dict())
     else:

@@ -7,13 +7,12 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
 if TYPE_CHECKING:
     from benchhouse.api.catalog import LastRun, ListedExperiment
 
-command = group(
+command = commands.group(
     __doc__,
     "bench list experiments   what can be measured",
     "bench list benchmarks   registered ones",
@@ -26,7 +25,7 @@ command = group(
     "bench list experiments",
     "bench list experiments --json",
 )
-@options.nexus_option
+@commands.nexus_option
 def experiments(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
     listed = workspace.catalog.experiments(nexus=nexus)
     if as_json:
@@ -57,7 +56,7 @@ def _experiment_row(item: "ListedExperiment", claims: int) -> tuple[str, str, st
 @click.option("--package", metavar="NAME", help="Only those of a package of the nexus, or of a distribution.")
 @click.option("--model", metavar="ID", help="Only those that are run for a model.")
 @click.option("--experiment", metavar="NAME", help="Only those of an experiment.")
-@options.nexus_option
+@commands.nexus_option
 def benchmarks(workspace: Workspace, /, nexus: str | None, as_json: bool, **filters: str | None) -> None:
     listed = workspace.catalog.benchmarks(nexus=nexus, **filters)
     if as_json:

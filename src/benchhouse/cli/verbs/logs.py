@@ -10,8 +10,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
 if TYPE_CHECKING:
     from benchhouse.api.observation import LogFilters
@@ -22,13 +21,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TIMES = "90s, 10m, 2h ago, or 2026-11-15T10:00 (UTC, or with a zone)"
 
 
-command = group(
+command = commands.group(
     __doc__,
     "bench logs tail @last --follow   all components of all trials, as lines are written",
     "bench logs tail @last --component postgres -n 50",
     "bench logs get @last --since 10m -o logs.tar.gz",
 )
-_filter_options = options.together(
+_filter_options = commands.together(
     click.option("--component", "components", metavar="NAME", multiple=True,
                  help="Only experiment, worker, orchestrator, or the server of that name; repeatable."),
     click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; repeatable."),
@@ -42,7 +41,7 @@ _filter_options = options.together(
     "bench logs get @last",
     "bench logs get @last --since 10m -o logs.tar.gz",
 )
-@options.run_argument()
+@commands.run_argument()
 @_filter_options
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Default: RUN-logs.tar.gz."
@@ -68,7 +67,7 @@ def get(workspace: Workspace, /, run: str, output: Path | None, as_json: bool, *
     "bench logs tail @last --component worker -n 50",
     json=False,
 )
-@options.run_argument()
+@commands.run_argument()
 @_filter_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until the run has ended.")
 @click.option("-n", "--lines", metavar="N", type=click.IntRange(0), default=20, help="Number of lines (20).")
@@ -90,9 +89,9 @@ def tail(
     "Trials keep theirs: they are evidence, sealed and hashed.",
     "bench logs prune --older-than 30d --dry-run",
 )
-@click.option("--older-than", "older_than_s", type=options.DURATION, metavar="TIME",
+@click.option("--older-than", "older_than_s", type=commands.DURATION, metavar="TIME",
               help="Age since their last change: 30d, 12h. Default: keep_logs of the site.")  # fmt: skip
-@options.dry_run_option
+@commands.dry_run_option
 def prune(workspace: Workspace, older_than_s: float | None, dry_run: bool, as_json: bool) -> None:
     pruned = workspace.logs.prune(older_than_s, dry_run=dry_run)
     if as_json:

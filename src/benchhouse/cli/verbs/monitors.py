@@ -4,10 +4,9 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
-command = group(
+command = commands.group(
     __doc__,
     "bench monitors start --for 10m   the machine, for ten minutes",
     "bench monitors start --pid 4711   also that process and all below it, until it ends",
@@ -21,9 +20,9 @@ command = group(
     "bench monitors start --pid 4711 --interval 0.2s   ends with that process",
 )
 @click.option("--pid", type=click.IntRange(min=1), help="Also monitor this process and all below it; ends with it.")
-@click.option("--interval", "interval_s", type=options.DURATION, default="1s", show_default=True,
+@click.option("--interval", "interval_s", type=commands.DURATION, default="1s", show_default=True,
               help="Time between samples, at least 0.1s.")  # fmt: skip
-@click.option("--for", "for_s", type=options.DURATION, help="End after this time: 90s, 10m, 1h30m.")
+@click.option("--for", "for_s", type=commands.DURATION, help="End after this time: 90s, 10m, 1h30m.")
 def start(workspace: Workspace, pid: int | None, interval_s: float, for_s: float | None, as_json: bool) -> None:
     monitor = workspace.monitors.start(pid=pid, interval_s=interval_s, for_s=for_s)
     if as_json:

@@ -7,10 +7,9 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
-command = group(
+command = commands.group(
     __doc__,
     "bench new scenario mine --experiment vector.search",
     "bench new package terratorch   the first makes this folder a nexus",
@@ -18,7 +17,7 @@ command = group(
     "bench new benchmark smoke --package terratorch --model ibm/prithvi",
 )
 _experiment_option = click.option("--experiment", default="command", show_default=True, help="The experiment it runs.",
-                                  shell_complete=options.complete_experiment)  # fmt: skip
+                                  shell_complete=commands.complete_experiment)  # fmt: skip
 
 
 @command.verb(
@@ -53,7 +52,7 @@ def scenario(workspace: Workspace, name: str, experiment: str) -> None:
     "A package of a nexus; without a nexus this folder becomes one.", "bench new package terratorch", json=False
 )
 @click.argument("name")
-@options.nexus_option
+@commands.nexus_option
 def package(workspace: Workspace, name: str, nexus: str | None) -> None:
     click.echo(workspace.new.package(name, nexus=nexus))
     screen.note(f"next:  bench new model {name} ORG/MODEL")
@@ -67,7 +66,7 @@ def package(workspace: Workspace, name: str, nexus: str | None) -> None:
 @click.argument("package_name", metavar="PACKAGE")
 @click.argument("model_id", metavar="ID")
 @click.option("--owner", default="", help="Who answers for its benchmarks.")
-@options.nexus_option
+@commands.nexus_option
 def model(workspace: Workspace, package_name: str, model_id: str, owner: str, nexus: str | None) -> None:
     click.echo(workspace.new.model(package_name, model_id, owner=owner, nexus=nexus))
     screen.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
@@ -84,7 +83,7 @@ def model(workspace: Workspace, package_name: str, model_id: str, owner: str, ne
 @click.option("--model", metavar="ID", help="The model it is run for, by id or folder.")
 @_experiment_option
 @click.option("--uses", metavar="PACKAGE/BENCHMARK", help="Run that benchmark for the model, whosever it is.")
-@options.nexus_option
+@commands.nexus_option
 def benchmark(workspace: Workspace, /, name: str, package: str, model: str | None, **settings: Any) -> None:
     path = workspace.new.benchmark(name, package=package, model=model, **settings)
     click.echo(path)

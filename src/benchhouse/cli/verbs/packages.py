@@ -6,13 +6,12 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 
 if TYPE_CHECKING:
     from benchhouse.api.packages import PackageBenchmark, Proof
 
-command = group(
+command = commands.group(
     __doc__,
     "bench packages list",
     "bench packages show terratorch",
@@ -22,7 +21,7 @@ command = group(
 
 
 @command.verb("All packages of the nexus.", "bench packages list")
-@options.nexus_option
+@commands.nexus_option
 def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
     listed = workspace.packages.list(nexus=nexus)
     if as_json:
@@ -42,7 +41,7 @@ def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
 
 @command.verb("One package: what it installs, its models and its benchmarks.", "bench packages show terratorch")
 @click.argument("name", metavar="PACKAGE")
-@options.nexus_option
+@commands.nexus_option
 def show_(workspace: Workspace, name: str, nexus: str | None, as_json: bool) -> None:
     details = workspace.packages.show(name, nexus=nexus)
     if as_json:
@@ -78,7 +77,7 @@ def _row(item: "PackageBenchmark", model: str) -> tuple[str, str, str, str]:
 @click.option("--static", is_flag=True, help="Files, and experiments that are installed here; nothing is resolved.")
 @click.option("--install", is_flag=True, help="Check what is not installed here in an environment of its own.")
 @click.option("--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds for each resolution.")
-@options.nexus_option
+@commands.nexus_option
 def validate(workspace: Workspace, /, name: str | None, as_json: bool, **settings: Any) -> int:
     proof = workspace.packages.validate(name, note=screen.note, **settings)
     if as_json:

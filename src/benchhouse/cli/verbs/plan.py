@@ -8,8 +8,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import printable
 
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import PlanSummary
 
 
-@verb(
+@commands.verb(
     __doc__,
     "bench plan scenarios/first.yaml   points, trials, time, digest",
     "bench plan scenarios/first.yaml --dry-run   the exact jobs",
 )
-@options.scenario_or_config
+@commands.scenario_or_config
 @click.option("--dry-run", is_flag=True, help="Print the exact jobs of the first trials.")
 @click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
-@options.where_options
-@options.logical_options
+@commands.where_options
+@commands.logical_options
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, dry_run: bool, points: int, as_json: bool,
     **where: str | None,

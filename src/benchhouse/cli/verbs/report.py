@@ -4,18 +4,17 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import AUDIENCES, Audience, Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\n--for writes one page for one reader, from the same evidence: of one run against the newest "
     "earlier one of its plan, or of two, the second against the first.",
     "bench report   of the last run",
     "bench report @last-1 @last   of both, side by side",
     "bench report @last-1 @last --for product   impact, confidence, next step",
 )
-@click.argument("runs", nargs=-1, shell_complete=options.complete_run)
+@click.argument("runs", nargs=-1, shell_complete=commands.complete_run)
 @click.option("--for", "audience", type=click.Choice(AUDIENCES), help="One page for one reader.")
 def command(workspace: Workspace, runs: tuple[str, ...], audience: Audience | None, as_json: bool) -> None:
     if audience and len(runs) > 2:

@@ -9,8 +9,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -19,33 +18,33 @@ if TYPE_CHECKING:
 _MOST_TEXTS = 3
 
 
-@verb(
+@commands.verb(
     __doc__,
     "bench run scenarios/first.yaml   plan, run, collect, show",
     "bench run scenarios/first.yaml --dry-run   only print what would start",
     "bench run scenarios/first.yaml --executor slurm   elsewhere: the same plan",
     "bench run --resume @last   carry on after Ctrl-C",
 )
-@options.scenario_or_config
-@click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
+@commands.scenario_or_config
+@click.option("--resume", metavar="RUN", shell_complete=commands.complete_run, help="Carry on that run.")
 @click.option("--rerun-failed", is_flag=True,
               help="Run failed and invalid trials of that run (or of the last run of this plan) again.")  # fmt: skip
 @click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
-@click.option("--textfile", type=options.FILE, metavar="DIR",
+@click.option("--textfile", type=commands.FILE, metavar="DIR",
               help="Also keep the results as a Prometheus text file in DIR, for node exporter's textfile collector."
               )  # fmt: skip
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE",
               help="Of the text file: cluster, region or node_pool.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
-@options.where_options
-@options.logical_options
+@commands.where_options
+@commands.logical_options
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, resume: str | None, new: bool, dry_run: bool,
     as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
     path = scenario or config
-    settings["labels"] = options.pairs(settings["labels"], "--label", "NAME=VALUE")
+    settings["labels"] = commands.pairs(settings["labels"], "--label", "NAME=VALUE")
     where = {key: settings[key] for key in ("executor", "runtime", "site")}
     if resume and (path or new or dry_run or where["runtime"]):
         raise BenchError(

@@ -7,18 +7,17 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. It is kept, "
     "and compare, gate and history cite it.",
     "bench selftest examples/quickstart.yaml",
     "bench selftest examples/quickstart.yaml --pairs 100   a narrower interval of the rate",
     "bench selftest --last   the result of the last one",
 )
-@options.scenario_argument(required=False)
+@commands.scenario_argument(required=False)
 @click.option("--pairs", type=click.IntRange(5, 10_000), default=20, show_default=True, help="A/A pairs of each point.")
 @click.option("--repetitions", type=click.IntRange(3, 1000), help="Trials on each side; as the scenario says.")
 @click.option("--last", is_flag=True, help="Run nothing: show the newest result.")

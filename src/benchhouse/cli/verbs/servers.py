@@ -7,15 +7,14 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.cli.file_checks import check_files
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.servers import RecipeStatus, StartedServer
 
-command = group(
+command = commands.group(
     __doc__,
     "bench servers list   recipes, and which programs are installed",
     "bench servers start postgres   until: bench servers stop ID",
@@ -82,15 +81,15 @@ def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> in
 @click.argument("recipe")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the recipe.")
 @click.option("--replicas", type=click.IntRange(1, 256), help="Number of servers.")
-@click.option("--timeout", "timeout_s", type=options.DURATION, help="Startup timeout, e.g. 2m.")
+@click.option("--timeout", "timeout_s", type=commands.DURATION, help="Startup timeout, e.g. 2m.")
 @click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.")
 @click.option("--site", metavar="SITE", help="Site profile, by name or file.")
-@click.option("--time", "time_s", type=options.DURATION, help="Time limit of its batch job, e.g. 2h.")
+@click.option("--time", "time_s", type=commands.DURATION, help="Time limit of its batch job, e.g. 2h.")
 def start(workspace: Workspace, /, recipe: str, parameters: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     from benchhouse.api.servers import Placement
 
     placement = Placement(**{name: settings.pop(name) for name in ("executor", "site", "time_s")})
-    values = options.pairs(parameters, "--parameter")
+    values = commands.pairs(parameters, "--parameter")
     started = workspace.servers.start(recipe, values, placement=placement, progress=screen.RunProgress(), **settings)
     show_started(started, as_json)
 
@@ -128,7 +127,7 @@ def ps(workspace: Workspace, as_json: bool) -> None:
     "bench servers check ID   as listed by bench servers ps",
 )
 @click.argument("id_", metavar="ID")
-@click.option("--timeout", "timeout_s", type=options.DURATION, default="5s", show_default=True,
+@click.option("--timeout", "timeout_s", type=commands.DURATION, default="5s", show_default=True,
               help="Timeout of the answer.")  # fmt: skip
 def check(workspace: Workspace, id_: str, timeout_s: float, as_json: bool) -> int:
     server = workspace.servers.check(id_, timeout_s=timeout_s)

@@ -8,8 +8,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 _DEEPEST = 2
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nNAME is an experiment or a registered benchmark; else a run: @last, its id or the beginning of "
     "it, or the scenario that it is the last run of.",
     "bench show vector.search",
     "bench show @last",
     "bench show 20260315 --json",
 )
-@click.argument("name", shell_complete=options.complete_experiment)
+@click.argument("name", shell_complete=commands.complete_experiment)
 @click.option("--version", help="Version of the experiment; by default the newest.")
 def command(workspace: Workspace, name: str, version: str | None, as_json: bool) -> None:
     if version is None and not workspace.catalog.is_listed(name) and _show_run(workspace, name, as_json):

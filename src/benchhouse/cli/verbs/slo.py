@@ -8,15 +8,14 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
     from benchhouse.api.slo import Answer, Probed
 
-command = group(__doc__, "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'")
+command = commands.group(__doc__, "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'")
 
 
 @command.verb(
@@ -25,13 +24,13 @@ command = group(__doc__, "bench slo find server.yaml --slo 'ttft.p99<300ms,error
     "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'",
     "bench slo find server.yaml --slo 'e2e.p95<2s' --over concurrency --to 256",
 )
-@options.scenario_argument()
+@commands.scenario_argument()
 @click.option("--slo", "objective", required=True, help="Clauses such as ttft.p99<300ms, error<0.1%, goodput>95%.")
 @click.option("--over", type=click.Choice(["rps", "concurrency"]), help="What is varied; as the scenario does.")
 @click.option("--from", "first", type=click.FloatRange(min=0, min_open=True), help="Load of the first probe.")
 @click.option("--to", "highest", type=click.FloatRange(min=0, min_open=True), help="Highest load that is tried.")
 @click.option("--requests", type=click.IntRange(min=200), default=500_000, show_default=True, help="At most, in all.")
-@click.option("--precision", type=options.SHARE, default="3%", show_default=True,
+@click.option("--precision", type=commands.SHARE, default="3%", show_default=True,
               help="Half the width of the interval, as a share of the load.")  # fmt: skip
 def find(workspace: Workspace, /, scenario: Path, objective: str, as_json: bool, **settings: Any) -> int:
     from benchhouse.api.slo import SearchRequest, read_slo

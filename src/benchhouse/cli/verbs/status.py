@@ -7,8 +7,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.quoting import shortened
 
@@ -19,8 +18,8 @@ _MOST_RUNS = 20
 _MOST_TRIALS = 5
 
 
-@verb(__doc__, "bench status   the newest runs", "bench status @last --watch   one run, until it has ended")
-@options.run_argument(default=None, required=False)
+@commands.verb(__doc__, "bench status   the newest runs", "bench status @last --watch   one run, until it has ended")
+@commands.run_argument(default=None, required=False)
 @click.option("--watch", is_flag=True, help="Refresh until the run has ended.")
 def command(workspace: Workspace, run: str | None, watch: bool, as_json: bool) -> int:
     if run is None and not watch:

@@ -4,12 +4,11 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 
 
-@verb(__doc__, "bench stop @last   what is sealed is kept")
-@options.run_argument()
+@commands.verb(__doc__, "bench stop @last   what is sealed is kept")
+@commands.run_argument()
 def command(workspace: Workspace, run: str, as_json: bool) -> None:
     chosen = workspace[run]
     stopped = chosen.stop()

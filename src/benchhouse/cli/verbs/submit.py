@@ -7,22 +7,21 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import Submitted
 
 
-@verb(
+@commands.verb(
     __doc__,
     "bench submit scenarios/first.yaml   prints the run's id",
     "bench submit scenarios/first.yaml --executor slurm   one job array",
 )
-@options.scenario_or_config
+@commands.scenario_or_config
 @click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
-@options.where_options
+@commands.where_options
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: str | None
 ) -> None:

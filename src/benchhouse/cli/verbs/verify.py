@@ -4,20 +4,19 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.quoting import shortened
 
 _REBUILD = "bench warehouse rebuild"
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nRUN is a run, or the path of one trial folder.",
     "bench verify @last   every file of every trial of a run",
     "bench verify --all   all trials, the tables, their catalog, and the claims",
 )
-@options.run_argument()
+@commands.run_argument()
 @click.option("--all", "everything", is_flag=True, help="All trials, the tables, their catalog, and the claims.")
 def command(workspace: Workspace, run: str, everything: bool, as_json: bool) -> int:
     verification = workspace.verify(None if everything else run)

@@ -7,8 +7,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.cli.verbs.evidence import note_transfer
 from benchhouse.schema.errors import Exit
 
@@ -22,12 +21,12 @@ _ADDRESS = (
     "with the whole address."
 )
 
-command = group(
+command = commands.group(
     __doc__, "bench warehouse schema trial_fact", "bench warehouse prune --dry-run", "bench warehouse rebuild"
 )
-_transfer_options = options.together(
-    options.runs_option,
-    options.dry_run_option,
+_transfer_options = commands.together(
+    commands.runs_option,
+    commands.dry_run_option,
     click.option("--replace", is_flag=True, help="Also where trials would be lost that are only there."),
 )
 
@@ -99,7 +98,7 @@ def schema(workspace: Workspace, table: str | None, as_json: bool) -> None:
     "bench warehouse prune",
     "bench warehouse prune --dry-run --json",
 )
-@options.dry_run_option
+@commands.dry_run_option
 def prune(workspace: Workspace, dry_run: bool, as_json: bool) -> None:
     pruning = workspace.warehouse.prune(dry_run=dry_run)
     if as_json:

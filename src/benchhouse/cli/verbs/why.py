@@ -4,11 +4,10 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli import options
-from benchhouse.cli.commands import verb
+from benchhouse.cli import commands
 
 
-@verb(
+@commands.verb(
     f"{__doc__}\n\nA cause is named where a number is worse for sure and a series moved far outside the spread of "
     "its repetitions; else it says that there is no evidence.",
     "bench why @last   against the newest earlier run of the same plan",
@@ -16,8 +15,8 @@ from benchhouse.cli.commands import verb
     "bench why @last --html   the same as one page",
     "bench why @last --json",
 )
-@options.run_argument()
-@click.option("--vs", metavar="RUN", shell_complete=options.complete_run, help="The run that was still good.")
+@commands.run_argument()
+@click.option("--vs", metavar="RUN", shell_complete=commands.complete_run, help="The run that was still good.")
 @click.option("--html", "as_page", is_flag=True, help="Write one page that opens offline, and print its path.")
 def command(workspace: Workspace, run: str, vs: str | None, as_page: bool, as_json: bool) -> int:
     diagnosis = workspace.why(run, vs)
