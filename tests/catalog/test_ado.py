@@ -9,7 +9,7 @@ import pytest
 from ado_packages import DECORATOR, install, install_all
 from pydantic import ValidationError
 
-from benchhouse.catalog import ado_describe, listing
+from benchhouse.catalog import ado_experiments, listing
 from benchhouse.catalog.ado import declare, input_model, metric_name, resources_of
 from benchhouse.catalog.entries import ado_entries, installed
 from benchhouse.catalog.listing import list_experiments, resolve
@@ -252,9 +252,9 @@ def test_without_ado_its_experiments_say_what_to_install(monkeypatch):
     def missing(entry):
         raise ModuleNotFoundError("No module named 'ado'", name="ado")
 
-    monkeypatch.setattr(ado_describe, "describe", missing)
+    monkeypatch.setattr(ado_experiments, "describe", missing)
     entry = listing.Entry("one", "ado_one", "ado-one", "0.3", "ado.custom_experiments")
-    (item,) = listing._describe_ado(entry)["items"]
+    (item,) = listing._describe(entry)["items"]
     assert item["broken"] == "ado is not installed: pip install 'benchhouse[ado]'"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchhouse.catalog.nexus import listed_name, load_nexus, load_registrations, model_of, target_inputs
 from benchhouse.catalog.nexus_requirements import requirements
-from benchhouse.catalog.nexus_root import find_nexus
+from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.schema.errors import BenchError
 
 NEXUS = """\
@@ -75,7 +75,7 @@ def test_the_model_of_a_benchmarks_folder_is_known(root):
     entry, document = model_of(home / "flood")
     assert entry.id == "ibm/prithvi" and document.path.endswith("model.yaml")
     for other in (home, root, root / "packages" / "terra" / "benchmark_instances" / "wait"):
-        assert model_of(other) is None
+        assert not holds_models_benchmark(other)
 
 
 @pytest.mark.parametrize(

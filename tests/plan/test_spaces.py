@@ -98,12 +98,6 @@ def test_ados_own_experiments_have_their_actuator_in_front(made):
     assert (scenario.scenario, scenario.experiment) == ("speed-test", "custom_experiments.sums")
 
 
-def test_what_the_folder_implies_is_put_into_every_scenario(made):
-    (scenario,) = made(target={"name": "org/model"}, fixed={"kind2": "x"})
-    assert scenario.target == {"name": "org/model"}
-    assert scenario.workload == {"kind2": "x", "depth": 3}
-
-
 def test_each_experiment_of_a_space_is_a_scenario_with_the_properties_that_it_takes(made):
     text = SPACE + "  - {actuatorIdentifier: benchhouse, experimentIdentifier: halves}\n"
     inputs = {"sums": ["size", "kind", "depth"], "halves": ["size"]}

@@ -5,7 +5,7 @@ import json
 import pytest
 from services.small_disk import small_disk as small_disk
 
-from benchhouse.runs import disk_space, preparation
+from benchhouse.runs import estimate, preparation
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites.storage import Room
@@ -33,14 +33,14 @@ def left(monkeypatch):
 
     def say(size=None, files=None):
         monkeypatch.setattr(
-            disk_space, "rooms", lambda path, site: [Room(1 << 50, None, "free"), Room(size, files, "a quota")]
+            estimate, "rooms", lambda path, site: [Room(1 << 50, None, "free"), Room(size, files, "a quota")]
         )
 
     return say
 
 
 def test_without_history_the_least_of_any_trial_is_counted(prepare, workspace):
-    need = disk_space.needed(workspace, prepare(), 1000)
+    need = estimate.needed(workspace, prepare(), 1000)
     assert (need.size, need.files) == (need.least_size, need.least_files) == (1000 * 40960, 10_000)
     assert "no earlier trial" in need.basis
 
@@ -65,22 +65,22 @@ def test_the_least_is_no_more_than_a_real_trial_takes(bench, tmp_path):
 def test_what_can_not_fit_is_refused(prepare, workspace, left, least):
     left(**least)
     with pytest.raises(BenchError, match=r"can't fit: 2,000 trials need about .* \(a quota\)"):
-        disk_space.check_room(workspace, prepare(), 2000)
+        estimate.check_room(workspace, prepare(), 2000)
 
 
 def test_what_may_not_fit_is_told(prepare, workspace, left, monkeypatch):
     left(size=100 << 20)
-    monkeypatch.setattr(disk_space, "_earlier", lambda *_: iter([1, 3]))
-    monkeypatch.setattr(disk_space, "_size_of", lambda megabytes: (megabytes << 20, 10))
-    assert "may not fit: about 180.0 MiB" in disk_space.check_room(workspace, prepare(), 90)
-    assert disk_space.check_room(workspace, prepare(), 50) == ""
+    monkeypatch.setattr(estimate, "_earlier", lambda *_: iter([1, 3]))
+    monkeypatch.setattr(estimate, "_size_of", lambda megabytes: (megabytes << 20, 10))
+    assert "may not fit: about 180.0 MiB" in estimate.check_room(workspace, prepare(), 90)
+    assert estimate.check_room(workspace, prepare(), 50) == ""
     with pytest.raises(BenchError, match="can't fit"):
-        disk_space.check_room(workspace, prepare(), 101)
+        estimate.check_room(workspace, prepare(), 101)
 
 
 def test_a_small_run_asks_nobody(prepare, workspace, monkeypatch):
-    monkeypatch.setattr(disk_space, "rooms", lambda *_: pytest.fail("asked"))
-    assert disk_space.check_room(workspace, prepare(), 100) == ""
+    monkeypatch.setattr(estimate, "rooms", lambda *_: pytest.fail("asked"))
+    assert estimate.check_room(workspace, prepare(), 100) == ""
 
 
 def test_a_sweep_is_refused_before_it_fills_a_real_disk(bench, small_disk):

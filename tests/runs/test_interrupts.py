@@ -27,7 +27,7 @@ def test_a_first_press_waits_for_the_next_check():
 def test_a_second_press_is_heard_at_once():
     with Interrupts() as interrupts:
         press()
-        assert interrupts.asked
+        assert interrupts.requested
         with pytest.raises(KeyboardInterrupt):
             press()
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from benchhouse.runs.cleanup import leftovers
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
-from benchhouse.runs.leftovers import leftovers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import ExperimentRef
@@ -122,7 +122,7 @@ def test_looking_does_not_get_in_the_way_of_owning(ledger):
 
 def test_a_ledger_that_can_not_be_written_says_so(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BenchError, match="can't create") as found:
+    with pytest.raises(BenchError, match="can't write") as found:
         make(WorkspaceFolder(tmp_path / "file"))
     assert "bench -C DIR" in found.value.hint
 

@@ -11,9 +11,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.plan import Plan
-from benchhouse.runs import batch, cluster_jobs, execution, hot_metrics, records
-from benchhouse.runs.collection import Collected, collect
-from benchhouse.runs.execution import Listener, RunOptions, RunSummary
+from benchhouse.runs import batch, execution, hot_metrics, records
+from benchhouse.runs.execution import Collected, Listener, RunOptions, RunSummary, collect
 from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
@@ -193,8 +192,8 @@ def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, liste
         listener.note(f"note: {line}")
     if outlives:
         return Submitted(run_id, trials, under_way=execution.hand_over(workspace, prepared, ledger))
-    if carrier := cluster_jobs.carrier(prepared, ledger):
-        return Submitted(run_id, trials, job=cluster_jobs.carry(workspace, ledger, carrier))
+    if carrier := batch.carrier(prepared, ledger):
+        return Submitted(run_id, trials, job=batch.carry(workspace, ledger, carrier))
     return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
 
 

@@ -8,8 +8,7 @@ from benchhouse.api.why import page as why_page
 from benchhouse.report.data import gather
 from benchhouse.report.files import write_report
 from benchhouse.results.curves import Tradeoff
-from benchhouse.runs.collection import collect_missing
-from benchhouse.runs.execution import Listener
+from benchhouse.runs.execution import Listener, collect
 from benchhouse.runs.status import rerun_line
 from benchhouse.schema.errors import BenchError, unwritable
 
@@ -29,7 +28,7 @@ def write(
         return _for_reader(workspace, runs, audience)
     folder, run_ids = workspace.folder, [workspace[run].id for run in runs]
     for run_id in run_ids:
-        for line in collect_missing(folder, run_id).skipped:
+        for line in collect(folder, run_id, unless_complete=True).skipped:
             listener.note(f"left out: {line}")
     level = curves.curves if curves and isinstance(curves.curves, Tradeoff) else None
     data = gather(folder, run_ids, rerun=lambda run_id, trial: rerun_line(trial), asked=level)

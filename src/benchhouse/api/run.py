@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
-    from benchhouse.runs.collection import Collected
+    from benchhouse.runs.batch import Stopped
+    from benchhouse.runs.execution import Collected
     from benchhouse.runs.execution import RunSummary as RunSummary
     from benchhouse.runs.ledger import RunRecord
-    from benchhouse.runs.overview import RunOverview
+    from benchhouse.runs.status import RunOverview, UnsuccessfulTrial, Warning
     from benchhouse.runs.status import RunStatus as RunStatus
-    from benchhouse.runs.status import UnsuccessfulTrial, Warning
-    from benchhouse.runs.stop import Stopped
 
 
 class Run:
@@ -86,7 +85,7 @@ class Run:
 
     def overview(self) -> "RunOverview":
         """What ran, where, how it ended, and which commands look closer."""
-        from benchhouse.runs.overview import overview
+        from benchhouse.runs.status import overview
 
         return overview(self.workspace.folder, self.id)
 
@@ -101,7 +100,7 @@ class Run:
 
     def stop(self) -> "Stopped":
         """End it and everything it started; what is sealed stays."""
-        from benchhouse.runs.stop import stop
+        from benchhouse.runs.batch import stop
 
         return stop(self.workspace.folder, self.id)
 

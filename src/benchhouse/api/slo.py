@@ -17,7 +17,7 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.runs import records
-from benchhouse.runs.collection import trial_folders
+from benchhouse.runs.execution import trial_folders
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder

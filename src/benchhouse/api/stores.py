@@ -48,7 +48,7 @@ class EvidenceStore(VerbGroup):
     ) -> list[Carried]:
         """Put the sealed trials of these runs (all, if none are named) into a store; safe to repeat."""
         return evidence_transfer.push(
-            self._folder, store, runs, endpoint=endpoint, create=create, dry_run=dry_run, say=each
+            self._folder, store, runs, endpoint=endpoint, create=create, dry_run=dry_run, report=each
         )
 
     def pull(
@@ -61,7 +61,7 @@ class EvidenceStore(VerbGroup):
         each: Callable[[Carried], None] | None = None,
     ) -> list[Carried]:
         """Bring trials of a store here, every file checked by its digest, and collect them."""
-        return evidence_transfer.pull(self._folder, store, runs, endpoint=endpoint, dry_run=dry_run, say=each)
+        return evidence_transfer.pull(self._folder, store, runs, endpoint=endpoint, dry_run=dry_run, report=each)
 
     def verify(self, store: str, runs: Sequence[str] = (), *, endpoint: str = "") -> StoreCheck:
         """Hash every object of a store, or of these runs."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.wait_reasons import read_waits
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
@@ -103,7 +102,7 @@ def _pending(workspace: WorkspaceFolder, run_id: str) -> tuple[dict[str, int], l
 
     if run_id not in list_runs(workspace):
         return {}, []
-    reasons, notes = Counter(read_waits(workspace.run(run_id))), list[str]()
+    reasons, notes = Counter(batch.read_waits(workspace.run(run_id))), list[str]()
     try:
         reasons |= Counter(batch.queue(workspace, run_id).reasons)  # the larger of both
     except BenchError as error:

@@ -428,11 +428,11 @@ class Workspace(Groups):
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
-        from benchhouse.runs.collection import collect_missing
+        from benchhouse.runs.execution import collect
 
         run_ids = [self[run].id for run in runs]
         for run_id in run_ids:
-            collect_missing(self.folder, run_id)
+            collect(self.folder, run_id, unless_complete=True)
         return run_ids
 
     def select(self, *selectors: str) -> list[str]:

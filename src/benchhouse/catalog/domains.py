@@ -58,10 +58,7 @@ def apart(a: PropertyDomain | None, b: PropertyDomain | None) -> bool:
 
 
 def stand_in(domains: Sequence[PropertyDomain]) -> Any:
-    """The value that stands for what lies in all of these: the first one listed, else the lower end of the range.
-
-    MISSING where none does, or where nothing says which.
-    """
+    """The first listed value that lies in all of these, else the lower end of the range; MISSING if there is none."""
     starts = [domain.domain_range[0] for domain in domains if domain.domain_range is not None]
     offered = [values for domain in domains if (values := listed(domain)) is not None]
     candidates = min(offered, key=len) if offered else [whole(max(starts))] if starts else []

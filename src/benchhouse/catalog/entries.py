@@ -1,8 +1,10 @@
 """Entry points: which plugs the installed packages offer. Nothing is imported here."""
 
+import importlib
 import importlib.metadata
 from collections.abc import Collection
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from benchhouse.schema.digests import digest
@@ -38,9 +40,9 @@ def installed() -> dict[str, set[Entry]]:
     """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
     groups: dict[str, set[Entry]] = {}
     seen: set[str] = set()
-    for distribution in importlib.metadata.distributions():
-        ours = [point for point in distribution.entry_points if _is_ours(point.group)]
-        name, version = _name_and_version(distribution) if ours else ("", "")
+    for package in importlib.metadata.distributions():
+        ours = [point for point in package.entry_points if point.group.startswith("benchhouse.") or point.group in ADO]
+        name, version = _name_and_version(package) if ours else ("", "")
         canonical = name.lower().replace("_", "-")
         if ours and canonical not in seen:  # those that come first on the path are those that get imported
             seen.add(canonical)
@@ -50,15 +52,12 @@ def installed() -> dict[str, set[Entry]]:
     return groups
 
 
-def _is_ours(group: str) -> bool:
-    return group.startswith("benchhouse.") or group in ADO
-
-
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
     about = distribution.metadata  # parsed with every look at it
     return about["Name"] or "?", about["Version"] or "0"
 
 
+@cache
 def environment_stamp() -> str:
     """Changes with every package that is installed, removed or replaced by another version."""
     return digest(sorted(set(map(_name_and_version, importlib.metadata.distributions()))))
@@ -71,20 +70,15 @@ def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:
     if not matches:
         from benchhouse.documents.problems import guess_hint
 
-        names = _names(group, kin)
+        every = entries(group)  # what the names of packages that have none of `kin` are for is not known
+        known = {entry.distribution for entry in every if entry.name in kin}
+        names = sorted({entry.name for entry in every if entry.name in kin or entry.distribution not in known})
         hint = guess_hint(name, names)
         raise BenchError(f"no {kind} named '{name}' is installed", f"{hint}installed: {', '.join(names) or 'none'}")
     if len(matches) > 1:
         owners = ", ".join(sorted(f"{entry.distribution} {entry.distribution_version}" for entry in matches))
         raise BenchError(f"{len(matches)} packages offer the {kind} '{name}': {owners}", "uninstall all but one")
     return matches[0]
-
-
-def _names(group: str, kin: Collection[str]) -> list[str]:
-    """All, or those of `kin` and of packages that have none of them: what those are for is not known."""
-    found = entries(group)
-    known = {entry.distribution for entry in found if entry.name in kin}
-    return sorted({entry.name for entry in found if entry.name in kin or entry.distribution not in known})
 
 
 def plug(group: str, name: str) -> Any:
@@ -94,10 +88,6 @@ def plug(group: str, name: str) -> Any:
 
 def load_object(path: str) -> Any:
     """Import `module:attribute` (or `module`)."""
-    import importlib
-
     module, _, attribute = path.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in attribute.split(".") if attribute else ():
-        found = getattr(found, part)
-    return found
+    loaded = importlib.import_module(module)
+    return attrgetter(attribute)(loaded) if attribute else loaded

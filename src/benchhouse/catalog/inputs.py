@@ -43,7 +43,7 @@ def inputs_of(model: "type[BaseModel] | None", within: "tuple[type[BaseModel], .
             name=name,
             type=_type_text(field.annotation),
             required=field.is_required(),
-            default=None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
+            default=None if field.is_required() else _written(field.get_default(call_default_factory=True)),
             description=field.description or "",
             variants=[_variant(inner, above, (*within, model)) for above, inner in _models(field.annotation)],
         )
@@ -75,8 +75,7 @@ def _kind(model: "type[BaseModel]") -> str:
     return str(kind.default) if kind else ""
 
 
-def _plain(default: Any) -> Any:
-    """A default as it would be written."""
+def _written(default: Any) -> Any:
     return default.model_dump(mode="json") if hasattr(default, "model_dump") else default
 
 

@@ -59,6 +59,10 @@ class Listed:
     inputs: list[dict[str, Any]] = field(default_factory=list)  # of one of ado's, as ado describes properties
     notes: list[str] = field(default_factory=list)  # what of its declaration has no effect here
 
+    @property
+    def package(self) -> str:
+        return f"{self.distribution} {self.distribution_version}"
+
     def code(self) -> "Experiment":
         """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
         if self.bridge:
@@ -74,14 +78,7 @@ class Listed:
     def ref(self) -> "ExperimentRef":
         from benchhouse.schema.trial import ExperimentRef
 
-        return ExperimentRef(
-            name=self.name,
-            version=self.version,
-            object=self.object,
-            distribution=self.distribution,
-            distribution_version=self.distribution_version,
-            bridge=self.bridge,
-        )
+        return ExperimentRef(**{name: getattr(self, name) for name in ExperimentRef.model_fields})
 
 
 _held: ContextVar[list[Listed] | None] = ContextVar("_held", default=None)
@@ -104,21 +101,18 @@ def list_experiments(folder: Path) -> list[Listed]:
     path = folder / f"experiments-{digest([__version__, sys.prefix])[:12]}.json"
     known = _read_cache(path)
     _stamp.cache_clear()
-    _environment.cache_clear()
+    environment_stamp.cache_clear()
     keys = {entry: _key(entry) for entry in (*entries("experiments"), *ado_entries())}
-    missing = [entry for entry, key in keys.items() if key not in known or _changed(known[key]["files"])]
+    missing = [entry for entry, key in keys.items() if key not in known or _have_changed(known[key]["files"])]
     if missing:
         if any(entry.group in ADO for entry in missing):  # ado alone takes seconds to load
             tell("looking at newly installed packages of ado, once ...")
         known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
         _write_cache(path, _worth_keeping(known, set(keys.values())))
-    listed = _once([Listed(**item) for key in keys.values() for item in known[key]["items"]])
-    return sorted(listed, key=lambda item: (item.name, version_key(item.version), item.distribution))
-
-
-def _once(listed: Iterable[Listed]) -> list[Listed]:
-    """Each experiment of a package once, though several of its entry points may have brought it in."""
-    return list({(item.name, item.version, item.object, item.distribution): item for item in listed}.values())
+    listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
+    # Each experiment of a package once, though several of its entry points may have brought it in.
+    once = {(item.name, item.version, item.object, item.distribution): item for item in listed}.values()
+    return sorted(once, key=lambda item: (item.name, version_key(item.version), item.distribution))
 
 
 def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
@@ -139,27 +133,22 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
         matches.sort(key=lambda item: (item.deprecated is None, version_key(item.version)))
         matches = [item for item in matches if item.version == matches[-1].version]
     if len(matches) > 1:
-        owners = " and ".join(_owners(matches))
-        raise BenchError(
-            f"experiment '{name}' version '{matches[0].version}' is claimed by {owners}",
-            "uninstall one of them, or ask for a version that only one of them has",
-        )
+        message = f"experiment '{name}' version '{matches[0].version}' is claimed by {' and '.join(_owners(matches))}"
+        raise BenchError(message, "uninstall one of them, or ask for a version that only one of them has")
     if matches[0].broken:
-        owner = f"{matches[0].distribution} {matches[0].distribution_version}"
         others = sorted({item.version for item in listed if item.name == name and not item.broken})
         other = f", or ask for version {' or '.join(others)}" if others else ""
-        raise BenchError(
-            f"experiment '{name}' can't be used: {matches[0].broken}", f"mend or reinstall its package, {owner}{other}"
-        )
+        hint = f"mend or reinstall its package, {matches[0].package}{other}"
+        raise BenchError(f"experiment '{name}' can't be used: {matches[0].broken}", hint)
     return matches[0]
 
 
 def _owners(claimants: Sequence[Listed]) -> list[str]:
     """Their packages; with the place in it where one package claims it twice."""
-    packages = [f"{item.distribution} {item.distribution_version}" for item in claimants]
+    packages = [item.package for item in claimants]
     if len(set(packages)) == len(packages):
         return packages
-    return [f"{package} ({item.object})" for package, item in zip(packages, claimants, strict=True)]
+    return [f"{item.package} ({item.object})" for item in claimants]
 
 
 def serving(component: str, service: str, listed: Iterable[Listed]) -> list[str]:
@@ -177,35 +166,26 @@ def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
 
 def _describe(entry: Entry) -> dict[str, Any]:
     """What the cache keeps: the experiments behind one entry point, and the files that say so."""
-    if entry.group in ADO:
-        return _describe_ado(entry)
     from benchhouse.catalog.loading import load_entry
 
+    is_ado = entry.group in ADO
     try:
-        found = load_entry(entry)
+        items = _describe_ado(entry) if is_ado else [_describe_one(entry, item) for item in load_entry(entry)]
     except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
-        return {"items": [_broken(entry, f"{type(error).__name__}: {error}")], "files": {}, "retry": True}
-    items = [_describe_one(entry, item) for item in found] or [_broken(entry, "it holds no experiment")]
+        reason = f"{type(error).__name__}: {error}"
+        if is_ado and isinstance(error, ModuleNotFoundError) and error.name == "ado":
+            reason = "ado is not installed: pip install 'benchhouse[ado]'"
+        # One of ado's is tried again when a package or its module changes: to try it means to import all of ado.
+        return {"items": [_broken(entry, reason)], "files": {}} | ({} if is_ado else {"retry": True})
+    items = items or [_broken(entry, "it holds no experiment")]
     return {"items": items, "files": _files_of(entry.object.partition(":")[0])}
 
 
-def _describe_ado(entry: Entry) -> dict[str, Any]:
-    """A failure is kept until a package or the module changes: to try it means to import all of ado."""
-    try:
-        from benchhouse.catalog.ado_describe import describe
+def _describe_ado(entry: Entry) -> list[dict[str, Any]]:
+    from benchhouse.catalog.ado_experiments import describe
 
-        found = describe(entry)
-    except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
-        reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, ModuleNotFoundError) and error.name == "ado":
-            reason = "ado is not installed: pip install 'benchhouse[ado]'"
-        return {"items": [_broken(entry, reason)], "files": {}}
     common = _broken(entry, None)
-    items = [common | item | {"version": item["version"] or common["version"]} for item in found]
-    return {
-        "items": items or [_broken(entry, "it holds no experiment")],
-        "files": _files_of(entry.object.partition(":")[0]),
-    }
+    return [common | item | {"version": item["version"] or common["version"]} for item in describe(entry)]
 
 
 def _describe_one(entry: Entry, item: "Experiment") -> dict[str, Any]:
@@ -301,7 +281,7 @@ def _files_of(module: str) -> dict[str, str]:
     return {path: _stamp(path) for path in sorted(paths)}
 
 
-def _changed(files: dict[str, str]) -> bool:
+def _have_changed(files: dict[str, str]) -> bool:
     return any(_stamp(path) != stamp for path, stamp in files.items())
 
 
@@ -319,12 +299,7 @@ def _key(entry: Entry) -> str:
     path = _module_file(entry.object.partition(":")[0])
     stamp = f"{path}:{_stamp(path)}" if path else ""
     known = f"{entry.distribution}=={entry.distribution_version}|{entry.name}={entry.object}|{sys.executable}|{stamp}"
-    return f"{known}|{entry.group}|{_environment()}" if entry.group in ADO else known
-
-
-@functools.cache
-def _environment() -> str:
-    return environment_stamp()
+    return f"{known}|{entry.group}|{environment_stamp()}" if entry.group in ADO else known
 
 
 def _module_file(module: str) -> str | None:

@@ -31,7 +31,7 @@ def experiments_of(found: Any, entry_name: str, distribution_version: str) -> li
 def load(ref: ExperimentRef) -> Experiment:
     """The code that `ref` names; anything but that name and version is refused, never run."""
     if ref.bridge:
-        from benchhouse.catalog.ado_call import load_ado
+        from benchhouse.catalog.ado_experiments import load_ado
 
         return load_ado(ref)
     entry_name = f"{ref.name}@{ref.version}"
@@ -44,10 +44,7 @@ def load(ref: ExperimentRef) -> Experiment:
 
 
 def preload(bridge: str) -> None:
-    """Import what an experiment needs and is not its own: ado, which takes longer than most of what is written for it.
-
-    What can't be imported is told by whoever loads the experiment.
-    """
+    """Import ado ahead: that takes longer than most experiments. A failure is reported when one is loaded."""
     if bridge:
         with suppress(Exception):
             import_module("ado.modules.actuators.custom_experiments")

@@ -11,14 +11,14 @@ from typing import Any
 from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
-from benchhouse.catalog.nexus import OURS, listed_name
+from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.ado import Property
+from benchhouse.schema.ado import OURS, Property
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, is_logical
+from benchhouse.schema.nexus import Binding, LogicalFile, is_logical
 
 FOLDER = "benchmarks"
 WHOLE_TARGET = "target"  # as `targetMapping`: the trial's target, by its name
@@ -46,8 +46,8 @@ class Logical:
     @property
     def directions(self) -> dict[str, str]:
         """Which way each metric improves, as far as the file says: `metadata: {directions: {METRIC: lower}}`."""
-        said: dict[str, str] = (self.file.logical_benchmark.metadata or {}).get("directions", {})
-        return said
+        directions: dict[str, str] = (self.file.logical_benchmark.metadata or {}).get("directions", {})
+        return directions
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,9 @@ class Answer:
 
 
 def read_logical(path: Path) -> Logical | Unreadable:
-    """The same, with what could be read of a faulty file."""
+    """Read one file. Every mistake that can be seen without the experiments is in `Unreadable`, with its place."""
     try:
-        document = load_yaml(path)
-        return _read(document, path.stem)
+        return _read(load_yaml(path), path.stem)
     except BenchError as error:
         return Unreadable(str(path), error)
 
@@ -86,13 +85,13 @@ def list_logical(*roots: Path) -> tuple[list[Logical], list[Unreadable]]:
                 if not path.resolve().is_relative_to(root.resolve()):
                     raise BenchError(f"{path}: this link leads out of {root}", "copy the file there")
                 document = load_yaml(path)
-                found = _read(document, path.stem) if is_logical(document.data) else None
+                read = _read(document, path.stem) if is_logical(document.data) else None
             except BenchError as error:
-                found = Unreadable(str(path), error)
-            if isinstance(found, Unreadable):
-                broken.append(found)
-            elif found:
-                good.append(found)
+                read = Unreadable(str(path), error)
+            if isinstance(read, Unreadable):
+                broken.append(read)
+            elif read:
+                good.append(read)
     return good, broken
 
 
@@ -110,11 +109,6 @@ def find_logical(name: str, *roots: Path) -> Logical:
     folders = " or ".join(str(root / FOLDER) for root in dict.fromkeys(roots))
     there = f"there are: {', '.join(item.name for item in good)}" if good else f"there is none in {folders}"
     raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
-
-
-def experiment_name(bound: BoundExperiment) -> str:
-    """The name that the bound experiment, and so each of its results, has here."""
-    return listed_name(bound.actuator_identifier, bound.experiment_identifier)
 
 
 def fits_version(asked: str, found: str) -> bool:
@@ -150,21 +144,15 @@ def answer(
 
 def mapped_input(binding: Binding, name: str) -> str:
     """The experiment's input behind a property; what is not mapped has the same name there."""
-    return next(
-        (
-            item.experiment.identifier
-            for item in binding.property_mapping
-            if item.benchmark and item.experiment and item.benchmark.identifier == name
-        ),
-        name,
-    )
+    pairs = ((item.benchmark, item.experiment) for item in binding.property_mapping)
+    return next((theirs.identifier for ours, theirs in pairs if ours and theirs and ours.identifier == name), name)
 
 
 def mapped_metric(binding: Binding, name: str) -> str:
     """The experiment's metric behind one of the benchmark; what is not mapped has the same name there."""
-    found = (item.experiment.identifier for item in binding.metric_mapping if item.benchmark.identifier == name)
-    mapped = next(found, name)
-    return mapped if binding.experiment.actuator_identifier == OURS else metric_name(mapped)
+    mapped = {item.benchmark.identifier: item.experiment.identifier for item in reversed(binding.metric_mapping)}
+    metric = mapped.get(name, name)
+    return metric if binding.experiment.actuator_identifier == OURS else metric_name(metric)
 
 
 def regions_of(binding: Binding, name: str) -> list[tuple[Any, list[Property]]]:
@@ -181,8 +169,8 @@ def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters
     if not regions:
         return look_up(mapped_input(binding, name), target, parameters)
     for value, predicate in regions:
-        inputs = [(part, look_up(part.identifier, target, parameters)) for part in predicate]
-        if all(found is not MISSING and holds(part.property_domain, found) for part, found in inputs):
+        inputs = [(part.property_domain, look_up(part.identifier, target, parameters)) for part in predicate]
+        if all(item is not MISSING and holds(domain, item) for domain, item in inputs):
             return value
     return MISSING
 
@@ -196,7 +184,7 @@ def _read(document: Document, stem: str) -> Logical | Unreadable:
 
 def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     """Bindings by the name of their experiment here."""
-    found: dict[str, list[Binding]] = {}
+    grouped: dict[str, list[Binding]] = {}
     for binding in bindings:
-        found.setdefault(experiment_name(binding.experiment), []).append(binding)
-    return found
+        grouped.setdefault(experiment_name(binding.experiment), []).append(binding)
+    return grouped

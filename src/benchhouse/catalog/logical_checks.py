@@ -1,14 +1,16 @@
-"""What can be wrong with a logical benchmark by itself, told with file and line."""
+"""What is wrong with a logical benchmark, by itself or with the experiments that its bindings name, in place."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import apart, holds, same
+from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import Problem, did_you_mean
-from benchhouse.schema.ado import Property, PropertyDomain
+from benchhouse.schema.ado import OURS, Property, PropertyDomain
 from benchhouse.schema.nexus import Binding, LogicalFile
 from benchhouse.schema.quoting import quote
 
@@ -34,16 +36,15 @@ class _FileChecks:
     document: Document
     problems: list[Problem] = field(default_factory=list)
 
-    def say(self, loc: Loc, message: str, expected: str = "", suggestion: str = "") -> None:
+    def _add(self, loc: Loc, message: str, expected: str = "", suggestion: str = "") -> None:
         self.problems.append(self.document.problem(loc, message, expected, suggestion))
 
     def check_benchmark(self, stem: str) -> None:
         benchmark = self.file.logical_benchmark
         name = benchmark.benchmark_identifier
         if name != stem:
-            self.say(
-                (_TOP, "benchmarkIdentifier"), f"{quote(name)} stands in {stem}.yaml", f"the file's name, {quote(stem)}"
-            )
+            expected = f"the file's name, {quote(stem)}"
+            self._add((_TOP, "benchmarkIdentifier"), f"{quote(name)} stands in {stem}.yaml", expected)
         self._once([item.identifier for item in benchmark.properties], (_TOP, "properties"), "the property")
         self._once(benchmark.metrics, (_TOP, "metrics"), "the metric")
         for index, item in enumerate(benchmark.properties):
@@ -51,14 +52,14 @@ class _FileChecks:
                 self._check_domain(item.property_domain, (_TOP, "properties", index, "propertyDomain"))
         self._check_directions((benchmark.metadata or {}).get("directions", {}))
         if not self.file.bindings:
-            self.say((), "no binding: no experiment answers it", "bindings: [...], at least one")
+            self._add((), "no binding: no experiment answers it", "bindings: [...], at least one")
 
     def check_binding(self, binding: Binding, at: Loc) -> None:
         benchmark = self.file.logical_benchmark
         name = binding.benchmark_identifier
         if name != benchmark.benchmark_identifier:
             expected = quote(benchmark.benchmark_identifier)
-            self.say((*at, "benchmarkIdentifier"), f"a binding of {quote(name)}, in another's file", expected)
+            self._add((*at, "benchmarkIdentifier"), f"a binding of {quote(name)}, in another's file", expected)
         filters = [item.property.identifier for item in binding.static_filters]
         self._once(filters, (*at, "staticFilters"), "the filter of")
         self._check_properties(binding, (*at, "propertyMapping"))
@@ -72,17 +73,18 @@ class _FileChecks:
             if _same_experiment(a, b) and _shared_metrics(a, b, self.file) and not _never_both(a, b):
                 message = f"takes results that bindings[{first}] takes too, and each would count twice"
                 expected = "static filters or predicates that tell the two apart, or other metrics"
-                self.say(("bindings", second, "experiment"), message, expected)
+                self._add(("bindings", second, "experiment"), message, expected)
 
     def _check_properties(self, binding: Binding, at: Loc) -> None:
         taken: dict[str, str] = {}
+        direct = [item.benchmark.identifier for item in binding.property_mapping if item.benchmark]
         for index, item in enumerate(binding.property_mapping):
             here = (*at, index)
-            direct, region = item.benchmark and item.experiment, item.categorical_value and item.predicate is not None
-            parts = (item.benchmark, item.experiment, item.categorical_value, item.predicate)
-            if bool(direct) == bool(region) or sum(part is not None for part in parts) != 2:
+            parts = [item.benchmark, item.experiment, item.categorical_value, item.predicate]
+            given = [part is not None for part in parts]
+            if given not in ([True, True, False, False], [False, False, True, True]):
                 expected = "{benchmark, experiment}, or {categoricalValue, predicate}"
-                self.say(here, "this maps nothing, or two things at once", expected)
+                self._add(here, "this maps nothing, or two things at once", expected)
                 continue
             if item.benchmark:
                 name, kind = item.benchmark.identifier, "an input"
@@ -91,8 +93,8 @@ class _FileChecks:
                 assert item.categorical_value and item.predicate is not None
                 name, kind = item.categorical_value.property.identifier, "regions"
                 self._check_region(name, item.categorical_value.value, item.predicate, binding, here)
-            if taken.setdefault(name, kind) != kind or (kind == "an input" and self._count(binding, name) > 1):
-                self.say(here, f"the property {quote(name)} is mapped twice")
+            if taken.setdefault(name, kind) != kind or (kind == "an input" and direct.count(name) > 1):
+                self._add(here, f"the property {quote(name)} is mapped twice")
         self._check_categories(binding, at)
 
     def _check_region(self, name: str, value: Any, predicate: list[Property], binding: Binding, at: Loc) -> None:
@@ -102,18 +104,18 @@ class _FileChecks:
             expected = f"one of {', '.join(map(str, values))}" if values else "a value of its domain"
             meant = did_you_mean(str(value), [str(item) for item in values or []]) or ""
             message = f"{quote(str(value))} is no value of {quote(name)}"
-            self.say((*at, "categoricalValue", "value"), message, expected, meant)
+            self._add((*at, "categoricalValue", "value"), message, expected, meant)
         self._once([part.identifier for part in predicate], (*at, "predicate"), "the input")
         fixed = {item.property.identifier: item.value for item in binding.static_filters}
         for index, part in enumerate(predicate):
             here = (*at, "predicate", index)
             if part.property_domain is None:
-                self.say(here, f"nothing is said of {quote(part.identifier)}", "propertyDomain: {values: [...]}")
+                self._add(here, f"nothing is said of {quote(part.identifier)}", "propertyDomain: {values: [...]}")
                 continue
             self._check_domain(part.property_domain, (*here, "propertyDomain"))
             if part.identifier in fixed and not holds(part.property_domain, fixed[part.identifier]):
                 message = f"can't be: a static filter fixes {quote(part.identifier)} to {fixed[part.identifier]!r}"
-                self.say((*here, "propertyDomain"), message, "a domain that holds it")
+                self._add((*here, "propertyDomain"), message, "a domain that holds it")
 
     def _check_categories(self, binding: Binding, at: Loc) -> None:
         """A point that lies in the regions of two values of one property would be both."""
@@ -122,37 +124,36 @@ class _FileChecks:
             assert a.categorical_value and b.categorical_value
             if a.categorical_value.property != b.categorical_value.property:
                 continue
-            if same(a.categorical_value.value, b.categorical_value.value):
-                continue  # two regions of one value
-            if not _boxes_apart(_box(a.predicate or []), _box(b.predicate or [])):
+            same_value = same(a.categorical_value.value, b.categorical_value.value)  # two regions of one value
+            if not same_value and not _boxes_apart(_box(a.predicate or []), _box(b.predicate or [])):
                 name, value = a.categorical_value.property.identifier, a.categorical_value.value
                 message = f"overlaps propertyMapping[{first}]: a point could be {quote(name)} {value!r} too"
-                self.say((*at, second, "predicate"), message, "regions that share no point")
+                self._add((*at, second, "predicate"), message, "regions that share no point")
 
     def _check_domain(self, domain: PropertyDomain, at: Loc) -> None:
         if domain.values is not None and not domain.values:
-            self.say((*at, "values"), "no value can be in this domain", "at least one value")
+            self._add((*at, "values"), "no value can be in this domain", "at least one value")
         if domain.domain_range and domain.domain_range[0] >= domain.domain_range[1]:
             low, high = domain.domain_range
             message = f"no value is at least {low:g} and below {high:g}"
-            self.say((*at, "domainRange"), message, "[FROM, TO], from up to but without TO")
+            self._add((*at, "domainRange"), message, "[FROM, TO], from up to but without TO")
         if domain.interval is not None and domain.values is not None:
-            self.say((*at, "interval"), "values have no interval", "either of the two")
+            self._add((*at, "interval"), "values have no interval", "either of the two")
         if domain.variable_type == "CATEGORICAL_VARIABLE_TYPE" and domain.values is None:
-            self.say(at, "a categorical domain without values", "values: [...]")
+            self._add(at, "a categorical domain without values", "values: [...]")
         if domain.variable_type is None and domain.values is None and domain.domain_range is None:
-            self.say(at, "this domain says nothing", "values: [...], or domainRange: [FROM, TO]")
+            self._add(at, "this domain says nothing", "values: [...], or domainRange: [FROM, TO]")
 
-    def _check_directions(self, said: Any) -> None:
+    def _check_directions(self, directions: Any) -> None:
         at = (_TOP, "metadata", "directions")
-        if not isinstance(said, dict):
-            self.say(at, "directions are a mapping", "METRIC: higher, or METRIC: lower")
+        if not isinstance(directions, dict):
+            self._add(at, "directions are a mapping", "METRIC: higher, or METRIC: lower")
             return
-        for name, direction in said.items():
+        for name, direction in directions.items():
             self._known(str(name), self.file.logical_benchmark.metrics, "metric", (*at, name))
             if direction not in DIRECTIONS:
                 meant = did_you_mean(str(direction), DIRECTIONS) or ""
-                self.say((*at, name), f"{quote(str(direction))} is no direction", "one of higher, lower", meant)
+                self._add((*at, name), f"{quote(str(direction))} is no direction", "one of higher, lower", meant)
 
     def _property(self, name: str, at: Loc) -> Property | None:
         known = {item.identifier: item for item in self.file.logical_benchmark.properties}
@@ -165,28 +166,17 @@ class _FileChecks:
             plural = "properties" if noun == "property" else f"{noun}s"
             expected = f"one of {', '.join(names)}" if names else f"no {noun}: the benchmark has no {plural}"
             message = f"the benchmark has no {noun} {quote(name)}"
-            self.say(at, message, expected, did_you_mean(name, names) or "")
+            self._add(at, message, expected, did_you_mean(name, names) or "")
 
     def _once(self, names: list[str], at: Loc, what: str) -> None:
         for index, name in enumerate(names):
             if name in names[:index]:
-                self.say((*at, index), f"{what} {quote(name)} is given twice")
-
-    @staticmethod
-    def _count(binding: Binding, name: str) -> int:
-        return sum(
-            item.benchmark is not None and item.benchmark.identifier == name for item in binding.property_mapping
-        )
+                self._add((*at, index), f"{what} {quote(name)} is given twice")
 
 
 def _same_experiment(a: Binding, b: Binding) -> bool:
-    one, other = a.experiment, b.experiment
-    versions = {item.experiment_version.partition(".")[0] for item in (one, other)}
-    named = (one.actuator_identifier, one.experiment_identifier) == (
-        other.actuator_identifier,
-        other.experiment_identifier,
-    )
-    return named and (len(versions) == 1 or "" in versions)
+    versions = {item.experiment.experiment_version.partition(".")[0] for item in (a, b)}
+    return experiment_name(a.experiment) == experiment_name(b.experiment) and (len(versions) == 1 or "" in versions)
 
 
 def _shared_metrics(a: Binding, b: Binding, file: LogicalFile) -> bool:
@@ -197,7 +187,6 @@ def _shared_metrics(a: Binding, b: Binding, file: LogicalFile) -> bool:
 
 
 def _never_both(a: Binding, b: Binding) -> bool:
-    """Whether no point can be taken by both."""
     return any(
         all(_boxes_apart(one, other) for one in mine for other in theirs)
         for mine in _alternatives(a)
@@ -221,3 +210,137 @@ def _box(predicate: Iterable[Property]) -> Box:
 
 def _boxes_apart(a: Box, b: Box) -> bool:
     return any(apart(a[name], b[name]) for name in a.keys() & b.keys())
+
+
+@dataclass(frozen=True)
+class MetricFacts:
+    """What an experiment says of a metric."""
+
+    unit: str
+    direction: str | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an installed experiment; None where it leaves that open."""
+
+    inputs: frozenset[str] | None
+    metrics: Mapping[str, MetricFacts] | None
+
+
+STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
+
+
+def split_stat(identifier: str, metrics: Iterable[str]) -> tuple[str, str]:
+    """Metric and statistic of `ttft.p99`; no statistic, or a metric that is called so: its value, or its mean."""
+    if identifier not in metrics:
+        for stat in sorted(STATS, key=len, reverse=True):
+            if identifier.endswith(f".{stat}"):
+                return identifier.removesuffix(f".{stat}"), stat
+    return identifier, ""
+
+
+def check_experiments(
+    file: LogicalFile, document: Document, facts_of: Callable[[Binding], Facts | str], only: Binding | None = None
+) -> list[Problem]:
+    """What doesn't fit the bound experiments; one that is not installed is a problem too.
+
+    `facts_of` tells of an experiment, or why nothing can be told. `only` looks at one binding, which runs without the
+    others: whether they agree is not asked then.
+    """
+    problems: list[Problem] = []
+    told: dict[str, dict[str, MetricFacts]] = {}
+    complete = True
+    for index, binding in enumerate(file.bindings):
+        if only not in (None, binding):
+            continue
+        facts, at = facts_of(binding), ("bindings", index)
+        if isinstance(facts, str):
+            complete = False
+            problems.append(document.problem((*at, "experiment", "experimentIdentifier"), facts))
+            continue
+        problems += _check_inputs(binding, facts, document, at)
+        problems += _check_metrics(file, binding, facts, document, at, told)
+    if only is None:
+        problems += _check_agreement(file, document, told, complete=complete)
+    return problems
+
+
+def _check_inputs(binding: Binding, facts: Facts, document: Document, at: Loc) -> Iterator[Problem]:
+    if facts.inputs is None:
+        return
+    asked: list[tuple[str, Loc]] = [(binding.target_mapping, (*at, "targetMapping"))]
+    for index, fixed in enumerate(binding.static_filters):
+        asked.append((fixed.property.identifier, (*at, "staticFilters", index, "property", "identifier")))
+    for index, item in enumerate(binding.property_mapping):
+        here = (*at, "propertyMapping", index)
+        if item.experiment:
+            asked.append((item.experiment.identifier, (*here, "experiment", "identifier")))
+        for number, part in enumerate(item.predicate or []):
+            asked.append((part.identifier, (*here, "predicate", number, "identifier")))
+    for name, loc in asked:
+        if not _has_input(name, facts.inputs):
+            message = f"{binding.experiment.experiment_identifier} has no input {quote(name)}"
+            known = sorted(facts.inputs - {"target.*"})
+            yield document.problem(loc, message, f"one of {', '.join(known)}", did_you_mean(name, known) or "")
+
+
+def _has_input(name: str, inputs: frozenset[str]) -> bool:
+    """Whether the name, or the mapping that it leads into, is an input; `target.*` stands for any of a target's."""
+    if name.startswith("target."):
+        return "target.*" in inputs or ".".join(name.split(".")[:2]) in inputs
+    bare = name.removeprefix("workload.")
+    return bare in inputs or bare.partition(".")[0] in inputs
+
+
+def _check_metrics(
+    file: LogicalFile,
+    binding: Binding,
+    facts: Facts,
+    document: Document,
+    at: Loc,
+    told: dict[str, dict[str, MetricFacts]],
+) -> Iterator[Problem]:
+    """Mapped metrics exist; those that exist are put into `told`, by metric and experiment."""
+    if facts.metrics is None:
+        return
+    ours = binding.experiment.actuator_identifier == OURS
+    mapped = {item.benchmark.identifier: item.experiment.identifier for item in binding.metric_mapping}
+    mapped = mapped if ours else {name: metric_name(found) for name, found in mapped.items()}
+    answered = False
+    for name in file.logical_benchmark.metrics:
+        metric, _ = split_stat(mapped.get(name, name), facts.metrics)
+        if metric in facts.metrics:
+            answered = True
+            told.setdefault(name, {})[binding.experiment.experiment_identifier] = facts.metrics[metric]
+    for index, item in enumerate(binding.metric_mapping):
+        metric, _ = split_stat(mapped[item.benchmark.identifier], facts.metrics)
+        if metric not in facts.metrics:
+            message = f"{binding.experiment.experiment_identifier} has no metric {quote(metric)}"
+            expected = f"one of {', '.join(facts.metrics)}" if facts.metrics else "none: it declares no metrics"
+            loc = (*at, "metricMapping", index, "experiment", "identifier")
+            yield document.problem(loc, message, expected, did_you_mean(metric, facts.metrics) or "")
+    if not answered and not binding.metric_mapping:
+        message = f"{binding.experiment.experiment_identifier} answers none of the metrics"
+        yield document.problem((*at, "experiment"), message, "metricMapping: [...]")
+
+
+def _check_agreement(
+    file: LogicalFile, document: Document, told: Mapping[str, Mapping[str, MetricFacts]], *, complete: bool
+) -> Iterator[Problem]:
+    """One unit and one direction a metric, whoever measures it; `complete` where every experiment could be asked."""
+    said = (file.logical_benchmark.metadata or {}).get("directions", {})
+    for index, name in enumerate(file.logical_benchmark.metrics):
+        at: Loc = ("logicalBenchmark", "metrics", index)
+        found = told.get(name, {})
+        units = {facts.unit: experiment for experiment, facts in found.items()}
+        if len(units) > 1:
+            listed = ", ".join(f"{unit} of {experiment}" for unit, experiment in units.items())
+            yield document.problem(at, f"{quote(name)} has two units: {listed}", "metrics of one unit")
+        ways = {facts.direction for facts in found.values() if facts.direction}
+        if len(ways) > 1 or (name in said and ways - {said[name]}):
+            listed = ", ".join(f"{facts.direction} of {experiment}" for experiment, facts in found.items())
+            yield document.problem(at, f"which way {quote(name)} improves is in dispute: {listed}", "one direction")
+        elif not ways and name not in said and complete:
+            expected = f"metadata: {{directions: {{{name}: lower}}}}, or higher, below logicalBenchmark"
+            yield document.problem(at, f"{quote(name)} has no direction, so nothing can be ranked by it", expected)

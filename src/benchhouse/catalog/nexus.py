@@ -12,28 +12,24 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import ValidationError
-
-from benchhouse.catalog.benchmarks import Broken, load_benchmark
-from benchhouse.catalog.nexus_root import holds_models_benchmark
+from benchhouse.catalog.benchmarks import Broken
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.ado import Space
+from benchhouse.schema.ado import OURS, Space, SpaceExperiment
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry
+from benchhouse.schema.nexus import BoundExperiment, LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry
 from benchhouse.schema.quoting import quote
+from benchhouse.schema.scenario import Benchmark
 
 Kind = Literal["space", "benchmark", "scenario"]
 KINDS: tuple[Kind, ...] = ("space", "benchmark", "scenario")
 INSTANCES = "benchmark_instances"
-OURS = "benchhouse"
-"""The actuator that ado knows our experiments by; a scenario's experiment has it too."""
 
 _Read = TypeVar("_Read", bound=Model)
 
@@ -139,15 +135,15 @@ def load_nexus(root: Path) -> Nexus:
 
 def load_registrations(root: Path) -> list[tuple[str, str]]:
     """(package, experiment) of every nexus.yaml that can be read; quicker than all of the nexus."""
-    found = []
+    registrations = []
     for path in sorted(root.glob("packages/*/nexus.yaml")):
         try:
-            refuse_leaving(path, root / "packages")
-            read, _ = _load(path, NexusFile)
+            read, _ = _load(path, NexusFile, root / "packages")
         except BenchError:
             continue  # `bench packages validate` tells
-        found += [(read.package.name, name) for item in read.package.benchmark_packages for name in item.experiments]
-    return found
+        packages = read.package.benchmark_packages
+        registrations += [(read.package.name, name) for item in packages for name in item.experiments]
+    return registrations
 
 
 def listed_name(actuator: str, experiment: str) -> str:
@@ -155,33 +151,34 @@ def listed_name(actuator: str, experiment: str) -> str:
     return experiment if actuator == OURS else f"{actuator}.{experiment}"
 
 
+def experiment_name(item: BoundExperiment | SpaceExperiment) -> str:
+    """The name that the experiment, and so each of its results, has here."""
+    return listed_name(item.actuator_identifier, item.experiment_identifier)
+
+
 def target_inputs(root: Path) -> dict[str, str]:
-    """Experiment -> the input that is the target, as bindings of logical benchmarks say; files that are broken are not
-    told here."""
-    found: dict[str, str] = {}
+    """Experiment -> the input that is the target, as bindings of logical benchmarks say; broken files are skipped."""
+    inputs: dict[str, str] = {}
     for path in sorted((root / "benchmarks").glob("*.yaml")):
         try:
             document = load_yaml(path)
             if "logicalBenchmark" in document.data:
-                for item in LogicalFile.model_validate(document.data).bindings:
-                    bound = item.experiment
-                    name = listed_name(bound.actuator_identifier, bound.experiment_identifier)
-                    found.setdefault(name, item.target_mapping)
-        except (BenchError, ValidationError):
+                for item in validated(document, LogicalFile).bindings:
+                    inputs.setdefault(experiment_name(item.experiment), item.target_mapping)
+        except BenchError:
             continue
-    return found
+    return inputs
 
 
-def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
-    """The model whose benchmarks are in `folder` (`.../models/<model>/benchmark_instances/<name>`), if that it is."""
-    if not holds_models_benchmark(folder):
-        return None
+def model_of(folder: Path) -> tuple[ModelEntry, Document]:
+    """The model that owns the benchmark in `folder`, which is `.../models/<model>/benchmark_instances/<name>`."""
     home = folder if len(folder.parts) > 2 else folder.absolute()  # as it was given, for messages
-    file, document = _load(home.parents[1] / "model.yaml", ModelFile)
-    return file.model, document
+    document = load_yaml(home.parents[1] / "model.yaml")
+    return validated(document, ModelFile).model, document
 
 
-def _load(path: Path, model: type[_Read]) -> tuple[_Read, Document]:
+def _load(path: Path, model: type[_Read], boundary: Path) -> tuple[_Read, Document]:
+    refuse_leaving(path, boundary)
     document = load_yaml(path)
     return validated(document, model), document
 
@@ -200,8 +197,7 @@ class _Reader:
     def _package(self, path: Path) -> Package | None:
         file = path / "nexus.yaml"
         try:
-            refuse_leaving(file, path)
-            read, document = _load(file, NexusFile)
+            read, document = _load(file, NexusFile, path)
             if read.package.name != path.name:
                 message = f"the package in the folder '{path.name}' calls itself '{read.package.name}'"
                 raise ProblemsError([document.problem(("package", "name"), message, f"name: {path.name}")])
@@ -216,8 +212,7 @@ class _Reader:
         for path in self._folders(package / "models", package, package.name):
             file = path / "model.yaml"
             try:
-                refuse_leaving(file, package)
-                read, document = _load(file, ModelFile)
+                read, document = _load(file, ModelFile, package)
             except BenchError as error:
                 self._note(file, error, package.name)
                 continue
@@ -234,42 +229,23 @@ class _Reader:
     def _instance(self, path: Path, package: Path, model: str, target: str) -> BenchmarkInstance:
         kinds = [kind for kind in KINDS if (path / f"{kind}.yaml").exists()]
         if len(kinds) != 1:
-            found = f"both {' and '.join(f'{kind}.yaml' for kind in kinds)}" if kinds else "none of them"
+            there = f"both {' and '.join(f'{kind}.yaml' for kind in kinds)}" if kinds else "none of them"
             expected = "space.yaml or scenario.yaml" if model else "space.yaml, benchmark.yaml or scenario.yaml"
-            raise BenchError(f"{path}: a benchmark is one file, {expected}; there is {found}", f"see: {path}")
+            raise BenchError(f"{path}: a benchmark is one file, {expected}; there is {there}", f"see: {path}")
         kind = kinds[0]
         file = path / f"{kind}.yaml"
         refuse_leaving(file, package)
-        shared: dict[str, Any] = {
-            "name": path.name,
-            "kind": kind,
-            "package": package.name,
-            "model": model,
-            "target": target,
-        }
+        document, space, uses = load_yaml(file), None, ""
         if kind == "space":
-            space, document = _load(file, Space)
-            return BenchmarkInstance(**shared, document=document, experiments=_of_space(space), space=space)
-        if kind == "benchmark":
-            return self._benchmark(file, shared)
-        document = load_yaml(file)
-        if "scenario" not in document.data:
-            raise ProblemsError([document.problem((), "this is no scenario", "scenario: NAME")])
-        return BenchmarkInstance(**shared, document=document, **_of_ours(document))
-
-    def _benchmark(self, file: Path, shared: dict[str, Any]) -> BenchmarkInstance:
-        benchmark, document = load_benchmark(file)
-        problems: list[Problem] = []
-        if shared["model"]:
-            message = "a benchmark leaves its target open, and this folder is of one model"
-            expected = f"a benchmark in packages/{shared['package']}/{INSTANCES}, and here a scenario.yaml with `uses:`"
-            problems.append(document.problem(("benchmark",), message, expected, key=True))
-        if benchmark.benchmark != shared["name"]:
-            message = f"the benchmark in the folder '{shared['name']}' calls itself '{benchmark.benchmark}'"
-            problems.append(document.problem(("benchmark",), message, f"benchmark: {shared['name']}"))
-        if problems:
-            raise ProblemsError(problems)
-        return BenchmarkInstance(**shared, document=document, **_of_ours(document))
+            space = validated(document, Space)
+            experiments = _of_space(space)
+        else:
+            if kind == "benchmark":
+                _check_benchmark(document, path.name, package.name if model else "")
+            elif "scenario" not in document.data:
+                raise ProblemsError([document.problem((), "this is no scenario", "scenario: NAME")])
+            experiments, uses = _of_ours(document)
+        return BenchmarkInstance(path.name, kind, package.name, model, target, document, experiments, uses, space)
 
     def _folders(self, folder: Path, boundary: Path, package: str) -> Iterator[Path]:
         """Folders in `folder` by name; one that leads out of `boundary`, or can't be a name, is broken."""
@@ -284,17 +260,14 @@ class _Reader:
         except OSError as error:
             self._note(folder, BenchError(f"{folder} can't be read: {error.strerror}"), package)
             return
-        for name in names:
-            if name.startswith((".", "__")):
-                continue
-            path = folder / name
+        for path in (folder / name for name in names if not name.startswith((".", "__"))):
             try:
-                can_name_a_folder(name)
+                can_name_a_folder(path.name)
                 refuse_leaving(path, boundary)
             except ValueError as error:
-                self._note(path, BenchError(f"{path}: {error}", "rename the folder"), package or name)
+                self._note(path, BenchError(f"{path}: {error}", "rename the folder"), package or path.name)
             except BenchError as error:
-                self._note(path, error, package or name)
+                self._note(path, error, package or path.name)
             else:
                 yield path
 
@@ -310,20 +283,31 @@ def refuse_leaving(path: Path, boundary: Path) -> None:
 
 
 def _of_space(space: Space) -> tuple[Reference, ...]:
-    return tuple(
-        Reference(
-            item.actuator_identifier,
-            item.experiment_identifier,
-            item.experiment_version,
-            ("experiments", index, "experimentIdentifier"),
-        )
-        for index, item in enumerate(space.experiments)
-    )
+    references = []
+    for index, item in enumerate(space.experiments):
+        loc: Loc = ("experiments", index, "experimentIdentifier")
+        version = item.experiment_version
+        references.append(Reference(item.actuator_identifier, item.experiment_identifier, version, loc))
+    return tuple(references)
 
 
-def _of_ours(document: Document) -> dict[str, Any]:
+def _of_ours(document: Document) -> tuple[tuple[Reference, ...], str]:
     """What a benchmark or scenario of ours runs: an experiment, or a benchmark by name."""
-    data = document.data
-    name, version, uses = data.get("experiment"), data.get("version"), data.get("uses")
-    found = (Reference(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
-    return {"experiments": found, "uses": uses if isinstance(uses, str) else ""}
+    name, version, uses = (document.data.get(key) for key in ("experiment", "version", "uses"))
+    experiments = (Reference(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
+    return experiments, uses if isinstance(uses, str) else ""
+
+
+def _check_benchmark(document: Document, folder: str, models_package: str) -> None:
+    """`models_package` is given where the folder is of one of its models."""
+    benchmark = validated(document, Benchmark)
+    problems: list[Problem] = []
+    if models_package:
+        message = "a benchmark leaves its target open, and this folder is of one model"
+        expected = f"a benchmark in packages/{models_package}/{INSTANCES}, and here a scenario.yaml with `uses:`"
+        problems.append(document.problem(("benchmark",), message, expected, key=True))
+    if benchmark.benchmark != folder:
+        message = f"the benchmark in the folder '{folder}' calls itself '{benchmark.benchmark}'"
+        problems.append(document.problem(("benchmark",), message, f"benchmark: {folder}"))
+    if problems:
+        raise ProblemsError(problems)

@@ -69,7 +69,6 @@ def _has_module(requirement: str, module: str) -> bool:
 
 
 def _depends(name: str, wanted: str) -> bool:
-    """Whether an installed distribution needs another, directly or by way of others."""
     seen, todo = set[str](), [name]
     while todo:
         current = todo.pop()

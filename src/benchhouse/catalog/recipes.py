@@ -1,5 +1,6 @@
 """Recipes: those of packages by entry point, and YAML files, of `recipes/` in a workspace or named by their path."""
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,3 +58,13 @@ def _files(folders: tuple[Path, ...]) -> list[Path]:
     """An empty one does not count: a shell makes it before `bench servers show NAME > recipes/NAME.yaml` begins."""
     found = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]
     return [path for path in found if path.is_file() and path.stat().st_size]
+
+
+def parameter_faults(recipe: Recipe, given: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Parameters that the recipe does not have, and those that it needs and are not given, each with the message."""
+    for name in given:
+        if name not in (*recipe.parameters, "program"):
+            yield name, f"the recipe {recipe.name} has no parameter '{name}'"
+    for name, default in recipe.parameters.items():
+        if default is None and name not in given:
+            yield name, f"the recipe {recipe.name} needs the parameter '{name}'"

@@ -58,7 +58,7 @@ class Shelf:
             return self._by_package(name)
         registered, broken = list_benchmarks(*self.folders)
         matches = [item for item in registered if item.benchmark.benchmark == name]
-        matches += self._of_nexus(name)
+        matches += [self._read(path, path.parents[1].name, name) for path in self._definitions(name)]
         if len(matches) > 1:
             places = " and ".join(item.document.path for item in matches)
             owners = " or ".join(f"'{item.origin}/{name}'" for item in matches if item.in_nexus)
@@ -85,16 +85,12 @@ class Shelf:
                 "a nexus has packages/*/nexus.yaml; it is looked for at and above the file, or: export BENCH_NEXUS=DIR",
             )
         package, *model, last = parts
-        home = self.nexus / "packages" / package
-        folder = home.joinpath(*(("models", *model) if model else ()), INSTANCES, last)
+        folder = self.nexus.joinpath("packages", package, *(("models", *model) if model else ()), INSTANCES, last)
         if len(parts) > 3 or not folder.is_dir():
             known = [f"{path.parents[1].name}/{path.name}" for path in self._definitions("*")]
             hint = guess_hint(name, known)
             raise BenchError(f"the nexus {self.nexus} has no benchmark '{name}'", f"{hint}see: bench list benchmarks")
         return self._read(folder, package, last)
-
-    def _of_nexus(self, name: str) -> list[Registered]:
-        return [self._read(path, path.parents[1].name, name) for path in self._definitions(name)]
 
     def _definitions(self, name: str) -> Iterator[Path]:
         """Folders of packages (not of models) that define a benchmark of that name."""
@@ -105,11 +101,10 @@ class Shelf:
 
     def _read(self, folder: Path, package: str, name: str) -> Registered:
         assert self.nexus is not None
-        for path in (folder / "benchmark.yaml", folder / "space.yaml"):
-            if path.is_file():
-                break
-        else:
+        files = [path for path in (folder / "benchmark.yaml", folder / "space.yaml") if path.is_file()]
+        if not files:
             raise BenchError(f"{folder} defines no benchmark", "it needs a benchmark.yaml or a space.yaml")
+        path = files[0]
         home = self.nexus / "packages" / package
         refuse_leaving(home, home.parent)
         refuse_leaving(path, home)
@@ -125,5 +120,5 @@ def _circle(members: tuple[Registered, ...]) -> ProblemsError:
     first = min(range(len(members)), key=lambda number: members[number].document.path)
     members = members[first:] + members[:first]
     names = [f"{item.origin}/" * item.in_nexus + item.benchmark.benchmark for item in (*members, members[0])]
-    told = f"benchmarks in a circle: {' -> '.join(names)}"
-    return ProblemsError([item.document.problem(("uses",), told) for item in members])
+    message = f"benchmarks in a circle: {' -> '.join(names)}"
+    return ProblemsError([item.document.problem(("uses",), message) for item in members])

@@ -6,14 +6,15 @@ everything there is to mend.
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import MAX_QUOTED
 
 MAX_RENDERED = 100
+_Made = TypeVar("_Made")
 _MAX_SOURCE = 100
 _MIN_GUESSED = 3  # fewer letters begin too many words
 
@@ -75,6 +76,19 @@ class ProblemsError(BenchError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,)  # the default would hand the message to __init__
+
+
+def all_or_problems(calls: Iterable[Callable[[], _Made]]) -> list[_Made]:
+    """What each call returns. Where some raise ProblemsError, the problems of all are raised together, each once."""
+    made, problems = list[_Made](), list[Problem]()
+    for call in calls:
+        try:
+            made.append(call())
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return made
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:

@@ -13,7 +13,7 @@ from benchhouse.analysis.compare import CONFIDENCE, p_value
 from benchhouse.analysis.leaderboard import FEW, Standing, rank_targets, sentence
 from benchhouse.catalog.domains import listed
 from benchhouse.catalog.logical import Answer, Logical, answer, by_experiment, fits_version, mapped_metric
-from benchhouse.catalog.logical_facts import split_stat
+from benchhouse.catalog.logical_checks import split_stat
 from benchhouse.nexus import logical as logical_api
 from benchhouse.plan.logical import read_where
 from benchhouse.schema.digests import canonical_json

@@ -10,13 +10,13 @@ from benchhouse.catalog.logical import (
     Logical,
     Unreadable,
     by_experiment,
-    experiment_name,
     find_logical,
     fits_version,
     list_logical,
     read_logical,
 )
-from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
+from benchhouse.catalog.logical_checks import Facts, MetricFacts, check_experiments
+from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml

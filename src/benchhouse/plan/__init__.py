@@ -2,7 +2,6 @@
 
 from benchhouse.plan.expand import Plan, PlannedTrial, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
-from benchhouse.plan.isolation import package_problems
 from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
@@ -12,9 +11,9 @@ from benchhouse.plan.scenario_file import (
     parse_scenario,
     read_scenario,
 )
-from benchhouse.plan.scenario_paths import with_absolute_paths
+from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
-from benchhouse.plan.used_space import benchmark_of_space
+from benchhouse.plan.spaces import benchmark_of_space
 
 __all__ = [
     "FaultyScenarioError",

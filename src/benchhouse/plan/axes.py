@@ -80,6 +80,10 @@ class Draft:
     def put_together(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return put_together(self.target, self.parameters, point, self.nested)
 
+    def model(self, name: str) -> type[BaseModel] | None:
+        """Of the target or of the workload, whichever the key with that full name belongs to."""
+        return self.target_model if name.startswith("target.") else self.workload_model
+
     def qualify(self, key: str) -> str:
         """The full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
         if key.startswith("target."):
@@ -97,7 +101,7 @@ class Draft:
 
     def add_targets(self, scenario: Scenario, home: Place) -> None:
         if scenario.targets:
-            whole = [_named(target) for target in scenario.targets]
+            whole = [whole_target(target) for target in scenario.targets]
             places = [home.at("targets", index) for index in range(len(whole))]
             names = [target.get("name") for target in whole]
             for index, name in enumerate(names):
@@ -125,15 +129,13 @@ class Draft:
                 self.problems.append(place.problem("an empty rule would exclude everything", "AXIS: VALUE"))
             gone: dict[int, frozenset[int]] = {}
             for key, value in rule.items():
-                found = self._rows(key, value, place.at(key))
-                if found:
-                    block, rows = found
+                if matched := self._rows(key, value, place.at(key)):
+                    block, rows = matched
                     gone[block] = gone.get(block, rows) & rows
             if gone:
                 self.rules.append(gone)
 
     def _rows(self, key: str, value: Any, place: Place) -> tuple[int, frozenset[int]] | None:
-        """The block that `key` varies in, and the rows of it that have (one of) the value."""
         name = self.qualify(key)
         inner = name.removeprefix("target.") if name != TARGETS else "name"
         whole = name not in self.axes and TARGETS in self.axes and name.startswith("target.")
@@ -152,7 +154,7 @@ class Draft:
         rows: set[int] = set()
         for number, item in enumerate(value if is_any_of else [value]):
             wanted = canonical_json(item)
-            matching = {row for row, found in enumerate(values) if found == wanted}
+            matching = {row for row, encoded in enumerate(values) if encoded == wanted}
             if not matching:
                 shown = shorten(", ".join(dict.fromkeys(text.decode() for text in values[:20])))
                 message = f"'{key}' never is {shorten(wanted.decode())}, so this rule excludes nothing"
@@ -166,10 +168,8 @@ class Draft:
         for name, axis in self.axes.items():
             in_target = name.startswith("target.")
             taken = taken_at(self.target if in_target else self.parameters, self.path(name))
-            wider = next(
-                (other for other in self.axes if name in self.nested and name.startswith(f"{other}.")), TARGETS
-            )
-            if wider != TARGETS:
+            wider = next((other for other in self.axes if name in self.nested and name.startswith(f"{other}.")), None)
+            if wider not in (None, TARGETS):
                 self.problems.append(axis.key.problem(f"'{name}' varies, and so does all of '{wider}'", key=True))
             elif taken is None and name not in self.fixed:
                 continue
@@ -210,8 +210,7 @@ class Draft:
 
     def _place(self, name: str, value: Any, place: Place) -> None:
         """Put one key of the workload or target where it belongs: an axis or a fixed value."""
-        inner = name.removeprefix("target.")
-        model = self.target_model if name.startswith("target.") else self.workload_model
+        inner, model = name.removeprefix("target."), self.model(name)
         if isinstance(value, list) and not accepts_list(model, inner):
             if not value:
                 self.problems.append(place.problem(f"the axis '{inner}' is empty", "at least one value"))
@@ -229,8 +228,8 @@ class Draft:
                 return
             self._add_block({name: place}, [(item,) for item in numbers], {name: [place.at("range")] * len(numbers)})
         elif _looks_like_a_range(value) and inner in fields_of(model) and not accepts_mapping(model, inner):
-            said = ", ".join(f"{key}: {item}" for key, item in value.items())
-            expected = f"a value; for a range write {{range: {{{said}}}}}"
+            given = ", ".join(f"{key}: {item}" for key, item in value.items())
+            expected = f"a value; for a range write {{range: {{{given}}}}}"
             self.problems.append(place.problem(f"'{inner}' takes no mapping", expected))
             self.spoilt.add(name)
         else:
@@ -282,7 +281,7 @@ class Draft:
 
     def _rebased(self, name: str, value: Any, place: Place) -> Any:
         """A value whose relative paths start beside a benchmark's file, as the scenario would write it."""
-        model = self.target_model if name.startswith("target.") else self.workload_model
+        model = self.model(name)
         if self.scenario is None or place.document.path == self.scenario.path or not (model and has_paths(model)):
             return value
         return rebase_paths(hint_at(model, self.path(name)), value, place.folder, self.folder)
@@ -291,8 +290,7 @@ class Draft:
         """Whether a dotted name leads into a mapping: a field that takes one, or a key that is fixed to one."""
         inner = name.removeprefix("target.")
         head, dot, _ = inner.partition(".")
-        in_target = inner != name
-        model = self.target_model if in_target else self.workload_model
+        in_target, model = inner != name, self.model(name)
         if name == TARGETS or not dot or inner in fields_of(model):
             return False
         if head in fields_of(model):
@@ -324,8 +322,8 @@ def _set_inside(holder: dict[str, Any], path: Loc, value: Any) -> None:
     """Set the value at `path`; the mappings on the way are copied, as the other points share them."""
     here: dict[Any, Any] = holder
     for part in path[:-1]:
-        found = here.get(part)
-        here[part] = dict(found) if isinstance(found, dict) else {}
+        inner = here.get(part)
+        here[part] = dict(inner) if isinstance(inner, dict) else {}
         here = here[part]
     here[path[-1]] = value
 
@@ -358,7 +356,8 @@ def _spots(place: Place, given: Any) -> list[Place]:
     return [place.at(index) for index in range(count)] if isinstance(given, list) else [place] * count
 
 
-def _named(target: dict[str, Any] | str) -> dict[str, Any]:
+def whole_target(target: Mapping[str, Any] | str) -> dict[str, Any]:
+    """A target as a mapping: a bare text is its name."""
     return {"name": target} if isinstance(target, str) else dict(target)
 
 
@@ -369,9 +368,7 @@ def fields_of(model: type[BaseModel] | None) -> dict[str, Any]:
 
 def accepts_list(model: type[BaseModel] | None, name: str) -> bool:
     """Whether a list is a plain value of that field rather than an axis over it."""
-    kinds = (list, tuple, set, frozenset)
-    found = fields_of(model).get(name)
-    return found is not None and _top(found.annotation, lambda hint: hint in kinds)
+    return _accepts(model, name, lambda hint: hint in (list, tuple, set, frozenset))
 
 
 def accepts_mapping(model: type[BaseModel] | None, name: str) -> bool:
@@ -380,8 +377,12 @@ def accepts_mapping(model: type[BaseModel] | None, name: str) -> bool:
     def is_mapping(hint: Any) -> bool:
         return hint in (Any, dict, Mapping) or (isinstance(hint, type) and issubclass(hint, dict | Mapping | BaseModel))
 
-    found = fields_of(model).get(name)
-    return found is not None and _top(found.annotation, is_mapping)
+    return _accepts(model, name, is_mapping)
+
+
+def _accepts(model: type[BaseModel] | None, name: str, fits: Callable[[Any], bool]) -> bool:
+    known = fields_of(model)
+    return name in known and _top(known[name].annotation, fits)
 
 
 def only_model(hint: Any) -> Any:

@@ -63,9 +63,9 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
         keeps = sides == (False, True) and len(draft.blocks) == 1 and not draft.rules and len(block.rows) <= MOST_KEPT
         for number, row in enumerate(block.rows):
             point = first | dict(zip(block.keys, row, strict=True))
-            found, meaning = _meaning(draft, point, sides)
+            inputs, meaning = _meaning(draft, point, sides)
             if keeps and meaning:
-                kept.append((found[0], meaning[1:-1]))
+                kept.append((inputs[0], meaning[1:-1]))
             if not meaning:
                 at = places | {key: draft.axes[key].values[number] for key in block.keys}
                 before = len(draft.problems)
@@ -75,7 +75,9 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
                     continue
                 meaning = canonical_json(draft.put_together(point))  # a combination that does not fit, told elsewhere
             earlier = meant.setdefault(meaning, number)
-            if earlier != number and not _named_twice(block, row, block.rows[earlier]):
+            # Two targets of one name were told before.
+            named = block.keys == (TARGETS,) and "name" in row[0]
+            if earlier != number and not (named and row[0]["name"] == block.rows[earlier][0].get("name")):
                 place, other = (draft.axes[block.keys[0]].values[which] for which in (number, earlier))
                 line, column = other.document.position(other.loc)
                 draft.problems.append(place.problem(f"this means the same as the value at {line}:{column}"))
@@ -83,14 +85,8 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
 
 
 def _sides(block: Block) -> tuple[bool, bool]:
-    """Whether a block changes the target, and whether it changes the workload."""
     in_target = [key == TARGETS or key.startswith("target.") for key in block.keys]
     return any(in_target), not all(in_target)
-
-
-def _named_twice(block: Block, row: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether these are two targets of one name, which was told before."""
-    return block.keys == (TARGETS,) and "name" in row[0] and row[0].get("name") == other[0].get("name")
 
 
 def _check_point(
@@ -134,7 +130,7 @@ def _misfits(
     try:
         model.model_validate(data)
     except ValidationError as error:
-        found: list[Problem] = []
+        problems: list[Problem] = []
         documents = {place.document.path: place.document for place in (home, *places.values())}
         for path, document in documents.items():
             here = {key: place.loc for key, place in places.items() if place.document.path == path}
@@ -145,11 +141,11 @@ def _misfits(
                 unknown = item["type"] == "extra_forbidden" and (len(item["loc"]) == 1 or at in varied)
                 nearest = max((known for known in places if at[: len(known)] == known), key=len, default=None)
                 place = places[nearest] if nearest else home
-                met = changed is None or any(at[: len(one)] == one for one in changed)
+                met = changed is None or any(at[: len(key)] == key for key in changed)
                 return key not in spoilt and not unknown and place.document.path == path and met
 
-            found += from_pydantic(error, document.assemble(home.loc, data, here), model, belongs)
-        return found
+            problems += from_pydantic(error, document.assemble(home.loc, data, here), model, belongs)
+        return problems
     return []
 
 
@@ -157,12 +153,10 @@ def _check_names(draft: Draft) -> None:
     """Refuse unknown names, also where the model would ignore them and let a misspelt parameter pass."""
     given = draft.fixed | {name: axis.key for name, axis in draft.axes.items() if name != TARGETS}
     for name, place in given.items():
-        inner = name.removeprefix("target.")
-        model = draft.workload_model if inner == name else draft.target_model
         if name in draft.nested:
-            _check_path(draft, model, draft.nested[name], place)
+            _check_path(draft, draft.model(name), draft.nested[name], place)
         else:
-            _check_name(draft, model, inner, place)
+            _check_name(draft, draft.model(name), name.removeprefix("target."), place)
     if TARGETS in draft.axes:
         whole = draft.axes[TARGETS]
         for (target,), place in zip(draft.blocks[whole.block].rows, whole.values, strict=True):
@@ -196,8 +190,8 @@ def _check_path(draft: Draft, model: type[BaseModel] | None, path: Loc, place: P
         _check_name(draft, shape, str(part), place)
         if len(draft.problems) > before:
             return
-        found = fields_of(shape).get(str(part))
-        shape = only_model(found.annotation) if found else None
+        field = fields_of(shape).get(str(part))
+        shape = only_model(field.annotation) if field else None
 
 
 def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
@@ -221,10 +215,10 @@ def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -
     models = (draft.target_model, draft.workload_model)
     inputs = zip(sides, models, draft.put_together(point), strict=True)
     try:
-        found = [normal(model, data, draft.folder) for changed, model, data in inputs if changed]
+        meant = [normal(model, data, draft.folder) for changed, model, data in inputs if changed]
     except ValidationError:
         return [], b""
-    return found, canonical_json(found)
+    return meant, canonical_json(meant)
 
 
 def reasons(error: ValidationError) -> str:

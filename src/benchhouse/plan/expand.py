@@ -68,38 +68,25 @@ class Plan:
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
-        return (plan._instance(target, parameters) for plan in self.plans for target, parameters, _ in plan._bound())
+        return (plan._instance(target, parameters) for plan, (target, parameters, _) in self._points())
 
     @property
     def plans(self) -> tuple["Plan", ...]:
         """Of each version of the experiment; itself where there is one."""
         return self.variants or (self,)
 
-    def bind(self, point: Mapping[str, Any]) -> Instance:
-        """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
-        return self._instance(*self._inputs(point))
-
     def _instance(self, target: dict[str, Any], parameters: dict[str, Any]) -> Instance:
-        return Instance(
-            experiment=self.experiment.name,
-            version=self.experiment.version,
-            target=target,
-            parameters=parameters,
-            services=self._served,
-        )
-
-    def digests(self) -> Iterator[str]:
-        """The digest of each instance; for counting, cheaper than binding it."""
-        return (digest for _, _, digest in self._bound())
+        code = {"experiment": self.experiment.name, "version": self.experiment.version}
+        return Instance(**code, target=target, parameters=parameters, services=self._served)
 
     def _bound(self) -> Iterator[Bound]:
         """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
         if self.variants:
             return chain.from_iterable(plan._bound() for plan in self.variants)
         if self.space.raw_size > MOST_KEPT:
-            return self._bind_all()
+            return map(self._bind, self.space.points())
         if not self._kept:
-            self._kept.extend(self._bind_all())
+            self._kept.extend(map(self._bind, self.space.points()))
         return iter(self._kept)
 
     def remember(self, meanings: Sequence[Meaning]) -> None:
@@ -114,15 +101,11 @@ class Plan:
             for parameters, encoded in meanings
         )
 
-    def _bind_all(self) -> Iterator[Bound]:
-        for point in self.space.points():
-            target, parameters = self._inputs(point)
-            yield target, parameters, self._digest(target, parameters)
-
-    def _digest(self, target: dict[str, Any], parameters: dict[str, Any]) -> str:
-        """Of an instance, with what does not vary encoded once."""
-        name, version, fixed, services = self._encoded
-        return instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters), services)
+    def _bind(self, point: Mapping[str, Any]) -> Bound:
+        target, parameters = self._inputs(point)
+        name, version, fixed, services = self._encoded  # what does not vary is encoded once
+        encoded = fixed or canonical_json(target), canonical_json(parameters)
+        return target, parameters, instance_digest(name, version, *encoded, services)
 
     @cached_property
     def _encoded(self) -> tuple[bytes, bytes, bytes, bytes]:
@@ -155,22 +138,22 @@ class Plan:
 
     def trials(self) -> Iterator[PlannedTrial]:
         """All trials in the order they are to run; warm-ups come before what they warm."""
-        scenario = self.scenario
-        if scenario.order == "sequential":
-            for plan in self.plans:
-                for bound in plan._bound():
-                    for number in range(scenario.warmup):
-                        yield plan._trial(bound, number, warmup=True)
-                    for number in range(scenario.most_repetitions):
-                        yield plan._trial(bound, number)
+        order, warmups, repetitions = self.scenario.order, self.scenario.warmup, self.scenario.most_repetitions
+        if order == "sequential":
+            for plan, bound in self._points():
+                yield from (plan._trial(bound, number, warmup=True) for number in range(warmups))
+                yield from (plan._trial(bound, number) for number in range(repetitions))
             return
-        for number in range(scenario.warmup):
-            yield from (plan._trial(bound, number, warmup=True) for plan in self.plans for bound in plan._bound())
-        if scenario.order == "interleaved":
-            for number in range(scenario.most_repetitions):
-                yield from (plan._trial(bound, number) for plan in self.plans for bound in plan._bound())
-            return
-        yield from self._shuffled_trials()
+        for number in range(warmups):
+            yield from (plan._trial(bound, number, warmup=True) for plan, bound in self._points())
+        if order == "interleaved":
+            for number in range(repetitions):
+                yield from (plan._trial(bound, number) for plan, bound in self._points())
+        else:
+            yield from self._shuffled_trials()
+
+    def _points(self) -> Iterator[tuple["Plan", Bound]]:
+        return ((plan, bound) for plan in self.plans for bound in plan._bound())
 
     def _shuffled_trials(self) -> Iterator[PlannedTrial]:
         scenario, size = self.scenario, sum(plan.space.raw_size for plan in self.plans)
@@ -180,8 +163,7 @@ class Plan:
             plan, index = self._plan_at(index)
             point = plan.space.point(index)
             if point is not None:
-                target, parameters = plan._inputs(point)
-                yield plan._trial((target, parameters, plan._digest(target, parameters)), number)
+                yield plan._trial(plan._bind(point), number)
 
     def _plan_at(self, index: int) -> tuple["Plan", int]:
         """The version that a number of the whole space falls to, and the number within that one's space."""
@@ -207,7 +189,7 @@ class Plan:
             "limits": self.limits.model_dump(),
         }
         running, heads = hashlib.sha256(canonical_json(frame)), array("Q")
-        for digest in self.digests():
+        for _, _, digest in self._bound():
             running.update(digest.encode())
             heads.append(int(digest[:16], 16))
         if _repeats(heads):
@@ -217,12 +199,13 @@ class Plan:
     def _refuse_repeated(self) -> None:
         """Two points that are one process would be counted as two independent ones."""
         seen: dict[str, Mapping[str, Any]] = {}
-        for part, point in ((plan, point) for plan in self.plans for point in plan.space.points()):
-            earlier = seen.setdefault(part.bind(point).digest(), point)
-            if earlier is not point:
-                message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
-                problem = self.home.at("workload").problem(message, "different points: exclude one of them", key=True)
-                raise ProblemsError([problem])
+        for plan in self.plans:
+            for point in plan.space.points():
+                earlier = seen.setdefault(plan._bind(point)[2], point)
+                if earlier is not point:
+                    message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
+                    expected = "different points: exclude one of them"
+                    raise ProblemsError([self.home.at("workload").problem(message, expected, key=True)])
 
     @property
     def points(self) -> int:
@@ -259,13 +242,14 @@ class Plan:
             return [VERSION_AXIS, *dict.fromkeys(name for plan in self.variants for name in plan.axes)]
         names: list[str] = []
         for block in self.space.blocks:
-            if block.keys != (TARGETS,):
+            targets = [row[0] for row in block.rows] if block.keys == (TARGETS,) else []
+            if not targets:
                 names += block.keys
-            elif all("name" in row[0] for row in block.rows):
+            elif all("name" in target for target in targets):
                 names.append("target.name")
             else:
-                keys = sorted({key for row in block.rows for key in row[0]})
-                names += [f"target.{key}" for key in keys if len({str(row[0].get(key)) for row in block.rows}) > 1]
+                keys = sorted({key for target in targets for key in target})
+                names += [f"target.{key}" for key in keys if len({str(target.get(key)) for target in targets}) > 1]
         return names
 
 
@@ -378,13 +362,10 @@ def _given_keys(scenario: Defined, home: Place) -> Iterator[tuple[Place, str]]:
 
 def _merge_limits(parts: "list[Defined]") -> Limits:
     """The last one that says a limit counts."""
-    *before, last = (part.limits for part in parts)
-    if not before:
-        return last
-    merged = before[0].model_dump()
-    for limits in (*before[1:], last):
-        merged |= limits.model_dump(exclude_none=True)
-    return Limits.model_validate(merged)
+    first, *others = (part.limits for part in parts)
+    for limits in others:
+        first = first.model_copy(update=limits.model_dump(exclude_none=True))
+    return first
 
 
 def _repeats(heads: "array[int]") -> bool:

@@ -37,7 +37,7 @@ class _Fitting:
         known = [(name, slurm.partitions[name]) for name in names if name in slurm.partitions]
         refusals = [list(self._too_much(name, partition)) for name, partition in known]
         if refusals:
-            yield from min(refusals, key=lambda found: len(found))  # none where one of them can take it
+            yield from min(refusals, key=len)  # none where one of them can take it
         if quality := slurm.qualities.get(qos):
             yield from self._too_long(f"quality of service '{qos}'", quality.max_time)
 
@@ -45,17 +45,13 @@ class _Fitting:
         """Nothing known: the profile does not say which there are."""
         if not name or not known or name in known:
             return
-        said = key in self.file.scenario.model_fields_set
-        whose = "" if said else f" (slurm.{key} of the profile)"
-        yield self.file.document.problem(
-            (key,) if said else (),
-            f"site '{self.site.site}' has no {noun} '{name}'{whose}",
-            f"one of {', '.join(sorted(known))}",
-            did_you_mean(name, known) or "",
-        )
+        in_scenario = key in self.file.scenario.model_fields_set
+        origin = "" if in_scenario else f" (slurm.{key} of the profile)"
+        message, expected = f"site '{self.site.site}' has no {noun} '{name}'{origin}", ", ".join(sorted(known))
+        loc = (key,) if in_scenario else ()
+        yield self.file.document.problem(loc, message, f"one of {expected}", did_you_mean(name, known) or "")
 
     def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
-        """What no node of the partition has."""
         asked, n = self.plan.resources, self.together
         most = f"no node of partition '{name}' has"
         if partition.cpus is not None and asked.cpus * n > partition.cpus:

@@ -35,12 +35,12 @@ def make_scenario(logical: Logical, binding: Binding, experiment: str, version: 
     if not asked.targets:
         raise BenchError(f"'{logical.name}' ranks targets, and none is given", "say what to measure: --target NAME")
     where = read_where(logical, asked.where)
-    found = (_point(binding, combination) for combination in _combinations(logical, binding, where))
-    points = [point for point in found if point is not None]
+    combinations = _combinations(logical, binding, where)
+    points = [point for values in combinations if (point := _point(binding, values)) is not None]
     if not points:
-        said = ", ".join(f"{name}={value}" for name, value in where.items()) or "any value of its properties"
-        name = binding.experiment.experiment_identifier
-        raise BenchError(f"the binding to {name} has no point with {said}", "another value, or another --experiment")
+        values = ", ".join(f"{name}={value}" for name, value in where.items()) or "any value of its properties"
+        message = f"the binding to {binding.experiment.experiment_identifier} has no point with {values}"
+        raise BenchError(message, "another value, or another --experiment")
     fixed, varied = _split(logical, points)
     scenario: dict[str, Any] = {
         "scenario": logical.name,
@@ -51,35 +51,29 @@ def make_scenario(logical: Logical, binding: Binding, experiment: str, version: 
     settings = {name: resolve_plain(text) for name, text in asked.settings.items()}
     if taken := (fixed.keys() | (varied[0].keys() if varied else set())) & settings.keys():
         raise BenchError(f"{quote(min(taken))} is fixed by the binding", "set only what it leaves open")
-    target, workload = _placed(fixed | settings)
     axes: list[dict[str, Any]] = [{"points": varied}] if varied else []
-    if binding.target_mapping == WHOLE_TARGET:
+    mapping, inputs = binding.target_mapping, fixed | settings
+    if mapping != WHOLE_TARGET and len(asked.targets) == 1:
+        inputs |= {mapping: asked.targets[0]}
+    elif mapping != WHOLE_TARGET:
+        axes.insert(0, {"points": [{mapping: name} for name in asked.targets]})
+    target, workload = _placed(inputs)
+    if mapping == WHOLE_TARGET:
         named = [{"name": name, **target} if target else name for name in asked.targets]
         scenario |= {"target": named[0]} if len(named) == 1 else {"targets": named}
-    elif len(asked.targets) == 1:
-        inner_target, inner = _placed(fixed | settings | {binding.target_mapping: asked.targets[0]})
-        target, workload = inner_target, inner
-        scenario |= {"target": target} if target else {}
-    else:
-        scenario |= {"target": target} if target else {}
-        axes.insert(0, {"points": [{binding.target_mapping: name} for name in asked.targets]})
-    scenario |= {"workload": workload} if workload else {}
-    scenario |= {"axes": axes} if axes else {}
+    elif target:
+        scenario["target"] = target
+    scenario |= {key: value for key, value in (("workload", workload), ("axes", axes)) if value}
     return scenario | {"repetitions": asked.repetitions}
 
 
 def read_where(logical: Logical, where: Mapping[str, str]) -> dict[str, Any]:
     """Values of properties, from what was typed; a name or a value that the benchmark has not is refused."""
     known = {item.identifier: item for item in logical.file.logical_benchmark.properties}
-    found: dict[str, Any] = {}
-    for name, text in where.items():
-        if name not in known:
-            hint = guess_hint(name, known)
-            raise BenchError(
-                f"'{logical.name}' has no property {quote(name)}", f"{hint}it has: {', '.join(known) or 'none'}"
-            )
-        found[name] = _typed(known[name], text)
-    return found
+    if name := next((name for name in where if name not in known), None):
+        hint = f"{guess_hint(name, known)}it has: {', '.join(known) or 'none'}"
+        raise BenchError(f"'{logical.name}' has no property {quote(name)}", hint)
+    return {name: _typed(known[name], text) for name, text in where.items()}
 
 
 def _typed(known: Property, text: str) -> Any:
@@ -103,9 +97,8 @@ def _combinations(logical: Logical, binding: Binding, where: Mapping[str, Any]) 
         if values is None:
             values = [value for value, _ in regions_of(binding, item.identifier)]
         if not values:
-            raise BenchError(
-                f"'{item.identifier}' has no list of values to take", f"say one: --where {item.identifier}=VALUE"
-            )
+            hint = f"say one: --where {item.identifier}=VALUE"
+            raise BenchError(f"'{item.identifier}' has no list of values to take", hint)
         choices.append(values)
     return (dict(zip(logical.properties, values, strict=True)) for values in product(*choices))
 
@@ -116,22 +109,16 @@ def _point(binding: Binding, properties: Mapping[str, Any]) -> Inputs | None:
     for fixed in binding.static_filters:
         domains.setdefault(fixed.property.identifier, []).append(PropertyDomain(values=[fixed.value]))
     for name, value in properties.items():
-        regions = [
-            item
-            for item in binding.property_mapping
-            if item.categorical_value and item.categorical_value.property.identifier == name
-        ]
+        regions = regions_of(binding, name)
         if not regions:
             domains.setdefault(mapped_input(binding, name), []).append(PropertyDomain(values=[value]))
             continue
-        chosen = next(
-            (item for item in regions if item.categorical_value and item.categorical_value.value == value), None
-        )
-        if chosen is None:
+        predicate = next((predicate for region, predicate in regions if region == value), None)
+        if predicate is None:
             return None
-        for part in chosen.predicate or []:
+        for part in predicate:
             domains.setdefault(part.identifier, []).append(part.property_domain or PropertyDomain())
-    inputs = {name: stand_in(found) for name, found in domains.items()}
+    inputs = {name: stand_in(choices) for name, choices in domains.items()}
     return None if any(value is MISSING for value in inputs.values()) else inputs
 
 
@@ -144,23 +131,16 @@ def _split(logical: Logical, points: Sequence[Inputs]) -> tuple[Inputs, list[Inp
         )
     varied = [name for name in points[0] if any(point[name] != points[0][name] for point in points)]
     fixed = {name: value for name, value in points[0].items() if name not in varied}
-    rows: list[Inputs] = []
-    for point in points:
-        row = {name: point[name] for name in varied}
-        if row not in rows:
-            rows.append(row)
-    return fixed, rows if varied else []
+    rows = [{name: point[name] for name in varied} for point in points] if varied else []
+    return fixed, [row for number, row in enumerate(rows) if row not in rows[:number]]
 
 
 def _placed(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs by name as the mappings `target` and `workload` of a scenario."""
-    target: dict[str, Any] = {}
-    workload: dict[str, Any] = {}
+    target, workload = Inputs(), Inputs()
     for name, value in inputs.items():
-        here, bare = workload, name.removeprefix("workload.")
-        if name.startswith("target."):
-            here, bare = target, name.removeprefix("target.")
-        *outer, last = bare.split(".")
+        here = target if name.startswith("target.") else workload
+        *outer, last = name.removeprefix("target." if here is target else "workload.").split(".")
         for part in outer:
             here = here.setdefault(part, {})
         here[last] = value

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.axes import Draft, fields_of
+from benchhouse.plan.axes import Draft, fields_of, whole_target
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.quoting import describe
@@ -32,14 +32,15 @@ def bind_model(
     _refuse_others(file, draft, name, model_id, said_in)
     if code is None:
         return file
-    found = [key for key, _, value in _given(scenario, draft) if value == model_id]
-    if not name and not found:
+    given = list(_given(scenario, draft))
+    has_model = any(value == model_id for _, _, value in given)
+    if not name and not has_model:
         where = f"{said_in.path}:{said_in.position(('model', 'id'))[0]}"
         message = f"{code.name} has no input for the model of this folder ({where})"
         expected = f"an input called {', '.join(NAMES)}; or give '{model_id}' to the one that takes it"
         raise ProblemsError([file.document.problem(("experiment",), message, expected)])
-    put = {} if found else {name: model_id}
-    if "target.name" not in {key for key, _, _ in _given(scenario, draft)} and _may_be_named(code):
+    put = {} if has_model else {name: model_id}
+    if "target.name" not in {key for key, _, _ in given} and _may_be_named(code):
         put["target.name"] = model_id  # results are filed under it, whichever input it is
     return replace(file, scenario=_put(scenario, put)) if put else file
 
@@ -47,14 +48,12 @@ def bind_model(
 def _input(draft: Draft, mapped: str) -> str:
     """The full name (`target.x`, or `x` of the workload) of the input that takes the model; empty: there is none."""
     theirs, ours = fields_of(draft.target_model), fields_of(draft.workload_model)
-    if mapped and (mapped in ours or mapped in theirs):
+    if mapped in ours or mapped in theirs:
         return draft.qualify(mapped)
-    for fields, prefix in ((theirs, "target."), (ours, "")):
-        for name in NAMES:
-            if name in fields:
-                return f"{prefix}{name}"
     code = draft.experiment
-    return "target.name" if code and code.takes_target and _may_be_named(code) else ""
+    default = "target.name" if code and code.takes_target and _may_be_named(code) else ""
+    names = [*(f"target.{name}" for name in NAMES if name in theirs), *(name for name in NAMES if name in ours)]
+    return next(iter(names), default)
 
 
 def _may_be_named(code: Experiment) -> bool:
@@ -70,13 +69,14 @@ def _given_name(scenario: Scenario, draft: Draft, mapped: str) -> str:
 
 
 def _refuse_others(file: ScenarioFile, draft: Draft, name: str, model_id: str, said_in: Document) -> None:
-    problems = []
-    for key, loc, value in _given(file.scenario, draft):
-        if name and key == name and value != model_id:
-            line, _ = said_in.position(("model", "id"))
-            message = f"'{name}' is {describe(value)}; the model of this folder is '{model_id}' ({said_in.path}:{line})"
-            expected = f"leave '{name.removeprefix('target.')}' out: the folder says it"
-            problems.append(file.document.problem(loc, message, expected))
+    line, _ = said_in.position(("model", "id"))
+    expected = f"leave '{name.removeprefix('target.')}' out: the folder says it"
+    model = f"the model of this folder is '{model_id}' ({said_in.path}:{line})"
+    problems = [
+        file.document.problem(loc, f"'{name}' is {describe(value)}; {model}", expected)
+        for key, loc, value in _given(file.scenario, draft)
+        if key == name and value != model_id
+    ]
     if problems:
         raise ProblemsError(problems)
 
@@ -116,16 +116,11 @@ def _each(name: str, loc: Loc, value: Any) -> Iterator[tuple[str, Loc, Any]]:
 
 
 def _put(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
-    """The scenario with these inputs, each where it belongs."""
     in_target = {key.removeprefix("target."): value for key, value in values.items() if key.startswith("target.")}
     ours = {key: value for key, value in values.items() if not key.startswith("target.")}
     changed: dict[str, Any] = {"workload": {**ours, **scenario.workload}} if ours else {}
     if in_target and scenario.targets:
-        changed["targets"] = [in_target | _whole(target) for target in scenario.targets]
+        changed["targets"] = [in_target | whole_target(target) for target in scenario.targets]
     elif in_target:
-        changed["target"] = in_target | _whole(scenario.target or {})
+        changed["target"] = in_target | whole_target(scenario.target or {})
     return scenario.model_copy(update=changed)
-
-
-def _whole(target: Mapping[str, Any] | str) -> dict[str, Any]:
-    return {"name": target} if isinstance(target, str) else dict(target)

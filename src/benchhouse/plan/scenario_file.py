@@ -54,12 +54,12 @@ class FaultyScenarioError(ProblemsError):
     def joined_by(self, further: Iterable[Problem]) -> ProblemsError:
         """All mistakes in one; what follows only from a variable that is not set, or was told before, is left out."""
         joined = list(self.problems)
-        for found in further:
-            problem = _discreet(found, self.secret_lines) if found.path == joined[0].path else found
-            told = problem in joined or (
-                problem.path == joined[0].path and (problem.line, problem.column) in self.faults
-            )
-            joined += [] if told else [problem]
+        for problem in further:
+            if problem.path == joined[0].path:
+                problem = _discreet(problem, self.secret_lines)
+                if (problem.line, problem.column) in self.faults:
+                    continue
+            joined += [] if problem in joined else [problem]
         return ProblemsError(joined)
 
 
@@ -78,8 +78,7 @@ def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> Scenario
 
 def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmark:
     """A registered benchmark as it is used: its variables expanded too."""
-    expansion = _Expansion(document, environ)
-    expanded = _with_written_versions(expansion.expand(document.data, ()), document)
+    expansion, expanded = _expand(document, environ)
     try:
         read = Benchmark.model_validate(expanded)
     except ValidationError as error:
@@ -90,16 +89,17 @@ def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmar
 
 
 def read_scenario(document: Document, environ: Mapping[str, str], *, made: str = "") -> ScenarioFile:
-    expansion = _Expansion(document, environ)
-    expanded = _with_written_versions(expansion.expand(document.data, ()), document)
+    expansion, expanded = _expand(document, environ)
     file = _validate(expanded, expansion)
     if expansion.problems or file is None:
         raise expansion.error(file)
     return replace(file, made=made)
 
 
-def _with_written_versions(expanded: Any, document: Document) -> Any:
-    """`version: 1.10` means what is written: as a number it would be 1.1."""
+def _expand(document: Document, environ: Mapping[str, str]) -> tuple["_Expansion", Any]:
+    """The data with its variables expanded. `version: 1.10` means what is written: as a number it would be 1.1."""
+    expansion = _Expansion(document, environ)
+    expanded = expansion.expand(document.data, ())
     version = expanded.get("version") if isinstance(expanded, dict) else None
 
     def written(value: Any, loc: Loc) -> Any:
@@ -108,7 +108,7 @@ def _with_written_versions(expanded: Any, document: Document) -> Any:
 
     if isinstance(version, list):
         version = [written(item, ("version", at)) for at, item in enumerate(version)]
-    return expanded if version is None else expanded | {"version": written(version, ("version",))}
+    return expansion, expanded if version is None else expanded | {"version": written(version, ("version",))}
 
 
 def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:

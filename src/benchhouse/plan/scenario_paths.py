@@ -1,21 +1,26 @@
-"""Paths in the scenario itself: local packages, images and binds. Relative ones start in the scenario's folder."""
+"""Packages, images and binds of a scenario: relative paths made absolute, and what an isolated environment lacks."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchhouse.catalog.provided import brings, source_of
+from benchhouse.documents.problems import Problem
 from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.trial import ExperimentRef
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
 
 def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
-    """The scenario with these paths absolute: a worker may run anywhere."""
+    """The scenario with its paths absolute, starting in `folder`: a worker may run anywhere."""
     scenario = file.scenario
     runtime, changed = scenario.runtime, dict[str, Any]()
-    if any(map(is_local_package, runtime.requirements)):
-        changed["requirements"] = [_package(item, folder) for item in runtime.requirements]
+    if any(map(_is_local_package, runtime.requirements)):
+        changed["requirements"] = [
+            _absolute(item, folder) if _is_local_package(item) else item for item in runtime.requirements
+        ]
     if runtime.image:
         changed["image"] = _image(runtime.image, folder)
     updates: dict[str, Any] = {"runtime": runtime.model_copy(update=changed)} if changed else {}
@@ -26,21 +31,17 @@ def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
     return replace(file, scenario=scenario.model_copy(update=updates)) if updates else file
 
 
-def is_local_package(requirement: str) -> bool:
+def _is_local_package(requirement: str) -> bool:
     """Whether a requirement is a path, as pip tells them: by its beginning, a slash, or the ending of an archive."""
     if "://" in requirement or "@" in requirement:
         return False
-    path = without_extras(requirement)
+    path = _without_extras(requirement)
     return path.startswith((".", "~")) or "/" in path or path.endswith(_ARCHIVES)
 
 
-def without_extras(requirement: str) -> str:
+def _without_extras(requirement: str) -> str:
     """`./package[extra]` without what is in brackets."""
     return requirement.partition("[")[0].strip()
-
-
-def _package(requirement: str, folder: Path) -> str:
-    return _absolute(requirement, folder) if is_local_package(requirement) else requirement
 
 
 def _image(name: str, folder: Path) -> str:
@@ -55,3 +56,21 @@ def _bind(text: str, folder: Path) -> str:
 
 def _absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(path).expanduser())
+
+
+def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Problem]:
+    """Requirements that are not there, and the experiment's own package where nothing brings it."""
+    runtime = file.scenario.runtime
+    if runtime.kind != "venv" or not experiment.object:
+        return []
+    problems = [
+        file.document.problem(("runtime", "requirements", at), f"there is no file or folder {_without_extras(item)}")
+        for at, item in enumerate(runtime.requirements)
+        if _is_local_package(item) and not Path(_without_extras(item)).exists()
+    ]
+    name, module = experiment.distribution, experiment.object.partition(":")[0].partition(".")[0]
+    if name.lower() == "benchhouse" or brings(runtime.requirements, name, module) is not False:
+        return problems
+    message = f"the isolated environment would not have the package '{name}', which provides {experiment.name}"
+    expected = f"add it: requirements: [{', '.join([*runtime.requirements, source_of(name)])}]"
+    return [*problems, file.document.problem(("runtime", "requirements"), message, expected)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchhouse.catalog.recipes import find_recipe
+from benchhouse.catalog.recipes import find_recipe, parameter_faults
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.plan.axes import fields_of
@@ -31,14 +31,14 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
         if use.recipe is None:
             bound[name] = TrialService(use=use)
             continue
+        at = (*loc, "recipe")
         try:
             found = find_recipe(use.recipe, *folders)
         except ProblemsError as error:
-            place = (*loc, "recipe")
-            problems += [file.document.problem(place, f"{each.place}: {each.message}") for each in error.problems]
+            problems += [file.document.problem(at, f"{problem.place}: {problem.message}") for problem in error.problems]
             continue
         except BenchError as error:
-            problems.append(file.document.problem((*loc, "recipe"), error.message, error.hint))
+            problems.append(file.document.problem(at, error.message, error.hint))
             continue
         if found.origin.startswith("/"):
             use = use.model_copy(update={"recipe": found.origin})
@@ -56,21 +56,17 @@ def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path)
     named = scenario.workload.get("service")
     if not isinstance(named, str) or code is None or "url" not in fields_of(code.target_model):
         return None
-    given, axes = scenario.target or {}, {key for block in scenario.axes for key in block.keys}
-    if (
-        isinstance(given, str)
-        or scenario.services
-        or scenario.targets
-        or "url" in given
-        or axes & {"url", "target.url"}
-    ):
+    given, varied = scenario.target or {}, {key for block in scenario.axes for key in block.keys}
+    if isinstance(given, str) or "url" in given or varied & {"url", "target.url"}:
+        return None
+    if scenario.services or scenario.targets:
         return None
     try:
         recipe = find_recipe(named.replace(".", "_").replace("-", "_"), *folders).recipe
     except BenchError:
         return None
-    said = {**scenario.workload, **given}
-    chosen = {name: said[name] for name in recipe.parameters if isinstance(said.get(name), str)}
+    inputs = {**scenario.workload, **given}
+    chosen = {name: inputs[name] for name in recipe.parameters if isinstance(inputs.get(name), str)}
     if any(default is None and name not in chosen for name, default in recipe.parameters.items()):
         return None
     if "name" in recipe.parameters and "model" in chosen:
@@ -83,15 +79,11 @@ def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path)
 def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService) -> Iterator[Problem]:
     recipe = bound.recipe
     assert recipe is not None
-    for name in use.parameters:
-        if name not in (*recipe.parameters, "program"):
-            known = ", ".join(recipe.parameters) or "none"
-            message = f"the recipe {recipe.name} has no parameter '{name}'"
-            guess = did_you_mean(name, recipe.parameters) or ""
+    for name, message in parameter_faults(recipe, use.parameters):
+        if name in use.parameters:
+            known, guess = ", ".join(recipe.parameters) or "none", did_you_mean(name, recipe.parameters) or ""
             yield file.document.problem((*loc, "parameters", name), message, f"one of: {known}", guess, key=True)
-    for name, default in recipe.parameters.items():
-        if default is None and name not in use.parameters:
-            message = f"the recipe {recipe.name} needs the parameter '{name}'"
+        else:
             yield file.document.problem(loc, message, f"parameters: {{{name}: ...}}", key=True)
     if use.node:
         needed = 2 if use.node == "others" else use.node + 1
@@ -107,7 +99,6 @@ def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService)
 
 
 def _strangers(file: ScenarioFile) -> Iterator[Problem]:
-    """Endpoints of services that the scenario does not have."""
     known = file.scenario.services
     for loc, text in _texts(file.document.data, ()):
         for name in mentioned(text) - known.keys():
@@ -119,11 +110,8 @@ def _strangers(file: ScenarioFile) -> Iterator[Problem]:
 def _texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
     if loc and loc[0] not in _NAMING:
         return
-    if isinstance(value, dict):
-        for key, item in value.items():
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _texts(item, (*loc, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, (*loc, index))
     elif isinstance(value, str):
         yield loc, value

@@ -9,22 +9,31 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
-from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.plan.exported_space import is_exported, plain_space
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
 from benchhouse.schema.ado import OURS, Operation, Property, PropertyDomain, Space, SpaceExperiment, WalkParameters
-from benchhouse.schema.scenario import MAX_AXIS_VALUES
+from benchhouse.schema.scenario import MAX_AXIS_VALUES, Benchmark
 
+_REFERENCE = {
+    "actuatorIdentifier": "actuatorIdentifier",
+    "experimentIdentifier": "identifier",
+    "experimentVersion": "version",
+    "parameterization": "parameterization",
+}
+"""What a space says of an experiment, and how the same is called where the experiment is described."""
+_FROZEN = ("experiment", "version", "workload", "axes")  # what a benchmark takes from a space
 Inputs = Callable[[str, str | None], Collection[str] | None]
 """The inputs of the experiment of that name and version; None where they are not known."""
 
@@ -43,9 +52,8 @@ def is_space(data: Any) -> bool:
     """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
     if not isinstance(data, dict) or "scenario" in data:
         return False
-    if is_exported(data) or isinstance(data.get("experiments"), list):
-        return True
-    return {"operation", "spaces"} <= data.keys()
+    exported = "entitySpace" in _body(data) or "experiments" in _described(data)
+    return exported or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
 
 
 def read_space(document: Document) -> SpaceFile:
@@ -68,7 +76,7 @@ def read_space(document: Document) -> SpaceFile:
 
 
 def _space_file(document: Document, walk: WalkParameters | None = None) -> SpaceFile:
-    plain = plain_space(document)
+    plain = _plain_space(document)
     return SpaceFile(validated(plain, Space), plain, space_name(Path(document.path)), walk)
 
 
@@ -82,46 +90,30 @@ def scenarios(
     file: SpaceFile,
     environ: Mapping[str, str],
     inputs: Inputs = lambda name, version: None,
-    *,
-    target: Mapping[str, Any] | None = None,
-    fixed: Mapping[str, Any] | None = None,
 ) -> list[ScenarioFile]:
     """One scenario for each experiment of the space, over the same points.
 
     Where there are several, each takes those properties that are inputs of its own (`inputs`); what none of them takes
-    stays, and is told as a mistake. `target` and `fixed` are put into every scenario: what the folder implies.
+    stays, and is told as a mistake.
     """
     several = len(file.space.experiments) > 1
     named = [(experiment_name(item), item.experiment_version or None) for item in file.space.experiments]
     known = [inputs(*name) for name in named] if several else [None]
-    made, problems = list[ScenarioFile](), list[Problem]()
-    for index, item in enumerate(file.space.experiments):
-        mine = known[index]
-        others = {key for keys in known if keys is not None for key in keys}
-        foreign = others - set(mine) if mine is not None else set[str]()
+    every = {key for keys in known if keys is not None for key in keys}
+
+    def make(index: int, item: SpaceExperiment) -> ScenarioFile:
+        own = known[index]
+        foreign = every - set(own) if own is not None else set[str]()
         name = f"{file.name}.{_label(named, index)}"[:100] if several else file.name
-        view = _View(file, index, name, dict(target or {}), dict(fixed or {}))
-        try:
-            view.fill(item, foreign)
-            made.append(read_scenario(view.document(), environ, made=view.text()))
-        except ProblemsError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ProblemsError(problems)
-    return made
+        view = _View(file, index, name)
+        view.fill(item, foreign)
+        return read_scenario(view.document(), environ, made=view.text())
 
-
-def experiment_name(item: SpaceExperiment) -> str:
-    """By which name it is listed here: ours by its own, one of ado's with its actuator in front."""
-    ours = item.actuator_identifier == OURS
-    return item.experiment_identifier if ours else f"{item.actuator_identifier}.{item.experiment_identifier}"
+    return all_or_problems(partial(make, index, item) for index, item in enumerate(file.space.experiments))
 
 
 def domain_values(domain: PropertyDomain) -> list[Any]:
-    """The values of a property, as ado counts them: a range has its lower end and not its upper one.
-
-    Raises ValueError where they can't be counted.
-    """
+    """As ado counts them: a range has its lower end and not its upper one; ValueError where they can't be counted."""
     if domain.values is not None:
         if not domain.values:
             raise ValueError("it has no values")
@@ -149,8 +141,7 @@ class _View:
     file: SpaceFile
     index: int
     name: str
-    target: dict[str, Any]
-    workload: dict[str, Any]
+    workload: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
     places: dict[Loc, Loc] = field(default_factory=dict)
     named: dict[Loc, Loc] = field(default_factory=dict)  # values of the file that are keys here
@@ -207,7 +198,6 @@ class _View:
             self.places |= {("axes", 0, "grid", key, number): spot for number, spot in enumerate(spots)}
 
     def _walk(self, walk: WalkParameters) -> None:
-        """Which points an operation takes, and in which order."""
         mixed = walk.sampler_config.mode.startswith("random")
         self.head |= {"order": "random"} if mixed else {}
         self.head |= {"parallel": walk.batch_size} if walk.batch_size > 1 else {}
@@ -224,8 +214,7 @@ class _View:
 
     def data(self) -> dict[str, Any]:
         axes = [{"grid": self.grid}] if self.grid else []
-        target = {"target": self.target} if self.target else {}
-        return {"axes": axes, **self.head, **target, "workload": self.workload}
+        return {"axes": axes, **self.head, "workload": self.workload}
 
     def document(self) -> Document:
         return self.file.document.assemble((), self.data(), self.places, self.named)
@@ -262,3 +251,51 @@ def _label(named: list[tuple[str, str | None]], index: int) -> str:
     label = f"{name}-{version}" if same_name and version else name
     label += f"-{index + 1}" if named.count(named[index]) > 1 else ""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", label)
+
+
+def _plain_space(document: Document) -> Document:
+    """What `ado get space` writes (wrapped, experiments in full) as a view in the shape of a space; others as is."""
+    body = _body(document.data)
+    home: Loc = () if body is document.data else ("config",)
+    described = _described(document.data)
+    if not home and not described:
+        return document
+    data = dict(body)
+    places: dict[Loc, Loc] = {(key,): (*home, key) for key in data}
+    if described:
+        listed: Loc = (*home, "experiments", "experiments")
+        data["experiments"] = [_reference(item) for item in described["experiments"]]
+        places["experiments",] = listed
+        for number, item in enumerate(data["experiments"]):
+            for key in item if isinstance(item, dict) else ():
+                places["experiments", number, key] = (*listed, number, _REFERENCE[key])
+    return document.assemble(home, data, places)
+
+
+def _body(data: dict[str, Any]) -> dict[str, Any]:
+    config = data.get("config")
+    return config if isinstance(config, dict) else data
+
+
+def _described(data: dict[str, Any]) -> dict[str, Any]:
+    """The experiments, where they are a catalogue and not a list; empty where it holds no list."""
+    catalogue = _body(data).get("experiments")
+    return catalogue if isinstance(catalogue, dict) and isinstance(catalogue.get("experiments"), list) else {}
+
+
+def _reference(experiment: Any) -> Any:
+    if not isinstance(experiment, dict):
+        return experiment
+    return {ours: experiment[theirs] for ours, theirs in _REFERENCE.items() if theirs in experiment}
+
+
+def benchmark_of_space(document: Document, name: str, environ: Mapping[str, str]) -> tuple[Benchmark, Document]:
+    """The benchmark of that name, and a view of the space's file that has its shape."""
+    space = read_space(document)
+    if len(space.space.experiments) > 1:
+        message = "a space of several experiments can't be used by name"
+        raise ProblemsError([document.problem(("experiments",), message, "a space for each experiment")])
+    (file,) = scenarios(space, environ)
+    data = {"benchmark": name} | {key: file.document.data[key] for key in _FROZEN if key in file.document.data}
+    view = Document(document.path, document.text, data, file.document.positions)
+    return Benchmark.model_validate(data), view

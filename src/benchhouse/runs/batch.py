@@ -1,17 +1,28 @@
-"""Runs whose jobs outlive us: hand them over, look again later, from another process or login node, and end them."""
+"""Runs from outside: jobs that outlive us are handed over and looked at later, and any run can be stopped."""
 
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import sealed_outcome
-from benchhouse.runs.keepers import settle
+from benchhouse.evidence.writing import write_text
+from benchhouse.runs.cleanup import clean_up
+from benchhouse.runs.keepers import attached_folders, settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
-from benchhouse.runs.services import folders
-from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.protocols import Assignment, Executor
+from benchhouse.runs.records import open_executor, resume_run
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import RunFolder, WorkspaceFolder
+from benchhouse.schema.protocols import Assignment, Carrier, Executor
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.sites import places
+
+_WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 
 
 @dataclass
@@ -25,6 +36,17 @@ class Queue:
     sealed: dict[str, str] = field(default_factory=dict)  # trial and outcome
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """What was ended."""
+
+    run_id: str
+    stopped_pid: int | None
+    stopped_job: str
+    swept_processes: int
+    cancelled_trials: int
+
+
 def outlives(prepared: Prepared) -> bool:
     """Whether the scenario's jobs go on without us."""
     return bool(plug("executors", prepared.plan.scenario.executor).outlives)
@@ -32,47 +54,121 @@ def outlives(prepared: Prepared) -> bool:
 
 def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
     """How the jobs of a run stand, with one question to the batch system; nothing is written."""
-    ledger = Ledger(workspace.run(run_id))
-    found = Queue()
+    ledger, queue = Ledger(workspace.run(run_id)), Queue()
     if not ledger.goes_on():
-        return found
+        return queue
     executor = _executor(workspace, ledger)
     ended = {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
     trials = [trial for trial, attempt in executor.adopt().items() if (trial, attempt) not in ended]
     for trial, state in executor.poll(trials, 0.0).items():
         if state.phase == "done":
             if outcome := sealed_outcome(workspace.trial(ledger.record.scenario, trial)):
-                found.sealed[trial] = outcome
+                queue.sealed[trial] = outcome
             continue
         if state.phase == "pending":
-            found.pending += 1
-            found.reasons[state.reason] = found.reasons.get(state.reason, 0) + 1
+            queue.pending += 1
+            queue.reasons[state.reason] = queue.reasons.get(state.reason, 0) + 1
         else:
-            found.running += 1
-        if (job := state.detail.partition("_")[0]) and job not in found.jobs:
-            found.jobs.append(job)
-    return found
+            queue.running += 1
+        if (job := state.detail.partition("_")[0]) and job not in queue.jobs:
+            queue.jobs.append(job)
+    return queue
 
 
-def cancel(workspace: WorkspaceFolder, ledger: Ledger) -> int:
+def _cancel(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """End all jobs of a run; returns how many trials were under way. Call it as the run's owner."""
     if not ledger.goes_on():
         return 0
     executor = _executor(workspace, ledger)
     attempts = executor.adopt()
-    under_way = [trial for trial, state in executor.poll(list(attempts), 0.0).items() if state.phase != "done"]
-    executor.cancel(under_way)
-    for trial in under_way:  # written down, so that resuming makes a new attempt and does not wait for this one
+    trials = [trial for trial, state in executor.poll(list(attempts), 0.0).items() if state.phase != "done"]
+    executor.cancel(trials)
+    for trial in trials:  # written down, so that resuming makes a new attempt and does not wait for this one
         if sealed_outcome(workspace.trial(ledger.record.scenario, trial)) is None:
             ledger.tell("ended", trial_id=trial, attempt=attempts[trial], outcome="cancelled", reason="bench stop")
     executor.end_services()
-    settle([ServiceFolder(path) for path in folders(ledger)], "its job was ended", "stopped")
-    return len(under_way)
+    settle([ServiceFolder(path) for path in attached_folders(ledger)], "its job was ended", "stopped")
+    return len(trials)
 
 
 def _executor(workspace: WorkspaceFolder, ledger: Ledger) -> Executor:
-    """As files alone tell: without the scenario, which may need packages that are not here."""
-    record = ledger.record
-    assignment = Assignment(site=places.site(workspace, record.site), run=ledger.folder)
-    executor: Executor = plug("executors", record.executor)(assignment)
+    """Made from files alone: without the scenario, which may need packages that are not here."""
+    assignment = Assignment(site=places.site(workspace, ledger.record.site), run=ledger.folder)
+    executor: Executor = plug("executors", ledger.record.executor)(assignment)
     return executor
+
+
+def carrier(prepared: Prepared, ledger: Ledger) -> Carrier | None:
+    """The cluster that takes this run as a whole; None where a process here carries it."""
+    return getattr(open_executor(prepared, ledger.folder, check=False), "carrier", None)
+
+
+def carry(workspace: WorkspaceFolder, ledger: Ledger, cluster: Carrier) -> str:
+    """Have the run carried on there; returns the id of its job. Its nodes must see this workspace and this Python."""
+    run_id = ledger.folder.run_id
+    root = str(workspace.root.absolute())
+    command = [sys.executable, "-m", "benchhouse", "-C", root, "run", "--resume", run_id]
+    if site := ledger.record.site:
+        command += ["--site", site]
+    earlier = sum(event.event == "submitted" for event in ledger.events())
+    job = cluster.carry(f"bench-{run_id}-{earlier + 1}", command)
+    write_text(ledger.folder.carried, job)
+    ledger.tell("submitted", reason=f"job {job}")
+    return job
+
+
+def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] | None:
+    """The cluster and the job of a run that was handed over as a whole and is not known to have ended."""
+    if not ledger.folder.carried.is_file():
+        return None
+    cluster = carrier(resume_run(workspace, ledger.folder.run_id)[1], ledger)
+    job = ledger.folder.carried.read_text(encoding="utf-8").strip()
+    return (cluster, job) if cluster and cluster.goes_on(job) else None
+
+
+def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopped:
+    """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
+    ledger = Ledger(workspace.run(run_id))
+    record = ledger.record
+    cluster, job = carried(workspace, ledger) or (None, "")
+    if cluster:  # on another machine its process has another's number here
+        cluster.stop(job)
+        ledger.tell("stopped", reason=f"job {job} was ended")
+    deadline = time.monotonic() + wait_s
+    stopped: int | None = None
+    while (owner := ledger.owner()) is not None:
+        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
+            os.kill(owner, signal.SIGINT)
+            stopped = owner
+        if time.monotonic() > deadline:
+            raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
+        time.sleep(0.05)
+    ledger.own()
+    try:
+        cancelled = _cancel(workspace, ledger)
+        swept = clean_up(workspace, ledger)
+        if cancelled:
+            ledger.tell("stopped", reason=f"{cancelled} trials were under way")
+    finally:
+        ledger.release()
+    return Stopped(record.run_id, stopped, job, swept, cancelled)
+
+
+def read_waits(folder: RunFolder) -> dict[str, int]:
+    """The reasons that the batch system gave while jobs waited, and for how many jobs; torn lines are left out.
+
+    jobs/states.jsonl has a line whenever the state or the reason of a job was another than at the last look.
+    """
+    try:
+        lines = (folder.jobs / "states.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    waits = set[tuple[str, str]]()
+    for line in lines:
+        try:
+            row = json.loads(line)
+            if row["state"] in _WAITING and row["reason"]:
+                waits.add((str(row["reason"]), str(row["task"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return dict(Counter(reason for reason, _ in waits))

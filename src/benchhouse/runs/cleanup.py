@@ -3,19 +3,20 @@
 import contextlib
 import shutil
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
+from benchhouse.evidence.folder import read_spec
 from benchhouse.processes.owner import LEFTOVERS, TAG
-from benchhouse.runs import services
-from benchhouse.runs.keepers import bury, running_states, stop_keepers
-from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.runs.keepers import attached_folders, bury, running_states, stop_keepers
+from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 
 def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     """End what has lost its owner, and what belongs to these trials: processes, cgroups, scratch folders.
 
-    Of `services`, the folders of kept servers, those whose keeper was killed are said to be over. Returns how many
+    `services` are the folders of kept servers; those whose keeper was killed are marked as over. Returns how many
     processes were ended.
     """
     from benchhouse.processes.cgroups import sweep_cages
@@ -31,14 +32,9 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
 
 
 def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
-    """Sweep what a run left, its servers and unfinished folders too; returns how many processes were ended.
-
-    Call it as the run's owner.
-    """
-    from benchhouse.runs.leftovers import leftovers
-
+    """As the run's owner, sweep what it left, servers and unfinished folders too; returns how many processes ended."""
     partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
-    folders = services.folders(ledger)
+    folders = attached_folders(ledger)
     stop_keepers([folder for folder, _ in running_states(folders)])
     swept = sweep(folders, [path.name.rpartition(".")[0] for path in partials])
     for path in partials:
@@ -46,3 +42,21 @@ def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     with contextlib.suppress(OSError):  # not there, or in use
         (workspace.results / ledger.record.scenario / ".partial").rmdir()
     return swept
+
+
+def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Path]:
+    """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
+    folder = workspace.results / scenario / ".partial"
+
+    @cache
+    def abandoned(other: str) -> bool:
+        ledger = Ledger(workspace.run(other))
+        return other == run_id or (ledger.owner() is None and not ledger.goes_on())
+
+    def is_left(path: Path) -> bool:
+        try:
+            return abandoned(read_spec(TrialFolder(path)).run_id)
+        except (OSError, ValueError):  # killed while it was made, or being made by another run
+            return all(abandoned(other) for other in list_runs(workspace))
+
+    return [path for path in sorted(folder.iterdir()) if is_left(path)] if folder.is_dir() else []

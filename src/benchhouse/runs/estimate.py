@@ -1,16 +1,33 @@
-"""What a plan will take, guessed from earlier trials: time, money and disk space."""
+"""What a plan will take, guessed from earlier trials: time, money and disk space; and whether that space is there."""
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.entries import plug
+from benchhouse.evidence.folder import read_manifest
+from benchhouse.evidence.manifest import Manifest
 from benchhouse.plan import Plan
-from benchhouse.runs.disk_space import needed, room_text
 from benchhouse.runs.preparation import Prepared
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.quantities import show_bytes
+from benchhouse.schema.site import Site
+from benchhouse.sites.storage import Room, rooms
 from benchhouse.warehouse.catalog import FILE_NAME
+
+_BLOCK = 4096
+_SAMPLE = 32
+_LEAST = (40 << 10, 10)  # bytes and files of the emptiest trial there can be
+_SMALL = (32 << 20, 2000)  # a run below both is not worth asking the filesystem for
+_DURATIONS = """
+SELECT instance_digest, avg(duration_s) AS mean, count(*) AS n FROM trial_fact
+WHERE experiment = $experiment AND outcome = 'succeeded' GROUP BY 1
+"""
 
 
 @dataclass(frozen=True)
@@ -69,16 +86,13 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
         return Estimate(0, None, None, "no history in this workspace")
     from benchhouse.warehouse.query import Warehouse
 
-    sql = (
-        "SELECT instance_digest, avg(duration_s) AS mean, count(*) AS n FROM trial_fact "
-        "WHERE experiment = $experiment AND outcome = 'succeeded' GROUP BY 1"
-    )
     with Warehouse.open(workspace) as warehouse:
-        rows = warehouse.query(sql, {"experiment": plan.experiment.name}).rows
+        rows = warehouse.query(_DURATIONS, {"experiment": plan.experiment.name}).rows
     if not rows:
         return Estimate(0, None, None, f"no earlier trial of {plan.experiment.name} in this workspace")
-    known = {row[0]: row[1] for row in rows}
-    overall = sum(row[1] * row[2] for row in rows) / sum(row[2] for row in rows)
+    known = {digest: mean for digest, mean, _ in rows}
+    trials = sum(count for _, _, count in rows)
+    overall = sum(mean * count for _, mean, count in rows) / trials
     sample = list(islice(plan.instances(), 10_000))
     matched = [known[digest] for instance in sample if (digest := instance.digest()) in known]
     per_trial = (sum(matched) + overall * (len(sample) - len(matched))) / len(sample)
@@ -86,7 +100,7 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     price = plan.scenario.price_per_hour
     cost = per_trial * plan.trial_count / 3600 * price * plan.resources.nodes if price is not None else None
     basis = f"{len(matched)} of {len(sample)} points ran before" if matched else "mean of this experiment's trials"
-    return Estimate(sum(row[2] for row in rows), seconds, cost, basis)
+    return Estimate(trials, seconds, cost, basis)
 
 
 def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) -> PlanSummary:
@@ -112,8 +126,119 @@ def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) 
         limits=plan.limits.model_dump(exclude_none=True),
         budget=scenario.budget.model_dump(exclude_none=True),
         estimate=estimate(workspace, plan, scenario.parallel),
-        storage=StorageNeed(need.size, need.files, need.basis, room_text(workspace, prepared)),
+        storage=StorageNeed(need.size, need.files, need.basis, room_text(need, workspace, prepared.site)),
         plan_digest=plan.digest,
         first_points=list(islice(plan.shown_points(), points)),
         notes=prepared.notes,
     )
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a number of trials will take, on disk: likely, and at least."""
+
+    trials: int
+    size: int
+    files: int
+    least_size: int
+    least_files: int
+    basis: str
+
+    def text(self) -> str:
+        return f"about {show_bytes(self.size)} in {self.files:,} files"
+
+
+def needed(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> Need:
+    """From trials of this scenario, else of this experiment; else the least that any trial takes."""
+    sizes = [_size_of(manifest) for manifest in islice(_earlier(workspace, prepared), _SAMPLE)]
+    basis = f"as {len(sizes)} earlier trials" if len(sizes) > 1 else "as one earlier trial"
+    if not sizes:
+        sizes, basis = [_LEAST], "at least: there is no earlier trial here"
+    columns = list(zip(*sizes, strict=True))
+    size, files = (round(sum(column) / len(sizes) * trials) for column in columns)
+    least_size, least_files = (min(column) * trials for column in columns)
+    return Need(trials, size, files, least_size, least_files, basis)
+
+
+def _earlier(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[Manifest]:
+    scenario, experiment = prepared.plan.scenario.scenario, prepared.plan.experiment.name
+    own = [manifest for _, manifest in islice(_sealed(workspace.results / scenario), _SAMPLE)]
+    yield from own
+    for home in _folders(workspace.results) if not own else ():
+        first = next(_sealed(home), None)  # a scenario has one experiment: one folder tells whether it is this one
+        if first and _experiment(first[0]) == experiment:
+            yield from (manifest for _, manifest in islice(_sealed(home), _SAMPLE))
+
+
+def _sealed(home: Path) -> Iterator[tuple[TrialFolder, Manifest]]:
+    for path in _folders(home):
+        folder = TrialFolder(path)
+        try:
+            yield folder, read_manifest(folder)
+        except (OSError, ValueError):
+            continue  # unfinished, or damaged: `bench verify` tells
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(path) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.name[0] != "." and entry.is_dir())
+    except OSError:
+        return
+
+
+def _experiment(folder: TrialFolder) -> str:
+    try:
+        return str(json.loads(folder.spec.read_bytes())["experiment"]["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _size_of(manifest: Manifest) -> tuple[int, int]:
+    """Bytes and files on disk: whole blocks, the folders, and the manifest itself."""
+    folders = {parent for name in manifest.files for parent in Path(name).parents}
+    blocks = sum(-(-entry.bytes // _BLOCK) for entry in manifest.files.values())
+    return (blocks + len(folders) + 1) * _BLOCK, len(manifest.files) + len(folders) + 1
+
+
+def _tightest(need: Need, rooms: list[Room]) -> Room:
+    def share(room: Room) -> float:
+        size = need.size / max(room.size, 1) if room.size is not None else 0.0
+        return max(size, need.files / max(room.files, 1) if room.files is not None else 0.0)
+
+    return max(rooms, key=share)
+
+
+def check_room(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> str:
+    """Raises BenchError where the trials can't fit even if each is as small as the smallest; else a warning or ''."""
+    need = needed(workspace, prepared, trials)
+    if need.size < _SMALL[0] and need.files < _SMALL[1]:
+        return ""
+    limits = rooms(workspace.results, prepared.site)
+    for room in limits:
+        if _over(need.least_size, room.size) or _over(need.least_files, room.files):
+            raise BenchError(
+                f"the results can't fit: {trials:,} trials need {need.text()} ({need.basis}); "
+                f"there is room for {_left(room)} ({room.basis})",
+                "make room (bench logs prune), choose another folder (bench -C DIR), or plan fewer trials",
+                Exit.TRIAL_FAILED,
+            )
+    room = _tightest(need, limits)
+    if _over(need.size, room.size) or _over(need.files, room.files):
+        return f"the results may not fit: {need.text()} ({need.basis}), room for {_left(room)} ({room.basis})"
+    return ""
+
+
+def _over(need: int, most: int | None) -> bool:
+    return most is not None and need > most
+
+
+def _left(room: Room) -> str:
+    left = [show_bytes(room.size)] if room.size is not None else []
+    return " and ".join([*left, f"{room.files:,} files"] if room.files is not None else left)
+
+
+def room_text(need: Need, workspace: WorkspaceFolder, site: Site) -> str:
+    """For people: what the results will take, and what is left for them now."""
+    room = _tightest(need, rooms(workspace.results, site))
+    return f"{need.text()} ({need.basis}); {_left(room)} left ({room.basis})"

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,18 +18,15 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
 
-Say = Callable[[Carried], None]
+_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+Report = Callable[[Carried], None]
 
 
 class S3Shelf:
     """The part of a bucket below a prefix; nothing else in it is looked at, and nothing is removed."""
 
     def __init__(self, bucket: Any, name: str, prefix: str) -> None:
-        self._bucket, self._name, self._prefix = bucket, name, f"{prefix}/" if prefix else ""
-
-    @property
-    def name(self) -> str:
-        return self._name
+        self._bucket, self.name, self._prefix = bucket, name, f"{prefix}/" if prefix else ""
 
     def keys(self, prefix: str) -> Iterator[str]:
         for key in self._bucket.keys(self._prefix + prefix):
@@ -49,40 +46,37 @@ class S3Shelf:
 
 def push(
     workspace: WorkspaceFolder, address: str, runs: Sequence[str], *, endpoint: str = "", create: bool = False,
-    dry_run: bool = False, say: Say | None = None,
+    dry_run: bool = False, report: Report | None = None,
 ) -> list[Carried]:  # fmt: skip
     """Put the sealed folders of these runs (all, if none are named) into the store."""
     folders = _sealed(workspace, runs)
     if not folders:
         raise BenchError("there is no sealed trial to push", "See: bench status")
     with _opened(address, endpoint, create=create and not dry_run) as shelf:
-        return _told(store.push(shelf, folders, dry_run=dry_run), say)
+        return _reported(store.push(shelf, folders, dry_run=dry_run), report)
 
 
 def pull(
     workspace: WorkspaceFolder, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
-    say: Say | None = None,
+    report: Report | None = None,
 ) -> list[Carried]:  # fmt: skip
-    """Bring the folders of these runs (all, if none are named) from the store, and collect them.
-
-    A trial that came and is in no table, because this version can't read it, has the reason.
-    """
+    """Bring the folders of these runs (all, if none are named) and collect them; an unreadable one has the reason."""
     from benchhouse.warehouse.ingest import collect
 
     with _opened(address, endpoint) as shelf:
         wanted = _wanted(shelf, runs)
-        carried = _told(store.pull(shelf, workspace.results, wanted, dry_run=dry_run), say)
+        carried = _reported(store.pull(shelf, workspace.results, wanted, dry_run=dry_run), report)
     if not dry_run:
         new: dict[str, list[Path]] = {}
-        for one in carried:
-            if one.what == "new" and ".attempt-" not in one.folder:
-                new.setdefault(one.run_id, []).append(workspace.results / one.folder)
+        for item in carried:
+            if item.what == "new" and ".attempt-" not in item.folder:
+                new.setdefault(item.run_id, []).append(workspace.results / item.folder)
         unread = [line for run_id, folders in new.items() for line in collect(workspace, run_id, folders).unread]
-        carried = [_left_out(one, f"{workspace.results / one.folder}: ", unread) for one in carried]
+        carried = [_with_reason(item, f"{workspace.results / item.folder}: ", unread) for item in carried]
     return carried
 
 
-def _left_out(carried: Carried, start: str, unread: Sequence[str]) -> Carried:
+def _with_reason(carried: Carried, start: str, unread: Sequence[str]) -> Carried:
     reason = next((line.removeprefix(start) for line in unread if line.startswith(start)), None)
     return carried if reason is None else carried.model_copy(update={"reason": reason})
 
@@ -99,28 +93,25 @@ def last_run(address: str, scenario: str, *, other_than: str, endpoint: str = ""
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
     """Hash every object of the store, or of these runs; trials, bytes read, and what is not as it was sealed."""
     with _opened(address, endpoint) as shelf:
-        trials, size, damage = 0, 0, []
-        for _, read, found in store.check(shelf, _wanted(shelf, runs)):
-            trials, size = trials + 1, size + read
-            damage += found
-    return trials, size, damage
+        checked = list(store.check(shelf, _wanted(shelf, runs)))
+    return len(checked), sum(size for _, size, _ in checked), [item for _, _, damage in checked for item in damage]
 
 
 def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
-    found = store.pointers(shelf, runs or None)
-    known = {one.run_id for one in found}
+    pointers = store.pointers(shelf, runs or None)
+    known = {pointer.run_id for pointer in pointers}
     if missing := [run for run in runs if run not in known]:
         raise BenchError(f"{shelf.name}: has nothing of run {', '.join(missing)}", "Without --run, all that is there.")
-    if not found:
+    if not pointers:
         raise BenchError(f"{shelf.name}: there is no evidence", f"Put some there: bench evidence push {shelf.name}")
-    return found
+    return pointers
 
 
 def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder]:
     """Sealed folders, attempts that were set aside too; by the run that their manifest names."""
     from benchhouse.runs.selection import find_run
 
-    found: list[tuple[str | None, TrialFolder]] = []
+    folders: list[tuple[str | None, TrialFolder]] = []
     for path in sorted(workspace.results.glob("*/*/manifest.json")):
         if path.parent.name.startswith(".") or path.parent.parent.name.startswith("."):
             continue
@@ -128,18 +119,18 @@ def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder
             run_id = str(json.loads(path.read_bytes())["run_id"])
         except (OSError, ValueError, KeyError, TypeError):
             run_id = None  # what is wrong with it is told when it is checked
-        found.append((run_id, TrialFolder(path.parent)))
-    here = {run_id for run_id, _ in found}
+        folders.append((run_id, TrialFolder(path.parent)))
+    here = {run_id for run_id, _ in folders}
     wanted = {run if run in here else find_run(workspace, run) for run in runs}
-    return [folder for run_id, folder in found if not wanted or run_id in wanted]
+    return [folder for run_id, folder in folders if not wanted or run_id in wanted]
 
 
-def _told(carried: Iterator[Carried], say: Say | None) -> list[Carried]:
+def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried]:
     done = []
-    for one in carried:
-        done.append(one)
-        if say:
-            say(one)
+    for item in carried:
+        done.append(item)
+        if report:
+            report(item)
     return done
 
 
@@ -155,12 +146,11 @@ def _opened(
     name, _, prefix = rest.partition("/")
     if scheme != "s3" or not name or any(part in ("", ".", "..") for part in prefix.strip("/").split("/") if prefix):
         raise BenchError(f"{address}: not the address of a store", "s3://bucket/prefix, or a folder")
-    where = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or _amazon(environ)
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    where = given or f"https://s3.{region}.amazonaws.com"
     if urlsplit(where).username:
-        raise BenchError(
-            "credentials don't belong into an address: everyone on this machine sees it",
-            "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        )
+        raise BenchError("credentials don't belong into an address: everyone on this machine sees it", _CREDENTIALS)
     try:
         target = S3Target(endpoint=where, bucket=name)
     except ValueError as error:
@@ -168,22 +158,11 @@ def _opened(
     try:
         bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
     except BenchError as error:
-        raise BenchError(error.message, "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.") from error
-    try:
-        _make_sure(bucket, name, where, create)
+        raise BenchError(error.message, _CREDENTIALS) from error
+    with closing(bucket):
+        try:
+            bucket.make_sure(create)
+        except S3Refused as refused:
+            hint = "Make it: bench evidence push ... --create" if refused.kind == "http_404" else "Is --endpoint right?"
+            raise BenchError(f"bucket {name} at {where}: {refused.message}", hint) from refused
         yield S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))
-    finally:
-        bucket.close()
-
-
-def _make_sure(bucket: Any, name: str, where: str, create: bool) -> None:
-    try:
-        bucket.make_sure(create)
-    except S3Refused as refused:
-        hint = "Make it: bench evidence push ... --create" if refused.kind == "http_404" else "Is --endpoint right?"
-        raise BenchError(f"bucket {name} at {where}: {refused.message}", hint) from refused
-
-
-def _amazon(environ: Mapping[str, str]) -> str:
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    return f"https://s3.{region}.amazonaws.com"

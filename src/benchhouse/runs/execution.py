@@ -1,4 +1,4 @@
-"""Run, resume, follow and stop: a prepared scenario goes in, sealed and collected trials come out."""
+"""Run, resume and collect: a prepared scenario goes in, sealed and collected trials come out."""
 
 import subprocess
 import sys
@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchhouse.catalog.entries import plug
 from benchhouse.plan import Plan, PlannedTrial
+from benchhouse.runs import stopping_rule
 from benchhouse.runs.cleanup import clean_up
-from benchhouse.runs.held_trials import Enough
 from benchhouse.runs.hot_metrics import Export
 from benchhouse.runs.keepers import Attached, Jobs, Keep
-from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.ledger import list_runs as list_runs
+from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress, RunHooks
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
@@ -89,7 +89,7 @@ def orchestrator(
     """Own a run for a while, with everything made that its trials need."""
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
     ledger.own()
-    executor = attached = made = None
+    executor = attached = owner = None
     try:
         if not ledger.goes_on():
             clean_up(workspace, ledger)
@@ -101,17 +101,17 @@ def orchestrator(
         jobs = _jobs(prepared, executor, python)
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images, jobs)
         attached.start(listener.note, options.keep)
-        frame = _frame(prepared, options, images)
         hooks = RunHooks(
             show=export.following(listener.update) if export else listener.update,
             sealed=export.sealed if export else None,
-            enough=_enough(workspace, plan, ledger.folder.run_id) if scenario.until else None,
+            enough=stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None,
         )
+        frame = _frame(prepared, options, images)
         setup = RunSetup(workspace, plan, ledger, executor, python, frame, attached)
-        made = Orchestrator(setup, hooks, rerun_failed=options.rerun_failed)
-        yield made
+        owner = Orchestrator(setup, hooks, rerun_failed=options.rerun_failed)
+        yield owner
     finally:
-        over = not (made and made.active)  # else its jobs go on, and their services with them
+        over = not (owner and owner.active)  # else its jobs go on, and their services with them
         if executor is not None:
             if over:
                 executor.end_services()
@@ -122,7 +122,6 @@ def orchestrator(
 
 
 def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, Any]:
-    """What all trials of a run are told alike."""
     frame = {
         "code_digest": prepared.code_digest,
         "parallel": options.parallel or prepared.plan.scenario.parallel,
@@ -139,18 +138,12 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
     return frame | ({"monitors": options.export.monitors} if options.export else {})
 
 
-def _enough(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Enough:
-    from benchhouse.runs import stopping_rule
-
-    return stopping_rule.rule(workspace, plan, run_id)
-
-
 def execute(
     workspace: WorkspaceFolder,
     prepared: Prepared,
     ledger: Ledger,
-    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    listener: Listener = Silent(),  # noqa: B008 - without state
+    options: RunOptions,
+    listener: Listener,
 ) -> RunSummary:
     """Run what is missing of a run. The ledger and the folders are true at every moment."""
     started = time.monotonic()
@@ -158,16 +151,10 @@ def execute(
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = owner.run()
     counted = sum(outcomes.values()) - outcomes.get("lost", 0) + owner.holding.skipped
-    complete = counted == prepared.plan.trial_count
-    return RunSummary(
-        ledger.folder.run_id,
-        prepared.plan.scenario.scenario,
-        outcomes,
-        time.monotonic() - started,
-        complete,
-        owner.stopped,
-        owner.stopped_by if owner.stopped else "",
-    )
+    complete, seconds = counted == prepared.plan.trial_count, time.monotonic() - started
+    stopped_by = owner.stopped_by if owner.stopped else ""
+    names = ledger.folder.run_id, prepared.plan.scenario.scenario
+    return RunSummary(*names, outcomes, seconds, complete, owner.stopped, stopped_by)
 
 
 def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jobs | None:
@@ -177,24 +164,20 @@ def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jo
 
 def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
-    plan = prepared.plan
-    run_id = "RUN"
+    plan, run = prepared.plan, workspace.run("RUN")
     python = plug("runtimes", plan.scenario.runtime.kind)().python(plan.scenario.runtime, prepared.place(workspace))
     rendered = []
-    for planned in plan.trials():
-        name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
+    for planned in islice(plan.trials(), jobs):
+        name = trial_id(run.run_id, planned.instance_digest, planned.repetition, planned.warmup)
         folder = workspace.partial(plan.scenario.scenario, name, 1).path
         label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned).items())
         kind = "warm-up" if planned.warmup else "repetition"
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
         rendered.append(Job(name, folder, python, plan.resources, folder, label))
-        if len(rendered) == jobs:
-            break
-    executor = open_executor(prepared, workspace.run(run_id), check=False)
+    executor = open_executor(prepared, run, check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
         executor.check(plan.resources)
-    run = workspace.run(run_id)
-    attached = Attached(run.services, plan.services, run_id, jobs=_jobs(prepared, executor, python))
+    attached = Attached(run.services, plan.services, run.run_id, jobs=_jobs(prepared, executor, python))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()
     return "\n".join(texts) + _entering(workspace, prepared)
@@ -210,7 +193,6 @@ def _entering(workspace: WorkspaceFolder, prepared: Prepared) -> str:
 
 
 def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
-    """The values of the axes at one trial, as far as they are plain."""
     from benchhouse.warehouse.labels import axis_value
 
     values = {
@@ -223,13 +205,10 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
 def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """Let another process carry the run on; returns its id."""
     log = ledger.folder.path / "orchestrator.log"
-    with log.open("ab") as words:
+    command = [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), "run", "--resume", ledger.folder.run_id]
+    with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), "run", "--resume", ledger.folder.run_id],
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     deadline = time.monotonic() + 10
     while process.poll() is None and ledger.owner() != process.pid and time.monotonic() < deadline:
@@ -243,11 +222,9 @@ def _git(folder: Path) -> dict[str, Any]:
     """Commit and dirty flag of the folder that holds the scenario; empty where that is not a git checkout."""
     command = ["git", "-C", str(folder)]
     try:
-        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        if head.returncode:
-            return {}
+        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         state = subprocess.run([*command, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    except OSError:
+    except (OSError, subprocess.CalledProcessError):
         return {}
     return {"commit": head.stdout.strip(), "dirty": bool(state.stdout.strip())}
 
@@ -260,13 +237,66 @@ def hand_over(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger) ->
 
 
 def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
-    """Write down what ended, submit again what the infrastructure broke; None where somebody else is at it.
-
-    Does nothing for a run that is over, or whose jobs never left this machine.
-    """
+    """Write down what ended, submit again what broke; None where another process is at it, or no jobs are left."""
     ledger = Ledger(workspace.run(run_id))
     if not ledger.goes_on() or ledger.owner() is not None:
         return None
     ledger, prepared = resume_run(workspace, run_id)
     with orchestrator(workspace, prepared, ledger) as owner:
         return owner.hand_over(again=False)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection put into the tables, and what it could not."""
+
+    run_id: str
+    trials: int
+    rows: int
+    skipped: tuple[str, ...] = ()
+    """Sealed trials that could not be read, each with the reason."""
+    under_way: int = 0
+    """Trials whose jobs go on without us."""
+    unread_events: int = 0
+    """Events of the ledger that a newer version wrote and this one can't read."""
+
+
+def trial_folders(workspace: WorkspaceFolder, run_id: str, unread: list[str] | None = None) -> list[Path]:
+    """The sealed folders of a run, by its ledger; `unread` is given the lines of that which can't be read."""
+    ledger = Ledger(workspace.run(run_id))
+    scenario = ledger.record.scenario
+    ended = (event.trial_id for event in ledger.events(unread) if event.event == "ended")
+    names = dict.fromkeys(name for name in ended if name)
+    folders = [workspace.trial(scenario, name) for name in names]
+    return [folder.path for folder in folders if folder.sealed]
+
+
+def collect(workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = False) -> Collected:
+    """Put a run's sealed trials into the tables; where its jobs go on without us, first see what became of them.
+
+    `unless_complete` leaves the tables alone that hold all of them already. A run that was pulled from elsewhere has no
+    ledger here: its tables are what there is.
+    """
+    from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
+
+    if run_id not in list_runs(workspace):
+        return Collected(run_id, 0, 0)
+    under_way = turn(workspace, run_id) or 0
+    unread: list[str] = []
+    folders = trial_folders(workspace, run_id, unread)
+    if unless_complete and _is_complete(workspace, run_id, folders):
+        return Collected(run_id, len(folders), 0, under_way=under_way)
+    try:
+        collected = ingest(workspace, run_id, folders)
+    except OSError as error:
+        message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
+        raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
+    return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
+
+
+def _is_complete(workspace: WorkspaceFolder, run_id: str, folders: list[Path]) -> bool:
+    from benchhouse.warehouse.queries import is_collected
+    from benchhouse.warehouse.query import Warehouse
+
+    with Warehouse.open(workspace) as warehouse:
+        return is_collected(warehouse, run_id, folders)

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.listing import list_experiments
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
@@ -54,19 +54,13 @@ class Fetchable:
 
 def fetchable() -> list[Fetchable]:
     """All declared data, by name and experiment."""
-    declared = [
-        Fetchable(
-            item["name"],
-            listed.name,
-            item["source"],
-            item["sha256"],
-            item.get("licence", ""),
-            places.cache() / "data" / item["sha256"],
-            tuple(item.get("used_with", ())),
-        )
-        for listed in list_experiments(places.cache())
-        for item in listed.data
-    ]
+    cache = places.cache()
+    declared = []
+    for listed in list_experiments(cache):
+        for item in listed.data:
+            origin, used_with = (item["source"], item["sha256"], item.get("licence", "")), item.get("used_with", ())
+            path = cache / "data" / item["sha256"]
+            declared.append(Fetchable(item["name"], listed.name, *origin, path, tuple(used_with)))
     return sorted(declared, key=lambda item: (item.name, item.experiment))
 
 
@@ -74,17 +68,13 @@ def fetch(name: str) -> list[Fetchable]:
     """Download the data of that name, of every experiment that declares some; what is in the cache is only checked."""
     known = fetchable()
     chosen = [item for item in known if item.name == name]
+    if not chosen and name.endswith((".yaml", ".yml")):
+        hint = f"to fetch all that a scenario needs: bench fetch -c {name}"
+        raise BenchError(f"'{name}' is not a name of data", hint)
     if not chosen:
         names = sorted({item.name for item in known})
-        guess = did_you_mean(name, names)
-        if name.endswith((".yaml", ".yml")):
-            raise BenchError(
-                f"'{name}' is not a name of data", f"to fetch all that a scenario needs: bench fetch -c {name}"
-            )
-        raise BenchError(
-            f"no installed experiment declares data '{name}'",
-            f"did you mean '{guess}'?" if guess else f"there is: {', '.join(names) or 'none'}",
-        )
+        hint = guess_hint(name, names).strip() or f"there is: {', '.join(names) or 'none'}"
+        raise BenchError(f"no installed experiment declares data '{name}'", hint)
     return [_bring(item) for item in chosen]
 
 
@@ -111,14 +101,10 @@ def needed_data(prepared: Prepared) -> list[Fetchable]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in nested values."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
 
 
@@ -135,7 +121,8 @@ def fetch_for(workspace: WorkspaceFolder, prepared: Prepared, note: Callable[[st
         runtime.prepare(spec, place)
         brought.append(Path(runtime.python(spec, place)[0]))
     if lacking := missing(workspace, prepared):
-        raise BenchError(_listed("all that can be fetched is here; still missing:", lacking), "", Exit.TRIAL_FAILED)
+        message = f"all that can be fetched is here; still missing:{_bullets(lacking)}"
+        raise BenchError(message, exit_code=Exit.TRIAL_FAILED)
     return brought
 
 
@@ -149,23 +136,20 @@ def missing(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
         return lacking
     fetch = "bench fetch -c SCENARIO, where there is a network"
     lacking += [f"data {item.name} ({item.source}): {fetch}" for item in needed_data(prepared) if not item.here]
-    spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
-    if not lacking:
-        python = Path(plug("runtimes", spec.kind)().python(spec, place)[0])
-        lacking += [] if python.exists() else [f"the environment of runtime '{spec.kind}': {fetch}"]
+    spec = prepared.plan.scenario.runtime
+    if not lacking and not Path(plug("runtimes", spec.kind)().python(spec, prepared.place(workspace))[0]).exists():
+        lacking.append(f"the environment of runtime '{spec.kind}': {fetch}")
     return lacking
 
 
 def _images(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[str]:
-    spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
     try:
-        plug("runtimes", spec.kind)().container(spec, place)
+        prepared.container(workspace)
     except BenchError as error:
         yield f"{error.message}: {error.hint or 'bench images pull'}"
 
 
 def _files(prepared: Prepared) -> Iterator[str]:
-    """Files and folders that the scenario names by their absolute paths."""
     scenario = prepared.plan.scenario
     named = [(f"artifacts.{key}", text) for key, text in scenario.artifacts.items() if key != "container"]
     named += [("a bind", bind.partition(":")[0]) for bind in scenario.binds]
@@ -177,10 +161,10 @@ def _files(prepared: Prepared) -> Iterator[str]:
 def require(workspace: WorkspaceFolder, prepared: Prepared) -> None:
     """Raises BenchError with the whole list where jobs elsewhere would miss something."""
     if lacking := missing(workspace, prepared):
-        site = f"site '{prepared.site.site}'"
-        egress = "" if prepared.site.network.egress else f"; compute nodes of {site} do not reach the internet"
-        raise BenchError(_listed(f"jobs would not find what they need{egress}:", lacking))
+        egress = f"; compute nodes of site '{prepared.site.site}' do not reach the internet"
+        egress = "" if prepared.site.network.egress else egress
+        raise BenchError(f"jobs would not find what they need{egress}:{_bullets(lacking)}")
 
 
-def _listed(head: str, items: list[str]) -> str:
-    return "\n".join([head, *(f"  - {item}" for item in items)])
+def _bullets(items: list[str]) -> str:
+    return "".join(f"\n  - {item}" for item in items)

@@ -22,9 +22,9 @@ class Export:
 
     def __init__(self, file: "RunFile", monitors: Monitors | Literal[False], say: Say) -> None:
         self._file, self._say = file, say
-        told = {"textfile": str(file.folder), "labels": dict(file.given)}
-        self.monitors = monitors and monitors.model_copy(update=told)  # the workers write beside it, while they run
-        self._told: set[str] = set()
+        places = {"textfile": str(file.folder), "labels": dict(file.given)}
+        self.monitors = monitors and monitors.model_copy(update=places)  # the workers write beside it, while they run
+        self._noted: set[str] = set()
         self._counted: dict[str, int] = {}
 
     def sealed(self, folder: TrialFolder) -> None:
@@ -47,24 +47,24 @@ class Export:
         try:
             self._file.write()
         except OSError as error:
-            self._tell("unwritable", f"the text file is not kept up to date: {self._file.path}: {error.strerror}")
+            self._note("unwritable", f"the text file is not kept up to date: {self._file.path}: {error.strerror}")
             return
         if self._file.dropped:
-            self._tell("dropped", f"hot metrics: {self._file.dropped} series over the budget are only in the evidence")
+            self._note("dropped", f"hot metrics: {self._file.dropped} series over the budget are only in the evidence")
         if self._file.removed:
-            self._tell("removed", f"hot metrics: text files of older runs made room: {', '.join(self._file.removed)}")
+            self._note("removed", f"hot metrics: text files of older runs made room: {', '.join(self._file.removed)}")
 
-    def _tell(self, what: str, words: str) -> None:
-        """Each kind of news once: a sweep of a thousand trials says it once."""
-        if what not in self._told:
-            self._told.add(what)
-            self._say(f"note: {words}")
+    def _note(self, kind: str, message: str) -> None:
+        """Once for each kind, however many trials a sweep has."""
+        if kind not in self._noted:
+            self._noted.add(kind)
+            self._say(f"note: {message}")
 
 
 def checked_labels(folder: Path | None, labels: Mapping[str, str]) -> dict[str, str]:
     """Labels of the text file, checked before anything is planned or run."""
     if labels and folder is None:
-        raise BenchError("--label is of the text file", "say where that goes: --textfile DIR")
+        raise BenchError("--label sets labels of the text file, and none is written", "give its folder: --textfile DIR")
     if not labels:
         return {}
     from benchhouse.schema.hot_metrics import given_labels

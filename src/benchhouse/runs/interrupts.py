@@ -12,13 +12,13 @@ class Interrupts:
     """While it is entered, a first SIGINT is raised only by `check`; a second one at once, for those in a hurry."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._installed = False
 
     def __enter__(self) -> Self:
         usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if usual and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._hear)
+            signal.signal(signal.SIGINT, self._handle)
             self._installed = True
         return self
 
@@ -27,16 +27,16 @@ class Interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def check(self) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
 
-    def _hear(self, signum: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
-def in_words(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Why a run broke off, for its ledger."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"

@@ -16,6 +16,7 @@ from benchhouse.evidence.writing import now, write_model
 from benchhouse.processes.forking import Forked, can_fork, fork
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.processes.services import end_of
+from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Keepers
 from benchhouse.schema.service import (
@@ -38,7 +39,7 @@ Keep = Callable[[Path], int]
 """What a keeper does with its folder until the service is over."""
 
 
-def _ask(folder: ServiceFolder, spec: ServiceSpec) -> None:
+def _write_request(folder: ServiceFolder, spec: ServiceSpec) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     for path in (folder.state, folder.endpoints, folder.log, folder.job, folder.stop):
         path.unlink(missing_ok=True)
@@ -47,40 +48,32 @@ def _ask(folder: ServiceFolder, spec: ServiceSpec) -> None:
 
 def start_job(folder: ServiceFolder, spec: ServiceSpec, keepers: Keepers, python: Sequence[str]) -> None:
     """The same as a job of a batch system, on whatever node; the keeper follows its files then."""
-    _ask(folder, spec)
+    _write_request(folder, spec)
     waiting = {"phase": "starting", "message": "its job has not begun", "keeper": "", "since": now()}
     state = ServiceState.model_validate(waiting | {"id": spec.id, "recipe": spec.recipe.name, "started": now()})
     write_model(folder.state, state, sync=False)
     try:
         keepers.start(folder, spec, python)
     except BaseException as error:
-        _say_over(folder, state, f"its job could not be submitted: {error}")
+        _mark_over(folder, state, f"its job could not be submitted: {error}")
         raise
 
 
 def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) -> int:
     """Write what is asked and start the process that keeps it; returns its pid at once."""
-    _ask(folder, spec)
+    _write_request(folder, spec)
     # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
     if keep is not None and can_fork():
         process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.log, [OWNER])
-    else:
-        process = _start_program(folder)
+    else:  # a new interpreter, which takes 0.2 s more
+        command = [sys.executable, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())]
+        environ = {key: value for key, value in os.environ.items() if key != OWNER}
+        with folder.log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environ
+            )
     _keepers[str(folder.path)] = process
     return process.pid
-
-
-def _start_program(folder: ServiceFolder) -> "subprocess.Popen[bytes]":
-    """The same in a new interpreter, which takes 0.2 s more."""
-    with folder.log.open("wb") as words:
-        return subprocess.Popen(
-            [sys.executable, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())],
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            start_new_session=True,
-            env={key: value for key, value in os.environ.items() if key != OWNER},
-        )
 
 
 _keepers: dict[str, "Forked | subprocess.Popen[bytes]"] = {}  # started by this process, so that none stays a zombie
@@ -90,43 +83,43 @@ def wait_ready(
     folders: Mapping[str, ServiceFolder], show: Callable[[str], None], keepers: Keepers | None = None
 ) -> dict[str, ServiceState]:
     """Until all are ready. Raises BenchError, with what the server said last, when one fails; all are ended then."""
-    pause, told, asked = _LOOK_S, "", time.monotonic()
+    pause, shown, polled = _LOOK_S, "", time.monotonic()
     while True:
         states = {name: read_state(folder) for name, folder in folders.items()}
         for name, folder in folders.items():
-            if said := end_of(name, folder) or _keeper_died(name, folder):
+            if message := end_of(name, folder) or _keeper_died(name, folder):
                 stop_keepers(folders.values())
-                raise _not_started(name, folder, said)
+                raise _not_started(name, folder, message)
         waiting = [name for name, state in states.items() if state is None or state.phase == "starting"]
         if not waiting:
             return {name: state for name, state in states.items() if state is not None}
-        if keepers and time.monotonic() - asked > _JOB_S:
-            asked = time.monotonic()
+        if keepers and time.monotonic() - polled > _JOB_S:
+            polled = time.monotonic()
             for name in waiting:
-                if (said := keepers.gone(folders[name])) and not end_of(name, folders[name]):
-                    settle(folders.values(), said)
-        if (text := f"starting {', '.join(waiting)}") != told:
+                if (message := keepers.gone(folders[name])) and not end_of(name, folders[name]):
+                    settle(folders.values(), message)
+        if (text := f"starting {', '.join(waiting)}") != shown:
             show(text)
-            told = text
+            shown = text
         time.sleep(pause)
         pause = min(pause * 1.2, _SLOWEST_LOOK_S)
 
 
-def _not_started(name: str, folder: ServiceFolder, said: str) -> BenchError:
-    """With the server's words set off below, and where all of them are, if it said anything."""
-    message = said.replace(f"{name} is over: ", f"{name} could not be started: ", 1).replace("\n", "\n    ")
+def _not_started(name: str, folder: ServiceFolder, message: str) -> BenchError:
+    """With the server's output indented below, and the place of its logs, if it wrote any."""
+    message = message.replace(f"{name} is over: ", f"{name} could not be started: ", 1).replace("\n", "\n    ")
     logs = folder.path / "logs"
-    spoke = any(log.stat().st_size for log in logs.glob("*.log"))
-    return BenchError(message, f"its words: {logs}" if spoke else "", Exit.TRIAL_FAILED)
+    has_logs = any(log.stat().st_size for log in logs.glob("*.log"))
+    return BenchError(message, f"its logs: {logs}" if has_logs else "", Exit.TRIAL_FAILED)
 
 
 def _keeper_died(name: str, folder: ServiceFolder) -> str:
-    """Of one that could not even write a state."""
+    """The message for a keeper that could not even write a state; empty for others."""
     process = _keepers.get(str(folder.path))
     if process is None or process.poll() is None or read_state(folder) is not None:
         return ""
-    said = folder.log.read_text(errors="replace").strip()
-    return f"{name} could not be started: {said.splitlines()[-1] if said else f'exit {process.returncode}'}"
+    output = folder.log.read_text(errors="replace").strip()
+    return f"{name} could not be started: {output.splitlines()[-1] if output else f'exit {process.returncode}'}"
 
 
 def stop_keepers(folders: Iterable[ServiceFolder], wait_s: float = _END_S) -> list[int]:
@@ -196,10 +189,7 @@ class Attached:
         return self._jobs is None
 
     def start(self, show: Callable[[str], None], keep: Callable[[], Keep] | None) -> None:
-        """`keep` is asked for only where there is something to keep: importing it takes time.
-
-        Where they are jobs, nothing is started before there is a trial to hand over (`ensure`).
-        """
+        """`keep` is called only where needed: importing takes time. Jobs start with the first trial (`ensure`)."""
         if self._jobs:
             return
         for name, folder in self._folders.items():
@@ -248,46 +238,52 @@ class Attached:
         }
 
     def over(self) -> str:
-        """What is to be said of the first one that has ended, else nothing."""
+        """The message for the first one that has ended; empty where all go on."""
         for name, folder in self._folders.items():
             state = read_state(folder)
             stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
-            if not stopped and (said := end_of(name, folder)):
-                return said
+            if not stopped and (message := end_of(name, folder)):
+                return message
         return ""
 
     def close(self) -> None:
-        """Where they are jobs, their executor ends them; here is only said so of those that could not."""
+        """End them. Where they are jobs, their executor does that, and only those without a final state get one."""
         if self._jobs:
             settle(self._folders.values(), "its job was ended", "stopped")
         else:
             stop_keepers(self._folders.values())
 
 
+def attached_folders(ledger: Ledger) -> list[Path]:
+    """Of the servers that are, or were, attached to the run."""
+    folder = ledger.folder.services
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
 def running_states(folders: Collection[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
     """Every service of which there is a state; what it says is not always still true (`is_lost`)."""
-    found = [(ServiceFolder(path), read_state(ServiceFolder(path))) for path in sorted(folders)]
-    return [(folder, state) for folder, state in found if state is not None]
+    services = map(ServiceFolder, sorted(folders))
+    return [(folder, state) for folder in services if (state := read_state(folder)) is not None]
 
 
 def bury(folders: Collection[Path]) -> None:
-    """Say of services whose keeper was killed that they are over; call it when nothing of them runs any more."""
+    """Mark services as over whose keeper was killed; call it when nothing of them runs any more."""
     for folder, state in running_states(folders):
         if is_lost(state):
-            _say_over(folder, state, "its keeper was killed")
+            _mark_over(folder, state, "its keeper was killed")
 
 
-def settle(folders: Iterable[ServiceFolder], said: str, phase: Phase = "failed") -> None:
-    """Say of services whose jobs are over, but could not say so themselves, that they are."""
+def settle(folders: Iterable[ServiceFolder], message: str, phase: Phase = "failed") -> None:
+    """Mark services as over whose jobs have ended and could not do so themselves."""
     for folder in folders:
         state = read_state(folder)
         if state is not None and state.phase not in OVER:
-            _say_over(folder, state, said, phase)
+            _mark_over(folder, state, message, phase)
 
 
-def _say_over(folder: ServiceFolder, state: ServiceState, said: str, phase: Phase = "failed") -> None:
+def _mark_over(folder: ServiceFolder, state: ServiceState, message: str, phase: Phase = "failed") -> None:
     folder.endpoints.unlink(missing_ok=True)
-    over = {"phase": phase, "message": said, "since": now()}
+    over = {"phase": phase, "message": message, "since": now()}
     write_model(folder.state, state.model_copy(update=over), sync=False)
 
 

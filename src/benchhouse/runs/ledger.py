@@ -20,13 +20,10 @@ from pydantic_core import from_json
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes.owner import identity, is_gone, pid_of
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.trial import ExperimentRef
-
-_WHOLE = ("started", "submitted", "resumed", "finished", "interrupted", "stopped", "budget", "service")
-"""Events that are about a run, not about one of its trials."""
 
 
 class RunRecord(Model):
@@ -106,11 +103,7 @@ class Ledger:
                 write_text(folder.benchmark, benchmark_text)
             write_model(folder.record, record)
         except OSError as error:
-            raise BenchError(
-                f"can't create {folder.path}: {error.strerror}",
-                "make room, or choose a writable folder: bench -C DIR ...",
-                Exit.TRIAL_FAILED,
-            ) from error
+            raise unwritable(folder.path, error) from error
         return cls(folder)
 
     @property
@@ -126,8 +119,7 @@ class Ledger:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "as a whole"
             raise BenchError(
                 f"{self.folder.record} can't be read by this version ({where}: {error.errors()[0]['msg']})",
-                "look with the version that wrote it; where the file is damaged, its trials are read by: "
-                "bench warehouse rebuild",
+                "use the version that wrote it; if the file is damaged, read its trials by: bench warehouse rebuild",
             ) from error
 
     def own(self) -> None:
@@ -135,7 +127,7 @@ class Ledger:
         try:
             handle = os.open(self.folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise _unwritable(self.folder.lock, error) from error
+            raise self.unwritable(self.folder.lock, error) from error
         if not _lock(handle):
             owner = pid_of(os.pread(handle, 100, 0).decode())
             os.close(handle)
@@ -145,7 +137,7 @@ class Ledger:
             os.ftruncate(handle, 0)
             os.pwrite(handle, identity().encode(), 0)
         except OSError as error:
-            raise _unwritable(self.folder.lock, error) from error
+            raise self.unwritable(self.folder.lock, error) from error
 
     def busy(self, owner: int | None) -> BenchError:
         run_id = self.folder.run_id
@@ -153,6 +145,10 @@ class Ledger:
             f"run {run_id} is being worked on by process {owner or 'unknown'}",
             f"watch it: bench status {run_id} --watch; end it: bench stop {run_id}",
         )
+
+    def unwritable(self, path: Path, error: OSError) -> BenchError:
+        hint = f"make room or make it writable; finished trials are kept: bench run --resume {self.folder.run_id}"
+        return BenchError(f"can't write {path}: {error.strerror}", hint, Exit.TRIAL_FAILED)
 
     def release(self) -> None:
         for handle in (self._lock, self._events):
@@ -181,7 +177,7 @@ class Ledger:
 
     def last_event(self) -> str:
         """The last event that concerns the run as a whole; empty before the first."""
-        return next(reversed([event.event for event in self.events() if event.event in _WHOLE]), "")
+        return next(reversed([event.event for event in self.events() if event.event not in ("ended", "retry")]), "")
 
     def tell(self, event: str, **fields: Any) -> None:
         """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""
@@ -189,15 +185,17 @@ class Ledger:
         line = item.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
             if self._events is None:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._events = os.open(self.folder.events, flags, 0o644)
-                _end_torn_line(self._events, self.folder.events)
+                size = os.fstat(self._events).st_size
+                if size and os.pread(self._events, 1, size - 1) != b"\n":
+                    os.write(self._events, b"\n")
             if os.write(self._events, line) < len(line):
                 os.close(self._events)
                 self._events = None
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise _unwritable(self.folder.events, error) from error
+            raise self.unwritable(self.folder.events, error) from error
 
     def events(self, unread: list[str] | None = None) -> Iterator[Event]:
         """In their order. `unread` is given the whole lines that are no event of this version: a newer one's."""
@@ -230,23 +228,6 @@ def _lock(handle: int) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-def _unwritable(path: Path, error: OSError) -> BenchError:
-    return BenchError(
-        f"can't write {path}: {error.strerror}",
-        f"make room or make it writable; finished trials are kept: bench run --resume {path.parent.name}",
-        Exit.TRIAL_FAILED,
-    )
-
-
-def _end_torn_line(handle: int, path: Path) -> None:
-    size = path.stat().st_size
-    if size:
-        with path.open("rb") as file:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":
-                os.write(handle, b"\n")
 
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchhouse.runs.ledger import Event, Ledger, list_runs
-from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, read_lines
+from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, selected_lines
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
@@ -112,13 +112,13 @@ def _pack_folder(tarball: _Tarball, folder: LogFolder, selection: Selection) -> 
             untimed.append(path)
         elif (file := folder.open(name)) is not None:
             with file:
-                tarball.add(path, file if component else _journal_lines(file, selection), **about)
+                lines = file if component else (line for line in file if _is_selected(line, selection))
+                tarball.add(path, lines, **about)
     return untimed
 
 
-def _journal_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
-    for line in file:
-        yield from (line for _, parsed in read_lines(line) if line.endswith(b"\n") and selection.takes(parsed))
+def _is_selected(line: bytes, selection: Selection) -> bool:
+    return line.endswith(b"\n") and bool(selected_lines(line, selection))
 
 
 def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[str]:
@@ -137,30 +137,26 @@ def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[s
             tarball.add(name, text.encode("utf-8", "surrogateescape").splitlines(keepends=True))
     if selection.takes_component(ORCHESTRATOR) and run.events.is_file():
         with run.events.open("rb") as file:
-            tarball.add("events.jsonl", _event_lines(file, selection))
+            tarball.add("events.jsonl", (line for line in file if _is_selected_event(line, selection)))
     return untimed
 
 
-def _event_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
-    for line in file:
-        try:
-            event = Event.model_validate_json(line)
-        except ValueError:
-            continue
-        if selection.takes_time(event.time) and (event.trial_id is None or selection.takes_trial(event.trial_id)):
-            yield line
+def _is_selected_event(line: bytes, selection: Selection) -> bool:
+    try:
+        event = Event.model_validate_json(line)
+    except ValueError:
+        return False
+    return selection.takes_time(event.time) and (event.trial_id is None or selection.takes_trial(event.trial_id))
 
 
 def prune(workspace: WorkspaceFolder, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
-    """Remove old logs that are no evidence: of workers, orchestrators, Slurm, servers and monitors that have ended.
-
-    Trial folders are not touched: their logs are hashed, and a missing one is damage.
-    """
+    """Remove old logs of workers, orchestrators, Slurm, servers and monitors; logs of trials are evidence and stay."""
     before_s = time.time() - older_than_s
-    old = [path for path in _prunable(workspace) if _newest_s(path) < before_s]
+    old = [path for path in _prunable(workspace) if max(item.lstat().st_mtime for item in _files(path)) < before_s]
     in_use = _open_files(workspace.state) if old else set()
     gone = [path for path in old if not any(place == path or path in place.parents for place in in_use)]
-    size = sum(_size(path) for path in gone)
+    files = [item for path in gone for item in _files(path) if item.is_file() and not item.is_symlink()]
+    size = sum(item.lstat().st_size for item in files)
     for path in gone if not dry_run else []:
         try:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -184,10 +180,10 @@ def _prunable(workspace: WorkspaceFolder) -> Iterator[Path]:
 
 def _is_over(ledger: Ledger) -> bool:
     """Whether no job of it can be in a queue: on a cluster a run has no process here that would own it."""
-    events = [
-        event.event for event in ledger.events() if event.event in ("started", "resumed", "finished", "interrupted")
-    ]
-    return bool(events) and events[-1] in ("finished", "interrupted")
+    last = ""
+    for event in ledger.events():
+        last = event.event if event.event in ("started", "resumed", "finished", "interrupted") else last
+    return last in ("finished", "interrupted")
 
 
 def keep_logs_s(workspace: WorkspaceFolder) -> float:
@@ -201,14 +197,6 @@ def keep_logs_s(workspace: WorkspaceFolder) -> float:
 
 def _files(path: Path) -> list[Path]:
     return [path, *path.rglob("*")] if path.is_dir() and not path.is_symlink() else [path]
-
-
-def _newest_s(path: Path) -> float:
-    return max(item.lstat().st_mtime for item in _files(path))
-
-
-def _size(path: Path) -> int:
-    return sum(item.lstat().st_size for item in _files(path) if item.is_file() and not item.is_symlink())
 
 
 def _open_files(below: Path) -> set[Path]:

@@ -4,10 +4,10 @@ import contextlib
 import json
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from benchhouse.schema.quantities import parse_seconds
 JOURNAL = "trial.jsonl"
 _BLOCK_BYTES = 64 << 10
 _PAUSE_S = 0.2
+_time = attrgetter("time")
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,14 @@ class Selection:
         return self.takes_component(line.component) and self.takes_time(line.time)
 
 
-class LogFolder(ABC):
-    """A journal and raw logs in one folder: of a trial, or of a server that is attached to the run."""
+@dataclass(frozen=True)
+class LogFolder:
+    """A journal and raw logs in one folder: of a server that is attached to the run, or of a trial."""
 
-    @abstractmethod
-    def place(self) -> Path: ...
+    path: Path
+
+    def place(self) -> Path:
+        return self.path / "logs"
 
     def names(self) -> list[str]:
         """Files, journal included; what an experiment put there under odd names or as links is none of ours."""
@@ -73,16 +77,6 @@ class LogFolder(ABC):
 
 
 @dataclass(frozen=True)
-class AttachedLogs(LogFolder):
-    """The logs of a server that serves all trials of a run."""
-
-    path: Path
-
-    def place(self) -> Path:
-        return self.path / "logs"
-
-
-@dataclass(frozen=True)
 class TrialLogs(LogFolder):
     """The logs of one attempt at a trial, wherever its folder is by now."""
 
@@ -95,8 +89,8 @@ class TrialLogs(LogFolder):
         """Running, set aside by a later attempt, or in its final place: in this order nothing else can be met."""
         running = self.home.partial(self.scenario, self.trial_id, self.attempt)
         aside = self.home.superseded(self.scenario, self.trial_id, self.attempt)
-        found = (place for place in (running, aside) if place.path.is_dir())
-        return next(found, self.home.trial(self.scenario, self.trial_id))
+        folders = (folder for folder in (running, aside) if folder.path.is_dir())
+        return next(folders, TrialFolder(self.path))
 
     def place(self) -> Path:
         return self.folder().logs
@@ -117,21 +111,20 @@ class RunLogs:
     def trials(self, selection: Selection) -> list[TrialLogs]:
         """Sealed, set aside and running ones, by id and attempt."""
         results = self.workspace.results / self.scenario
-        found = {
+        attempts = {
             (entry.name.partition(".")[0], self._attempt(entry))
             for folder in (results / ".partial", results)
             for entry in _folders(folder)
             if selection.takes_trial(entry.name) and self._attempt(entry)
         }
-        return [TrialLogs(self.workspace, self.scenario, trial_id, attempt) for trial_id, attempt in sorted(found)]
-
-    def attached(self, selection: Selection) -> list[AttachedLogs]:
-        """Of no trial, so they are left out where trials are asked for."""
-        folders = _folders(self.workspace.run(self.run_id).services) if not selection.trials else []
-        return [AttachedLogs(Path(path)) for path in sorted(entry.path for entry in folders)]
+        home, trial = (self.workspace, self.scenario), self.workspace.trial
+        return [TrialLogs(trial(self.scenario, name).path, *home, name, number) for name, number in sorted(attempts)]
 
     def folders(self, selection: Selection) -> list[LogFolder]:
-        return [*self.trials(selection), *self.attached(selection)]
+        """Attached servers are of no trial, so they are left out where trials are selected."""
+        services = _folders(self.workspace.run(self.run_id).services) if not selection.trials else []
+        attached = [LogFolder(Path(path)) for path in sorted(entry.path for entry in services)]
+        return [*self.trials(selection), *attached]
 
     def _attempt(self, entry: "os.DirEntry[str]") -> int:
         """Which attempt the folder holds, or 0 where it is not of this run. A name may get another folder."""
@@ -153,9 +146,8 @@ class RunLogs:
         every = self.trials(Selection())
         for beginning in selection.trials:
             if not any(trial.trial_id.startswith(beginning) for trial in every):
-                raise BenchError(
-                    f"run {self.run_id} has no logs of a trial '{beginning}'", f"see: bench status {self.run_id}"
-                )
+                hint = f"see: bench status {self.run_id}"
+                raise BenchError(f"run {self.run_id} has no logs of a trial '{beginning}'", hint)
         folders = self.folders(selection)
         known = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
         for component in selection.components:
@@ -204,24 +196,20 @@ def moment(text: str | None, now_s: float) -> str:
 
 def tail(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> list[LogLine]:
     """The newest lines of all trials and components, in the order of their times."""
-    logs = RunLogs(workspace, run_id)
-    logs.check(selection)
-    return next(_follow(logs, selection, n))
+    RunLogs(workspace, run_id).check(selection)
+    return next(follow(workspace, run_id, selection, n))
 
 
 def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
     """The same, then whatever comes, until the run has ended. What comes together is in order."""
-    return _follow(RunLogs(workspace, run_id), selection, n)
-
-
-def _follow(logs: RunLogs, selection: Selection, n: int) -> Iterator[list[LogLine]]:
+    logs = RunLogs(workspace, run_id)
     running = logs.is_running()
     read_to: dict[LogFolder, int] = {}
     newest: list[LogLine] = []
     for folder in logs.folders(selection):
         lines, read_to[folder] = _last_lines(folder, selection, n)
         newest += lines
-    yield in_order(newest)[-n:] if n else []
+    yield sorted(newest, key=_time)[-n:] if n else []
     while running:
         time.sleep(_PAUSE_S)
         running = logs.is_running()  # asked first: what is written before it ends is read below
@@ -230,23 +218,16 @@ def _follow(logs: RunLogs, selection: Selection, n: int) -> Iterator[list[LogLin
             lines, read_to[folder] = _new_lines(folder, selection, read_to.get(folder, 0))
             came += lines
         if came:
-            yield in_order(came)
+            yield sorted(came, key=_time)
 
 
-def in_order(lines: Iterable[LogLine]) -> list[LogLine]:
-    """By time; what has the same keeps its order."""
-    return sorted(lines, key=lambda line: line.time)
-
-
-def read_lines(data: bytes) -> Iterator[tuple[bytes, LogLine]]:
-    """The lines of a journal; one that a kill or a full disk tore is left out."""
+def selected_lines(data: bytes, selection: Selection) -> list[LogLine]:
+    """Lines of a journal; one that a kill or a full disk tore is left out."""
+    lines = []
     for text in data.split(b"\n"):
         with contextlib.suppress(ValueError):
-            yield text, LogLine.model_validate_json(text)
-
-
-def _taken(data: bytes, selection: Selection) -> list[LogLine]:
-    return [line for _, line in read_lines(data) if selection.takes(line)]
+            lines.append(LogLine.model_validate_json(text))
+    return [line for line in lines if selection.takes(line)]
 
 
 def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[LogLine], int]:
@@ -259,15 +240,15 @@ def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[L
         file.seek(max(0, size - _BLOCK_BYTES))
         data = file.read(_BLOCK_BYTES)
         at = end = size - len(data) + data.rfind(b"\n") + 1  # the last line may still be being written
-        found: list[LogLine] = []
+        lines: list[LogLine] = []
         rest = b""
-        while at and len(found) < n:
+        while at and len(lines) < n:
             begin = max(0, at - _BLOCK_BYTES)
             file.seek(begin)
             data = file.read(at - begin) + rest
             cut = data.find(b"\n") + 1 if begin else 0
-            rest, found, at = data[:cut], _taken(data[cut:], selection) + found, begin
-    return found[-n:] if n else [], end
+            rest, lines, at = data[:cut], selected_lines(data[cut:], selection) + lines, begin
+    return lines[-n:] if n else [], end
 
 
 def _new_lines(folder: LogFolder, selection: Selection, begin: int) -> tuple[list[LogLine], int]:
@@ -278,7 +259,7 @@ def _new_lines(folder: LogFolder, selection: Selection, begin: int) -> tuple[lis
         file.seek(begin)
         data = file.read()
     end = data.rfind(b"\n") + 1
-    return _taken(data[:end], selection), begin + end
+    return selected_lines(data[:end], selection), begin + end
 
 
 def _folders(path: Path) -> list["os.DirEntry[str]"]:

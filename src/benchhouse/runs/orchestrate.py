@@ -16,9 +16,9 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
-from benchhouse.runs.held_trials import Enough, HeldTrials
-from benchhouse.runs.interrupts import Interrupts, in_words
+from benchhouse.runs.interrupts import Interrupts, reason_of
 from benchhouse.runs.setup import RunSetup
+from benchhouse.runs.stopping_rule import Enough, HeldTrials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.protocols import Job, JobState
@@ -119,8 +119,11 @@ class Orchestrator:
                 while self._feed(todo) or self.active or self.waiting:
                     self._follow()
                 self._last_look()
-            except BaseException as error:
-                self._abandon(in_words(error))
+            except BaseException as error:  # unfinished folders go, finished ones stay
+                with contextlib.suppress(OSError, BenchError):
+                    self._cancel(list(self.active))
+                with contextlib.suppress(OSError, BenchError):
+                    self.ledger.tell("interrupted", reason=reason_of(error)[:500])
                 raise
         if self.stopped:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
@@ -131,21 +134,19 @@ class Orchestrator:
         return self.outcomes
 
     def _last_look(self) -> None:
-        """Where jobs outlive us, one may have been started twice: none goes on after the end, and what was sealed by it
-        in the meantime counts."""
+        """A job that outlives us may have been started twice: none goes on, and what it sealed meanwhile counts."""
         if not self.executor.outlives or not self.handed:
             return
         self.executor.cancel(list(self.handed))
         for name, outcome in self.unsealed.items():
             folder = self._folder(name)
-            if (found := sealed_outcome(folder)) is not None:
-                self._record(name, folder, found)
+            if (sealed := sealed_outcome(folder)) is not None:
+                self._record(name, folder, sealed)
                 self.outcomes[outcome] -= 1
-                self.outcomes[found] = self.outcomes.get(found, 0) + 1
+                self.outcomes[sealed] = self.outcomes.get(sealed, 0) + 1
         self.outcomes = {outcome: count for outcome, count in self.outcomes.items() if count}
 
     def _recall(self) -> None:
-        """What earlier sessions of this run used, recorded and handed over."""
         self.adopted = self.executor.adopt()
         self.handed.update(self.adopted)
         if self._results.is_dir():
@@ -165,7 +166,7 @@ class Orchestrator:
         """Hand over as much as the executor can use now; False when nothing was handed over."""
         batch: list[Active] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
-            item = self._due() or self.holding.next(todo, self._under_way(batch))
+            item = self._due() or self.holding.next(todo, (*self.active.values(), *self.waiting, *batch))
             if item is None:
                 break
             if over := self._overspent(len(batch)):
@@ -174,11 +175,16 @@ class Orchestrator:
             batch.append(item)
         if self.stopped:
             self.waiting.clear()
-        self._submit(batch)
-        return bool(batch)
-
-    def _under_way(self, batch: list[Active]) -> Iterator[Active]:
-        yield from (*self.active.values(), *self.waiting, *batch)
+        jobs = []
+        for item in batch:
+            jobs.append(self._job(item))
+            self.active[item.trial_id] = item
+        if jobs:
+            self.handed.update(item.trial_id for item in batch)
+            self.spent.trials += len(jobs)
+            self.attached.ensure()
+            self.executor.submit(jobs)
+        return bool(jobs)
 
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
@@ -199,7 +205,11 @@ class Orchestrator:
                 if self.adopted.get(name, 0) >= item.attempt:  # on its way since an earlier session
                     item.attempt = self.adopted[name]
                     self.active[name] = item
-                elif previous and self.last_turn_counts and not self._worth_another(previous):
+                elif (
+                    previous
+                    and self.last_turn_counts
+                    and not (previous[-1].outcome == "lost" and len(previous) <= self.plan.scenario.retries.max_retries)
+                ):
                     self.unsealed[name] = previous[-1].outcome
                     self._count(previous[-1].outcome)
                 else:
@@ -208,9 +218,7 @@ class Orchestrator:
                 self._record(name, folder, outcome)
                 attempts = read_meta(folder).attempts
                 yield Active(planned, name, attempts[-1].attempt + 1, attempts)
-            elif (
-                manifest_digest(folder) not in self.recorded
-            ):  # sealed in the moment before its orchestrator was killed
+            elif manifest_digest(folder) not in self.recorded:  # sealed just before its orchestrator was killed
                 attempts = read_meta(folder).attempts
                 self._ended(Active(planned, name, attempts[-1].attempt, attempts[:-1]), JobState("done"))
             else:
@@ -233,42 +241,30 @@ class Orchestrator:
     def _set_aside(self, name: str, attempt: int) -> None:
         self._folder(name).path.rename(self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path)
 
-    def _submit(self, batch: list[Active]) -> None:
-        jobs = []
-        for item in batch:
-            jobs.append(self._job(item))
-            self.active[item.trial_id] = item
-        if jobs:
-            self.handed.update(item.trial_id for item in batch)
-            self.spent.trials += len(jobs)
-            self.attached.ensure()
-            self.executor.submit(jobs)
-
     def _job(self, item: Active) -> Job:
         differs = self._differs(item)
         if item.previous and (folder := self._folder(item.trial_id)).sealed:  # a failed trial that is to run again
             try:
                 self._set_aside(item.trial_id, item.previous[-1].attempt)
             except OSError as error:
-                raise self._unwritable(folder, error) from error
+                raise self.ledger.unwritable(folder.path, error) from error
         if self.executor.outlives:
             delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
-            shared = self.setup.shared
             return Job(
-                item.trial_id, self._results, self.python, self.plan.resources, shared.logs,
-                frame=shared.frame, differs=differs, delay_s=delay_s,
+                item.trial_id, self._results, self.python, self.plan.resources,
+                self.ledger.folder.worker_logs.absolute(), frame=self.setup.shared_frame, differs=differs,
+                delay_s=delay_s,
             )  # fmt: skip
-        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+        folder = self._partial(item)
         try:
             make_folder(folder, TrialSpec.model_validate(joined(self.setup.trial_frame, differs, self._results)))
         except OSError as error:
             self._discard(item)
-            raise self._unwritable(folder, error) from error
-        log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
-        return Job(item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log.absolute())
+            raise self.ledger.unwritable(folder.path, error) from error
+        log = self._log(item).absolute()
+        return Job(item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log)
 
     def _differs(self, item: Active) -> dict[str, Any]:
-        """What is one trial's own."""
         plan, planned = self.plan, item.planned
         target = planned.target
         own = {"experiment": planned.experiment.model_dump()} if planned.experiment != plan.experiment else {}
@@ -315,8 +311,8 @@ class Orchestrator:
 
     def _look_at_services(self, states: Mapping[str, JobState]) -> None:
         """Without its server no further trial is worth starting; those that run notice by themselves."""
-        if not self.stopped and (said := self.attached.over()):
-            self.stopped, self.stopped_by = said, "service"
+        if not self.stopped and (message := self.attached.over()):
+            self.stopped, self.stopped_by = message, "service"
             self.waiting.clear()
             self._cancel([name for name in self.active if states[name].phase == "pending"])
 
@@ -357,8 +353,10 @@ class Orchestrator:
 
     def _unsealed(self, item: Active, state: JobState) -> None:
         reason = state.reason or "the worker ended without sealing its folder"
-        words = self._last_words(item)
-        reason = (f"{reason}: {words}" if words else reason)[:500]
+        with contextlib.suppress(OSError):
+            last_lines = self._log(item).read_text(errors="replace").strip().splitlines()[-1:]
+            reason = ": ".join([reason, *last_lines])
+        reason = reason[:500]
         self._check_disk(item)
         outcome = state.outcome or "lost"
         attempt = Attempt(attempt=item.attempt, outcome=outcome, reason=reason, job=state.detail or None)
@@ -370,60 +368,43 @@ class Orchestrator:
             self.unsealed[item.trial_id] = outcome
             self._count(outcome)
 
-    def _worth_another(self, previous: list[Attempt]) -> bool:
-        return previous[-1].outcome == "lost" and len(previous) <= self.plan.scenario.retries.max_retries
-
     def _tries(self, item: Active) -> int:
         """Retries so far: of this session, or of all, where each session is only one turn."""
         return len(item.previous) if self.last_turn_counts else item.retries
 
     def _check_disk(self, item: Active) -> None:
         """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
-        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+        folder = self._partial(item).path
         try:
-            if folder.path.is_dir():
-                (folder.path / ".probe").write_bytes(bytes(_PROBE_BYTES))
+            if folder.is_dir():
+                (folder / ".probe").write_bytes(bytes(_PROBE_BYTES))
         except OSError as error:
-            raise self._unwritable(folder, error) from error
+            raise self.ledger.unwritable(folder, error) from error
         finally:
             self._discard(item)
 
-    def _unwritable(self, folder: TrialFolder, error: OSError) -> BenchError:
-        return BenchError(
-            f"can't write {folder.path}: {error.strerror}",
-            "make room or make the folder writable; finished trials are kept. "
-            f"Carry on: bench run --resume {self.ledger.folder.run_id}",
-            Exit.TRIAL_FAILED,
-        )
-
     def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
-        retries = item.retries + 1
-        delay_s = self.plan.scenario.retries.delay_s(retries + 1)
-        self.ledger.tell("retry", trial_id=item.trial_id, attempt=item.attempt + 1, reason=reason[:500])
-        not_before = time.monotonic() + delay_s
-        again = Active(item.planned, item.trial_id, item.attempt + 1, list(previous), retries, not_before)
-        self.waiting.append(again)
+        retries, attempt = item.retries + 1, item.attempt + 1
+        self.ledger.tell("retry", trial_id=item.trial_id, attempt=attempt, reason=reason[:500])
+        not_before = time.monotonic() + self.plan.scenario.retries.delay_s(retries + 1)
+        self.waiting.append(Active(item.planned, item.trial_id, attempt, list(previous), retries, not_before))
 
     def _due(self) -> Active | None:
         """The next one to try again; a batch system is told itself how long it is to wait."""
-        if not self.waiting:
-            return None
         now = math.inf if self.executor.outlives else time.monotonic()
-        found = next((item for item in self.waiting if item.not_before <= now), None)
-        if found:
-            self.waiting.remove(found)
-        return found
+        due = next((item for item in self.waiting if item.not_before <= now), None)
+        if due:
+            self.waiting.remove(due)
+        return due
+
+    def _partial(self, item: Active) -> TrialFolder:
+        return self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+
+    def _log(self, item: Active) -> Path:
+        return self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
 
     def _discard(self, item: Active) -> None:
-        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
-        shutil.rmtree(folder.path, ignore_errors=True)
-
-    def _last_words(self, item: Active) -> str:
-        log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
-        with contextlib.suppress(OSError):
-            lines = log.read_text(errors="replace").strip().splitlines()
-            return lines[-1] if lines else ""
-        return ""
+        shutil.rmtree(self._partial(item).path, ignore_errors=True)
 
     def _count(self, outcome: str) -> None:
         self.done += 1
@@ -439,10 +420,3 @@ class Orchestrator:
                 self._discard(item)
             else:
                 self._ended(item, JobState("done"))
-
-    def _abandon(self, reason: str) -> None:
-        """End what runs; unfinished folders go, finished ones stay."""
-        with contextlib.suppress(OSError, BenchError):
-            self._cancel(list(self.active))
-        with contextlib.suppress(OSError, BenchError):
-            self.ledger.tell("interrupted", reason=reason[:500])

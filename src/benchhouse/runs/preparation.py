@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import code_digest
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
-from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan import (
     FaultyScenarioError,
@@ -64,25 +64,23 @@ class Prepared:
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""
-        scenario = self.plan.scenario
+        scenario, inputs = self.plan.scenario, Path(self.plan.input_folder or workspace.root)
+        outside = [] if inputs.is_relative_to(workspace.root.absolute()) else [inputs]
         return Place(
             cache=places.cache(),
             site=self.site,
             image=scenario.runtime.image or scenario.artifacts.get("container", ""),
-            folders=(workspace.root, places.cache(), *self._input_folders(workspace)),
+            folders=(workspace.root, places.cache(), *outside),
             binds=tuple(scenario.binds),
             gpus=self.plan.resources.gpus,
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
 
-    def _input_folders(self, workspace: WorkspaceFolder) -> list[Path]:
-        """What a container must see of a scenario that lies outside of the workspace."""
-        folder = Path(self.plan.input_folder) if self.plan.input_folder else workspace.root
-        return [] if folder.is_relative_to(workspace.root.absolute()) else [folder]
-
     def container(self, workspace: WorkspaceFolder) -> Container | None:
         """What a trial runs in. Raises where the image is not there or not pinned."""
-        return _runtime(self).container(self.plan.scenario.runtime, self.place(workspace))
+        spec = self.plan.scenario.runtime
+        runtime: Runtime = plug("runtimes", spec.kind)()
+        return runtime.container(spec, self.place(workspace))
 
     @cached_property
     def code_digest(self) -> str:
@@ -92,13 +90,8 @@ class Prepared:
 
     def image_digest(self) -> str | None:
         """sha256 of the image; None where there is none."""
-        found = _runtime(self).container(self.plan.scenario.runtime, self.place(WorkspaceFolder(Path("/"))))
-        return found.digest if found else None
-
-
-def _runtime(prepared: Prepared) -> Runtime:
-    found: Runtime = plug("runtimes", prepared.plan.scenario.runtime.kind)()
-    return found
+        container = self.container(WorkspaceFolder(Path("/")))
+        return container.digest if container else None
 
 
 @dataclass(frozen=True)
@@ -112,11 +105,11 @@ class Where:
 
 def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    found = prepare_all(workspace, path, where)
-    if len(found) > 1:
-        names = ", ".join(item.plan.experiment.name for item in found)
-        raise BenchError(f"{path} is a space of {len(found)} experiments ({names}): one run each", f"bench run {path}")
-    return found[0]
+    plans = prepare_all(workspace, path, where)
+    if len(plans) > 1:
+        names = ", ".join(item.plan.experiment.name for item in plans)
+        raise BenchError(f"{path} is a space of {len(plans)} experiments ({names}): one run each", f"bench run {path}")
+    return plans[0]
 
 
 def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[Prepared]:
@@ -124,15 +117,8 @@ def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = No
     document = load_yaml(path)
     if not is_space(document.data):
         return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
-    prepared, problems = list[Prepared](), list[Problem]()
-    for file in scenarios(read_space(document), os.environ, _inputs_of):
-        try:
-            prepared.append(_prepare(workspace, lambda file=file: file, path.parent, where or Where()))  # type: ignore[misc]
-        except ProblemsError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ProblemsError(problems)
-    return prepared
+    files = scenarios(read_space(document), os.environ, _inputs_of)
+    return all_or_problems(partial(_place_and_plan, workspace, file, path.parent, where or Where()) for file in files)
 
 
 def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
@@ -150,33 +136,33 @@ def prepare_text(workspace: WorkspaceFolder, text: str, path: str, home: Path, w
 
 
 def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
-    site = places.site(workspace, where.site)
     try:
         file = read()
     except FaultyScenarioError as error:
+        site = places.site(workspace, where.site)
         raise error.joined_by(_further_problems(workspace, error.rest, home, site)) from error
+    return _place_and_plan(workspace, file, home, where)
+
+
+def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, where: Where) -> Prepared:
+    site = places.site(workspace, where.site)
     for option, group, name in (("--executor", "executors", where.executor), ("--runtime", "runtimes", where.runtime)):
-        if name:  # asked for on the command line: no line of the file is to blame
-            _find_asked(option, group, name)
+        try:
+            if name:  # asked for on the command line: no line of the file is to blame
+                find_plug(group, name)
+        except BenchError as error:
+            raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
     prepared = _resolve_and_plan(workspace, _placed(file, where, site), home, site)
     return replace(prepared, site_name=where.site)
 
 
-def _find_asked(option: str, group: str, name: str) -> None:
-    try:
-        find_plug(group, name)
-    except BenchError as error:
-        raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
-
-
 def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
     """The scenario with its executor and runtime as the command line, else the file, else the site says."""
-    scenario = file.scenario
-    said = scenario.model_fields_set
-    executor = where.executor or (scenario.executor if "executor" in said else site.executor or scenario.executor)
-    runtime = scenario.runtime
-    said_kind = "runtime" in said and "kind" in runtime.model_fields_set
-    if kind := where.runtime or (None if said_kind else site.runtime):
+    scenario, runtime = file.scenario, file.scenario.runtime
+    given = scenario.model_fields_set
+    executor = where.executor or ("executor" not in given and site.executor) or scenario.executor
+    has_kind = "runtime" in given and "kind" in runtime.model_fields_set
+    if kind := where.runtime or (None if has_kind else site.runtime):
         runtime = runtime.model_copy(update={"kind": kind})
     return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
 
@@ -185,14 +171,11 @@ def _further_problems(
     workspace: WorkspaceFolder, rest: ScenarioFile | None, home: Path, site: Site
 ) -> Sequence[Problem]:
     """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
-    if rest is None:
-        return []
     try:
-        _resolve_and_plan(workspace, rest, home, site)
-    except ProblemsError as error:
-        return error.problems
-    except BenchError:  # not about the file
-        return []
+        if rest is not None:
+            _resolve_and_plan(workspace, rest, home, site)
+    except BenchError as error:
+        return error.problems if isinstance(error, ProblemsError) else []  # others are not about the file
     return []
 
 
@@ -228,15 +211,9 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
 
 def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
-    versions, prepared, problems = list(file.scenario.version or ()), list[Prepared](), list[Problem]()
-    for version in versions:
-        single = replace(file, scenario=file.scenario.model_copy(update={"version": version}))
-        try:
-            prepared.append(_resolve_and_plan(workspace, single, home, site))
-        except ProblemsError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ProblemsError(problems)
+    versions = list(file.scenario.version or ())
+    files = [replace(file, scenario=file.scenario.model_copy(update={"version": version})) for version in versions]
+    prepared = all_or_problems(partial(_resolve_and_plan, workspace, single, home, site) for single in files)
     first = prepared[0]
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
@@ -270,7 +247,7 @@ def _what_to_run(
     scenario, document = file.scenario, file.document
     listed = list_experiments(places.cache())
     where = "uses" if scenario.uses else "experiment" if scenario.experiment else "workload"
-    registered: Registered | None = None
+    registered, found = None, None
     try:
         if scenario.uses:
             registered = _expanded(shelf(workspace, home).find(scenario.uses))
@@ -278,11 +255,8 @@ def _what_to_run(
         elif scenario.experiment:
             found = resolve(scenario.experiment, _only_version(scenario), listed)
         else:
-            served = _by_service(file, listed, notes)
-            if served is None:
-                return None, None, None
-            found = served
-        return registered, found, _load(found)
+            found = _by_service(file, listed, notes)
+        return registered, found, _load(found) if found else None
     except ProblemsError:
         raise
     except BenchError as error:
@@ -301,7 +275,6 @@ def check_open(registered: Registered, found: Listed) -> None:
 
 
 def _expanded(registered: Registered) -> Registered:
-    """With its variables expanded, and those of all that it uses."""
     base = _expanded(registered.base) if registered.base else None
     return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
 
@@ -325,9 +298,7 @@ def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, pro
         return file
     from benchhouse.catalog.nexus import model_of, target_inputs
 
-    found = model_of(home)
-    assert found is not None
-    entry, document = found
+    entry, document = model_of(home)
     name = code.name if code else file.scenario.experiment or ""
     try:
         return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
@@ -338,9 +309,12 @@ def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, pro
 
 def check_file(path: Path) -> None:
     """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
-    document = load_yaml(path)
-    spaces, problems = is_space(document.data), list[Problem]()
-    for file in scenarios(read_space(document), os.environ) if spaces else [read_scenario(document, os.environ)]:
+    document, problems = load_yaml(path), list[Problem]()
+    if is_space(document.data):
+        files = scenarios(read_space(document), os.environ)
+    else:
+        files = [read_scenario(document, os.environ)]
+    for file in files:
         _bound_to_model(file, path.parent, None, problems)
     if problems:
         raise ProblemsError(problems)
@@ -348,11 +322,11 @@ def check_file(path: Path) -> None:
 
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
-    fixed, asked = registered.version, _only_version(file.scenario)
-    if fixed and asked and fixed != asked:
+    fixed, wanted = registered.version, _only_version(file.scenario)
+    if fixed and wanted and fixed != wanted:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
         raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])
-    return fixed or asked
+    return fixed or wanted
 
 
 def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) -> Listed | None:
@@ -375,7 +349,6 @@ def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) 
 
 
 def _only_version(scenario: Scenario) -> str | None:
-    """Of a scenario that is planned for one version at a time."""
     assert not isinstance(scenario.version, list)
     return scenario.version
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.writing import now, write_text
-from benchhouse.runs import readiness
+from benchhouse.runs import estimate, fetch
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import Prepared, Where, prepare_text
 from benchhouse.runs.selection import find_run
@@ -30,20 +30,43 @@ def open_run(
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
     open_executor(prepared, workspace.run("RUN"), say=say).close()
     unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
-    if warning := readiness.check(workspace, prepared, unfinished):
+    if warning := _check_ready(workspace, prepared, unfinished):
         say(f"warning: {warning}")
-    if unfinished:
-        if (owner := unfinished.owner()) is not None:
-            raise unfinished.busy(owner)
-        changed = changed_conditions(unfinished, prepared)
-        if changed and not finished_too:
-            say(f"a new run: since {unfinished.folder.run_id} there is another {' and '.join(changed)}")
-            return create_run(workspace, prepared, path)
-        say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
-        # What the plan does not cover, such as the budget, may have been edited.
-        write_text(unfinished.folder.scenario, prepared.file.text)
-        return unfinished
-    return create_run(workspace, prepared, path)
+    if unfinished is None:
+        return create_run(workspace, prepared, path)
+    if (owner := unfinished.owner()) is not None:
+        raise unfinished.busy(owner)
+    changed = changed_conditions(unfinished, prepared)
+    if changed and not finished_too:
+        say(f"a new run: since {unfinished.folder.run_id} there is another {' and '.join(changed)}")
+        return create_run(workspace, prepared, path)
+    say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
+    # What the plan does not cover, such as the budget, may have been edited.
+    write_text(unfinished.folder.scenario, prepared.file.text)
+    return unfinished
+
+
+def _check_ready(workspace: WorkspaceFolder, prepared: Prepared, unfinished: Ledger | None) -> str:
+    """Raises BenchError where a run could not come to its end; returns a warning, or nothing.
+
+    Jobs elsewhere must find what they need, and results must have room; those of `unfinished`, the run that would be
+    resumed, have theirs already.
+    """
+    if prepared.plan.scenario.executor != "local":
+        _require_shared(workspace, prepared)
+        fetch.require(workspace, prepared)
+    ended = sum(event.event == "ended" for event in unfinished.events()) if unfinished else 0
+    return estimate.check_room(workspace, prepared, max(0, prepared.plan.trial_count - ended))
+
+
+def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
+    shared = [Path(folder) for folder in prepared.site.folders.shared if "$" not in folder]
+    home = workspace.root.resolve()
+    if shared and not any(folder.resolve() in (home, *home.parents) for folder in shared):
+        raise BenchError(
+            f"the workspace {home} is not seen by the nodes of site '{prepared.site.site}'",
+            f"use one below {', '.join(map(str, shared))}: bench -C DIR ...",
+        )
 
 
 def conditions(prepared: Prepared) -> dict[str, str]:
@@ -70,10 +93,9 @@ def open_executor(
     scenario = prepared.plan.scenario
     assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run, say)
     executor: Executor = plug("executors", scenario.executor)(assignment)
-    if not check:
-        return executor
     try:
-        executor.check(prepared.plan.resources)
+        if check:
+            executor.check(prepared.plan.resources)
     except BenchError:
         executor.close()
         raise
@@ -113,26 +135,26 @@ def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None =
     ledger = Ledger(workspace.run(find_run(workspace, token)))
     record = ledger.record
     text = ledger.folder.scenario.read_text(encoding="utf-8")
-    asked = elsewhere or Where()
-    if asked.executor not in (None, record.executor) and ledger.goes_on():
+    wanted = elsewhere or Where()
+    if wanted.executor not in (None, record.executor) and ledger.goes_on():
         raise BenchError(
-            f"jobs of run {ledger.folder.run_id} may still be under way on {record.executor}",
-            f"end them first: bench stop {ledger.folder.run_id}",
+            f"jobs of run {record.run_id} may still be under way on {record.executor}",
+            f"end them first: bench stop {record.run_id}",
         )
-    where = Where(asked.executor or record.executor, record.runtime, asked.site or record.site)
+    where = Where(wanted.executor or record.executor, record.runtime, wanted.site or record.site)
     prepared = prepare_text(workspace, text, str(ledger.folder.scenario), record.folder, where)
-    if prepared.plan.digest != ledger.record.plan_digest:
+    if prepared.plan.digest != record.plan_digest:
         raise BenchError(
-            f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
+            f"run {record.run_id} was planned as {record.plan_digest[:12]}, "
             f"its scenario now plans as {prepared.plan.digest[:12]}",
             "the experiment's package or the environment has changed; start afresh: bench run --new",
         )
     if where.executor != record.executor:
         prepared.notes.append(f"this run began on {record.executor}; what is missing runs on {where.executor}")
-    for name in changed_conditions(ledger, prepared):
-        prepared.notes.append(
-            f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
-        )
+    prepared.notes.extend(
+        f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
+        for name in changed_conditions(ledger, prepared)
+    )
     return ledger, prepared
 
 

@@ -56,7 +56,6 @@ def _scenarios(workspace: WorkspaceFolder) -> dict[str, str]:
 
 
 def _collected(workspace: WorkspaceFolder) -> dict[str, str]:
-    """The scenario of each run that is in the tables."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return {}
     with Warehouse.open(workspace) as warehouse:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from benchhouse.catalog.entries import plug
-from benchhouse.catalog.recipes import find_recipe
+from benchhouse.catalog.recipes import find_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
@@ -26,7 +26,7 @@ from benchhouse.runs.keepers import (
     stop_keepers,
     wait_ready,
 )
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
@@ -129,10 +129,7 @@ class ServerOutput:
 
 
 def start(workspace: WorkspaceFolder, request: ServerRequest, keep: Keep, show: Callable[[str], None]) -> StartedServer:
-    """Start a server and wait until it is ready; it lives on until it is stopped.
-
-    On an executor whose jobs outlive this process it becomes a job; `keep` is for a server of this machine.
-    """
+    """Start a server, here (`keep`) or as a job of an executor, and wait until it is ready; it lives until stopped."""
     placement = request.placement
     profile = places.site(workspace, placement.site)
     keepers = _keepers(placement.executor, Assignment(site=profile)) if placement.executor else None
@@ -155,9 +152,9 @@ def start(workspace: WorkspaceFolder, request: ServerRequest, keep: Keep, show: 
     began = time.monotonic()
     try:
         if keepers:
-            interface, time_s = profile.network.interface, placement.time_s
-            job = {"owner": "files", "reach": "network", "interface": interface, "time": time_s}
-            start_job(folder, spec.model_copy(update=job), keepers, (sys.executable,))
+            job = {"owner": "files", "reach": "network", "interface": profile.network.interface}
+            spec = spec.model_copy(update=job | {"time": placement.time_s})
+            start_job(folder, spec, keepers, (sys.executable,))
         else:
             start_keeper(folder, spec, keep)
         state = wait_ready({server_id: folder}, show, keepers)[server_id]
@@ -176,11 +173,9 @@ def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
 
 
 def _end(folders: Sequence[ServiceFolder]) -> list[int]:
-    """Ask all to end and wait until they have; pids of those that had to be killed."""
     jobs: dict[str, list[ServiceFolder]] = {}
     for folder in folders:
-        with contextlib.suppress(OSError, ValueError):
-            job = KeeperJob.model_validate_json(folder.job.read_bytes())
+        if job := _job(folder):
             jobs.setdefault(job.executor, []).append(folder)
     for executor, job_folders in jobs.items():
         if keepers := _keepers(executor, Assignment()):
@@ -191,18 +186,13 @@ def _end(folders: Sequence[ServiceFolder]) -> list[int]:
 
 def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
     """The recipe, if it can be started with these parameters."""
-    known = ", ".join(recipe.parameters) or "none"
-    for name in parameters:
-        if name not in (*recipe.parameters, "program"):
-            hint = guess_hint(name, recipe.parameters)
-            raise BenchError(f"the recipe {recipe.name} has no parameter '{name}'", f"{hint}it has: {known}")
-        if is_secret_key(name) and reference(parameters[name]) is None:
-            raise BenchError(
-                f"'{name}' is a secret in plain text", f"put it into the environment and write: -p {name}='$NAME'"
-            )
-    for name, default in recipe.parameters.items():
-        if default is None and name not in parameters:
-            raise BenchError(f"the recipe {recipe.name} needs the parameter '{name}'", f"give it: -p {name}=...")
+    for name, message in parameter_faults(recipe, parameters):
+        hint = f"{guess_hint(name, recipe.parameters)}it has: {', '.join(recipe.parameters) or 'none'}"
+        raise BenchError(message, hint if name in parameters else f"give it: -p {name}=...")
+    for name, value in parameters.items():
+        if is_secret_key(name) and reference(value) is None:
+            hint = f"put it into the environment and write: -p {name}='$NAME'"
+            raise BenchError(f"'{name}' is a secret in plain text", hint)
     if recipe.scale.nodes > 1:
         raise BenchError(f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes, and a server by itself has one")
     return recipe
@@ -272,40 +262,35 @@ def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, 
 
 
 def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
-    """By its id, or a unique beginning of it."""
     states = running_states(_every_folder(workspace))
     if not over_too:
-        states = [item for item in states if item[1].phase not in OVER] or states
-    matches = [item for item in states if item[1].id == server] or [
-        item for item in states if item[1].id.startswith(server)
-    ]
+        states = [(folder, state) for folder, state in states if state.phase not in OVER] or states
+    matches = [(folder, state) for folder, state in states if state.id.startswith(server)]
+    matches = [(folder, state) for folder, state in matches if state.id == server] or matches
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise BenchError(f"'{server}' could be {', '.join(state.id for _, state in matches)}", "give more of the id")
     hint = guess_hint(server, [state.id for _, state in states])
-    raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps", Exit.BAD_INPUT)
+    raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
 
 
 def _own_folders(workspace: WorkspaceFolder) -> list[Path]:
-    """Of servers that were started by themselves."""
     return list(workspace.services.iterdir()) if workspace.services.is_dir() else []
 
 
 def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
-    """Of those, and of the servers attached to runs."""
     return [*_own_folders(workspace), *workspace.runs.glob("*/services/*")]
 
 
-def _job(folder: ServiceFolder) -> str:
-    """The job of a keeper that waits to begin."""
+def _job(folder: ServiceFolder) -> KeeperJob | None:
     with contextlib.suppress(OSError, ValueError):
-        return KeeperJob.model_validate_json(folder.job.read_bytes()).job_id
-    return ""
+        return KeeperJob.model_validate_json(folder.job.read_bytes())
+    return None
 
 
 def _described(folder: ServiceFolder, state: ServiceState) -> Server:
-    run_id = ""
+    run_id, job = "", _job(folder)
     with contextlib.suppress(OSError, ValueError):
         run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id
     return Server(
@@ -317,7 +302,7 @@ def _described(folder: ServiceFolder, state: ServiceState) -> Server:
         endpoints=tuple(item.endpoint for item in state.replicas),
         metrics=tuple(item.metrics for item in state.replicas if item.metrics),
         pids=tuple(item.pid for item in state.replicas),
-        job=state.job or _job(folder) or str(pid_of(state.keeper) or ""),
+        job=state.job or (job.job_id if job else "") or str(pid_of(state.keeper) or ""),
         run_id=run_id,
         host=state.host,
         started=state.started,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from benchhouse.plan import Plan
@@ -12,14 +11,6 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What jobs that outlive us are given once, not trial by trial."""
-
-    frame: dict[str, Any]
-    logs: Path
 
 
 @dataclass(frozen=True)
@@ -41,32 +32,19 @@ class RunSetup:
     def trial_frame(self) -> dict[str, Any]:
         """What all trials of this run have in common."""
         plan, scenario = self.plan, self.plan.scenario
+        given = ("executor", "runtime", "partition", "account", "qos", "artifacts", "binds", "environment")
         return {
             "run_id": self.ledger.folder.run_id,
             "scenario": scenario.scenario,
-            "experiment": plan.experiment,
-            "component": plan.component,
-            "axes": plan.axes,
-            "resources": plan.resources,
-            "limits": plan.limits,
-            "executor": scenario.executor,
-            "runtime": scenario.runtime,
-            "partition": scenario.partition,
-            "account": scenario.account,
-            "qos": scenario.qos,
-            "artifacts": scenario.artifacts,
-            "binds": scenario.binds,
-            "environment": scenario.environment,
+            **{name: getattr(plan, name) for name in ("experiment", "component", "axes", "resources", "limits")},
+            **{name: getattr(scenario, name) for name in (*given, "logs", "monitors")},
             "services": self.attached.for_trials(),
-            "logs": scenario.logs,
-            "monitors": scenario.monitors,
         } | self.frame
 
     @cached_property
-    def shared(self) -> Shared:
-        """For tasks that make the folders of their trials themselves."""
-        frame = {key: _plain(value) for key, value in self.trial_frame.items()}
-        return Shared(frame, self.ledger.folder.worker_logs.absolute())
+    def shared_frame(self) -> dict[str, Any]:
+        """The same as JSON, for tasks that make the folders of their trials themselves."""
+        return {key: _plain(value) for key, value in self.trial_frame.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -3,22 +3,25 @@
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from benchhouse.evidence.folder import read_meta, read_spec
-from benchhouse.runs import batch, cluster_jobs
+from benchhouse.runs import batch
 from benchhouse.runs.batch import Queue
+from benchhouse.runs.keepers import attached_folders, is_lost, running_states
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
-from benchhouse.runs.services import RunService, services_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.service import OVER, LiveServices
 from benchhouse.schema.trial import may_be_tried_again
+from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.labels import point_label
 
 State = Literal["running", "waiting", "to be collected", "finished", "interrupted"]
 _CLUSTERS = ("ray", "dask", "spark")  # that may go away under a run, which is then finished elsewhere
+_HOSTS = "SELECT DISTINCT host FROM trial_fact WHERE run_id = $run AND host IS NOT NULL ORDER BY host"
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
@@ -49,6 +52,20 @@ class QueueState:
     reasons: Mapping[str, int]
     """Why trials wait, and how many do for each reason."""
     sealed: int
+
+
+@dataclass(frozen=True)
+class RunService:
+    """A server of a run; `trial_id` is of the trial that started it, None where it is attached to the run."""
+
+    name: str
+    recipe: str
+    phase: str
+    message: str
+    since: str
+    trial_id: str | None
+    endpoints: list[str]
+    pids: list[int]
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,32 @@ class Warning:
     trials: int
 
 
+@dataclass(frozen=True)
+class RunOverview:
+    """What `bench show RUN` says beside the table of points."""
+
+    run_id: str
+    scenario: str
+    scenario_file: str
+    experiment: str
+    version: str
+    distribution: str
+    state: str
+    created: str
+    executor: str
+    runtime: str
+    site: str | None
+    submitted_from: str
+    hosts: tuple[str, ...]
+    """Where its trials ran, as far as they are collected."""
+    points: int
+    trials: int
+    done: int
+    outcomes: tuple[tuple[str, int], ...]
+    plan_digest: str
+    next_commands: tuple[str, ...]
+
+
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     """State of one run, from its files; where jobs go on without us, the batch system is asked once."""
     ledger = Ledger(workspace.run(run_id))
@@ -99,7 +142,7 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     finished = any(event.event == "finished" for event in events[-2:])
     queue = batch.queue(workspace, run_id) if owner is None else Queue()
     if owner is None and (job := _handed_over(workspace, ledger, events)):
-        queue = Queue(jobs=[job], pending=record.trials - len(final))
+        queue = Queue([job], record.trials - len(final))
     goes_on = bool(queue.pending or queue.running)
     running = _running(workspace, record.scenario, run_id) if owner is not None or goes_on else []
     stopped_by = events[-1].event if events and events[-1].event in ("budget", "service") else ""
@@ -125,13 +168,13 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
         retries=sum(event.event == "retry" for event in events),
         unread_events=len(unread),
         running=running,
-        queue=_queue_state(queue) if goes_on or queue.sealed else None,
+        queue=QueueState(**vars(queue) | {"sealed": len(queue.sealed)}) if goes_on or queue.sealed else None,
         estimated_left_s=sum(durations) / len(durations) * left if durations and left and not finished else None,
         failures=[trial for trial in unsuccessful if trial.outcome != "invalid"],
         invalid=[trial for trial in unsuccessful if trial.outcome == "invalid"],
         stopped=events[-1].reason if stopped_by or _broke_off(events) else "",
         stopped_by=stopped_by,
-        services=services_of(workspace, ledger, running),
+        services=[*_attached(ledger), *_of_trials(workspace, record.scenario, running)],
         next=_next_command(record, events, unsuccessful, queue, owned=owner is not None),
     )
 
@@ -147,19 +190,14 @@ def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
     return final
 
 
-def _queue_state(queue: Queue) -> QueueState:
-    return QueueState(queue.jobs, queue.pending, queue.running, queue.reasons, len(queue.sealed))
-
-
 def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Event]) -> str:
     """The job that a cluster has taken and not begun; nothing where it has, or can't be asked."""
     if not events or events[-1].event != "submitted":
         return ""
     try:
-        carried = cluster_jobs.under_way(workspace, ledger)
+        return (batch.carried(workspace, ledger) or ("", ""))[1]
     except BenchError:
         return ""
-    return carried[1] if carried else ""
 
 
 def _broke_off(events: Sequence[Event]) -> bool:
@@ -197,15 +235,33 @@ def _next_command(
 
 
 def _running(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[str]:
-    """Trials of this run that a worker has begun: it opens their logs."""
-    folder = workspace.results / scenario / ".partial"
-    begun = [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
     trials = []
-    for trial in begun:
+    for trial in map(TrialFolder, sorted((workspace.results / scenario / ".partial").glob("*"))):
         with contextlib.suppress(OSError, ValueError):
             if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
                 trials.append(trial.path.name.rpartition(".")[0])
     return trials
+
+
+def _attached(ledger: Ledger) -> list[RunService]:
+    services = []
+    for folder, state in running_states(attached_folders(ledger)):
+        phase = "lost" if is_lost(state) else state.phase
+        replicas = [] if state.phase in OVER else state.replicas
+        places = [item.endpoint for item in replicas], [item.pid for item in replicas]
+        name = folder.path.name
+        services.append(RunService(name, state.recipe, phase, state.message, state.since, None, *places))
+    return services
+
+
+def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str]) -> Iterator[RunService]:
+    """The servers that these trials have started for themselves."""
+    for trial_id in trials:
+        for partial in (workspace.results / scenario / ".partial").glob(f"{trial_id}.*"):
+            with contextlib.suppress(OSError, ValueError):
+                live = LiveServices.model_validate_json(TrialFolder(partial).services.read_bytes())
+                for name, item in live.services.items():
+                    yield RunService(name, "", "ready", "", "", trial_id, [item.endpoint], [item.pid])
 
 
 def failures(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
@@ -219,24 +275,17 @@ def invalid(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
 
 
 def _explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
-    """With what their sealed folders say."""
     scenario = Ledger(workspace.run(run_id)).record.scenario
     explained = []
     for trial in trials:
         folder = workspace.trial(scenario, trial.trial_id)
-        failure = read_meta(folder).failure if folder.sealed else None
-        trial = replace(trial, folder=str(folder.path), rerun=rerun_line(folder))
+        details = {"folder": str(folder.path), "rerun": rerun_line(folder)}
         if folder.sealed:
-            trial = replace(trial, point=point_label(read_spec(folder)), code="")
-        if failure:
-            trial = replace(
-                trial,
-                code=failure.code,
-                message=failure.message,
-                traceback=failure.traceback,
-                log_tail=failure.log_tail,
-            )
-        explained.append(trial)
+            failure = read_meta(folder).failure
+            details |= {"point": point_label(read_spec(folder)), "code": ""}
+            if failure:
+                details |= {key: getattr(failure, key) for key in ("code", "message", "traceback", "log_tail")}
+        explained.append(replace(trial, **details))
     return explained
 
 
@@ -245,7 +294,7 @@ def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
     from benchhouse.warehouse.queries import trials
     from benchhouse.warehouse.query import Warehouse
 
-    counts: dict[tuple[str, str], tuple[str, int]] = {}
+    counts, first_texts = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     with Warehouse.open(workspace) as warehouse:
         rows = [row for row in trials(warehouse, [run_id]).dicts() if row["outcome"] in ("succeeded", "invalid")]
     for row in sorted(rows, key=lambda row: (row["started"], row["trial_id"])):
@@ -253,12 +302,39 @@ def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
         for line in row["warnings"]:
             code, _, text = line.partition(": ")
             texts.setdefault((code, _FIGURE.sub("#", text)), text)
-        for key, text in texts.items():
-            first, number = counts.get(key, (text, 0))
-            counts[key] = (first, number + 1)
-    doubts = [Warning(code, text, number) for (code, _), (text, number) in counts.items()]
-    return sorted(doubts, key=lambda doubt: -doubt.trials)
+        counts.update(texts.keys())
+        first_texts = texts | first_texts
+    return [Warning(key[0], first_texts[key], count) for key, count in counts.most_common()]
 
 
 def rerun_line(folder: TrialFolder) -> str:
     return f"bench run {folder.effective_config}"
+
+
+def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview:
+    """What ran, where, and how it stands."""
+    record, state = Ledger(workspace.run(run_id)).record, status(workspace, run_id)
+    code = record.experiment
+    commands = (state.next, *(f"bench {verb} {run_id}" for verb in ("report", "logs", "verify")))
+    same = ("run_id", "scenario", "scenario_file", "created", "executor", "runtime", "site", "points", "trials")
+    return RunOverview(
+        **{name: getattr(record, name) for name in (*same, "plan_digest")},
+        experiment=code.name,
+        version=code.version,
+        distribution=f"{code.distribution} {code.distribution_version}".strip(),
+        state=state.state,
+        submitted_from=record.host,
+        hosts=_hosts(workspace, run_id),
+        done=state.done,
+        outcomes=tuple(state.outcomes.items()),
+        next_commands=tuple(dict.fromkeys(commands)),
+    )
+
+
+def _hosts(workspace: WorkspaceFolder, run_id: str) -> tuple[str, ...]:
+    if not (workspace.warehouse / FILE_NAME).exists():
+        return ()
+    from benchhouse.warehouse.query import Warehouse
+
+    with Warehouse.open(workspace) as warehouse:
+        return tuple(row[0] for row in warehouse.query(_HOSTS, {"run": run_id}).rows)

@@ -1,20 +1,58 @@
-"""Repetitions until a point is known well enough: the rule of a scenario, asked of what is sealed on disk."""
+"""Repetitions until a point is known well enough: the rule of a scenario, asked of what is sealed on disk.
 
-from collections.abc import Callable, Sequence
+A trial that the rule may make needless is held until those before it have ended, then run or skipped.
+"""
 
-from benchhouse.analysis.stopping import enough
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
 from benchhouse.evidence.folder import read_metrics, sealed_outcome
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.scenario import Until
 from benchhouse.schema.trial import trial_id
 
+Enough = Callable[[PlannedTrial], bool | None]
+"""Whether a trial's point has repetitions enough without it; None: those before it must end first."""
 
-def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Callable[[PlannedTrial], bool | None]:
-    """Tells of a planned trial whether its point has repetitions enough without it. The folders are the memory: a run
-    that was killed and resumed decides as if nothing had happened."""
+
+class Waiting(Protocol):
+    planned: PlannedTrial
+
+
+Item = TypeVar("Item", bound=Waiting)
+
+
+class HeldTrials:
+    """Asks the rule, where there is one, of each trial in turn."""
+
+    def __init__(self, enough: Enough | None) -> None:
+        self.enough = enough
+        self.held: Waiting | None = None
+        self.skipped = 0
+
+    def next(self, todo: Iterator[Item], under_way: Iterable[Item]) -> Item | None:
+        """The next trial that is wanted; none for now where the rule must first see how those before it end."""
+        item: Item | None = self.held or next(todo, None)  # type: ignore[assignment]
+        self.held = None
+        busy = {other.planned.instance_digest for other in under_way} if self.enough else set()
+        while item is not None and self.enough and not item.planned.warmup:
+            decided = self.enough(item.planned)
+            if decided is None and item.planned.instance_digest in busy:
+                self.held = item
+                return None
+            if not decided:
+                break
+            self.skipped += 1
+            item = next(todo, None)
+        return item
+
+
+def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Enough:
+    """Decides by the sealed folders alone, so that a run that was killed and resumed decides as if nothing happened."""
+    from benchhouse.analysis.stopping import enough  # only few scenarios have such a rule
+
     until, scenario = plan.scenario.until, plan.scenario.scenario
     assert until is not None
     values: dict[str, list[float | None]] = {}
@@ -34,24 +72,18 @@ def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Callable[[Plann
 
 
 def _value(folder: TrialFolder, until: Until) -> float:
-    rows = [
-        row
-        for row in read_metrics(folder).benchhouse.measurements
-        if row.scope == "trial" and not row.window and until.metric in (None, row.metric)
-    ]
-    found = _headline(rows, until)
-    if found is None:
-        named = ", ".join(sorted({row.metric for row in read_metrics(folder).benchhouse.measurements})) or "none"
-        asked = " ".join(word for word in (until.metric, until.stat) if word) or "a metric with a direction"
+    measurements = read_metrics(folder).benchhouse.measurements
+    rows = [row for row in measurements if row.scope == "trial" and not row.window]
+    if until.stat:
+        rows = [row for row in rows if row.stat == until.stat and until.metric in (None, row.metric)]
+    else:
+        rows = [row for row in rows if row.stat in ("value", "mean")]
+        rows = [row for row in rows if (row.metric == until.metric if until.metric else row.direction)]
+    if not rows:
+        measured = ", ".join(sorted({row.metric for row in measurements})) or "none"
+        wanted = " ".join(filter(None, (until.metric, until.stat))) or "a metric with a direction"
         raise BenchError(
-            f"repetitions: until: {asked} is not among what the trials measure ({named})",
+            f"repetitions: until: {wanted} is not among what the trials measure ({measured})",
             f"name one of them: `until: {{ci: {until.ci:.2%}, metric: ...}}`; finished trials are kept",
         )
-    return found.value
-
-
-def _headline(rows: Sequence[Measurement], until: Until) -> Measurement | None:
-    if until.stat:
-        return next((row for row in rows if row.stat == until.stat), None)
-    headline = [row for row in rows if row.stat in ("value", "mean")]
-    return next((row for row in headline if row.direction or until.metric), None)
+    return rows[0].value

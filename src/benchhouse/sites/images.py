@@ -1,4 +1,7 @@
-"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again."""
+"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again.
+
+What a tag stands for now is asked of its registry, as Docker's and OCI's protocol say.
+"""
 
 import fcntl
 import getpass
@@ -12,15 +15,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.image import RECORD, Image, Images, read_images
 from benchhouse.schema.site import Site
-from benchhouse.sites import places, registry
+from benchhouse.sites import places
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_ACCEPT = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_HUB = "registry-1.docker.io"
 _LICENCES = ("org.opencontainers.image.licenses", "org.label-schema.license", "license", "licence")
 
 
@@ -46,12 +62,12 @@ def pull(
         if "://" in source:
             raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")
         source = f"docker://{source}"
-    exact, digest = registry.pin(source)
+    exact, digest = _pin(source)
     if exact != source:
         note(f"{source} is {digest}")
     name = name or f"{exact.partition('@')[0].rpartition('/')[2]}-{digest.removeprefix('sha256:')[:12]}.sif"
-    plain = ["--no-https"] if registry.is_plain(source) else []
-    return _make(places.images(site), name, exact, digest, licence, ["pull", *plain], exact)
+    plain = ["--no-https"] if _is_plain(source) else []
+    return _make(places.images(site), name, exact, digest, licence, ["pull", *plain])
 
 
 def build(site: Site, definition: Path, name: str = "", licence: str = "") -> PinnedImage:
@@ -59,11 +75,9 @@ def build(site: Site, definition: Path, name: str = "", licence: str = "") -> Pi
     _refuse_in_job("built")
     if not definition.is_file():
         raise BenchError(f"there is no definition file {definition}", "see: https://apptainer.org/docs/user/main/")
-    source = definition.absolute()
-    digest = f"sha256:{file_digest(source)}"
-    return _make(
-        places.images(site), name or f"{source.stem}.sif", str(source), digest, licence, ["build"], str(source)
-    )
+    digest = f"sha256:{file_digest(definition)}"
+    name = name or f"{definition.stem}.sif"
+    return _make(places.images(site), name, str(definition.absolute()), digest, licence, ["build"])
 
 
 def add(path: Path, licence: str = "") -> PinnedImage:
@@ -80,13 +94,8 @@ def add(path: Path, licence: str = "") -> PinnedImage:
         before = record.get(path.name)
         image = _described(path, str(path), "", licence, program)
         if before and before.sha256 == image.sha256:  # where it came from is still true
-            image = image.model_copy(
-                update={
-                    "source": before.source,
-                    "source_digest": before.source_digest,
-                    "licence": image.licence or before.licence,
-                }
-            )
+            origin = {"source": before.source, "source_digest": before.source_digest}
+            image = image.model_copy(update={**origin, "licence": image.licence or before.licence})
         record[path.name] = image
     return PinnedImage(path, image)
 
@@ -100,44 +109,39 @@ def images(site: Site) -> list[PinnedImage]:
 
 def verify(site: Site) -> list[PinnedImage]:
     """The same after reading every byte of every image again."""
-    return [item if item.state == "gone" else _compared(item) for item in images(site)]
-
-
-def _compared(item: PinnedImage) -> PinnedImage:
-    return replace(item, state="unchanged" if file_digest(item.path) == item.image.sha256 else "changed")
+    pinned = images(site)
+    for number, item in enumerate(pinned):
+        if item.state != "gone":
+            same = file_digest(item.path) == item.image.sha256
+            pinned[number] = replace(item, state="unchanged" if same else "changed")
+    return pinned
 
 
 def _refuse_in_job(what: str) -> None:
     if job := os.environ.get("SLURM_JOB_ID"):
         raise BenchError(
             f"this is Slurm job {job}: images are {what} on login nodes only",
-            "compute nodes may have no network, and a job that changes an image changes what other jobs measure; "
-            "run this on a login node",
+            "run this on a login node: a job that changes an image changes what other jobs measure",
         )
 
 
-def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str], what: str) -> PinnedImage:
+def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str]) -> PinnedImage:
     """Let Apptainer write the file under a temporary name; it gets its own when it is whole, and then its record."""
     name = _checked_name(name if name.endswith(".sif") else f"{name}.sif")
     program = shutil.which("apptainer") or shutil.which("singularity")
     if program is None:
-        raise BenchError(
-            "apptainer is not on PATH", "on a cluster: module load Apptainer; for tests: scripts/get-apptainer.sh"
-        )
+        hint = "on a cluster: module load Apptainer; for tests: scripts/get-apptainer.sh"
+        raise BenchError("apptainer is not on PATH", hint)
     path = folder / name
     made = folder / f".{name}.{os.getpid()}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         command, *options = verb
-        done = subprocess.run(
-            [program, command, "--force", *options, str(made), what], check=False, stdin=subprocess.DEVNULL, stdout=2
-        )
-        if done.returncode or not made.is_file():
-            raise BenchError(
-                f"apptainer {command} of {what} failed with exit code {done.returncode}",
-                "its output is above",
-                Exit.TRIAL_FAILED,
-            )
+        arguments = [program, command, "--force", *options, str(made), source]
+        completed = subprocess.run(arguments, check=False, stdin=subprocess.DEVNULL, stdout=2)
+        if completed.returncode or not made.is_file():
+            message = f"apptainer {command} of {source} failed with exit code {completed.returncode}"
+            raise BenchError(message, "its output is above", Exit.TRIAL_FAILED)
         with _record(folder) as record:
             image = _described(made, source, digest, licence, program)
             made.replace(path)
@@ -150,38 +154,33 @@ def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb:
 
 
 def _described(path: Path, source: str, digest: str, licence: str, program: str | None) -> Image:
-    there = path.stat()
+    there, (own_licence, version) = path.stat(), _inspect(program, path)
     return Image(
         source=source,
         source_digest=digest,
         sha256=file_digest(path),
         size=there.st_size,
         mtime=int(there.st_mtime),
-        licence=licence or _licence(path, program),
-        apptainer=_version(program),
+        licence=licence or own_licence,
+        apptainer=version,
         machine=platform.machine(),
         created=now(),
         by=f"{getpass.getuser()}@{os.uname().nodename}",
     )
 
 
-def _licence(path: Path, program: str | None) -> str:
-    """As the image's own labels say."""
+def _inspect(program: str | None, path: Path) -> tuple[str, str]:
+    """The licence, as the image's own labels say, and the version of Apptainer."""
     if program is None:
-        return ""
+        return "", ""
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     inspected = subprocess.run([program, "inspect", "--json", "--labels", str(path)], capture_output=True, check=False)
     try:
         labels = json.loads(inspected.stdout)["data"]["attributes"]["labels"] or {}
     except (ValueError, KeyError, TypeError):
-        return ""
-    return next((str(labels[key]) for key in _LICENCES if labels.get(key)), "")
-
-
-def _version(program: str | None) -> str:
-    if program is None:
-        return ""
-    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    return output.strip().rpartition(" ")[2]
+        labels = {}
+    licence = next((str(labels[key]) for key in _LICENCES if labels.get(key)), "")
+    return licence, version.strip().rpartition(" ")[2]
 
 
 def _checked_name(name: str) -> str:
@@ -201,3 +200,69 @@ def _record(folder: Path) -> Iterator[dict[str, Image]]:
             write_model(folder / RECORD, Images(images=record))
     except OSError as error:
         raise unwritable(folder / RECORD, error) from error
+
+
+def _pin(source: str) -> tuple[str, str]:
+    """`docker://NAME[:TAG]` with its digest in place of the tag, and the digest."""
+    name = source.removeprefix("docker://")
+    base, at, wanted = name.partition("@")
+    if at:
+        if not _DIGEST.fullmatch(wanted):
+            raise BenchError(f"{source!r} has no whole digest", "write docker://NAME@sha256: and 64 hexadecimal digits")
+        return f"docker://{_untagged(base)}@{wanted}", wanted
+    tag = base.rpartition("/")[2].partition(":")[2] or "latest"
+    digest = _ask_digest(*_registry_of(_untagged(base)), tag)
+    return f"docker://{_untagged(base)}@{digest}", digest
+
+
+def _is_plain(source: str) -> bool:
+    """Whether the registry is on this machine, where it speaks HTTP without TLS."""
+    host = source.removeprefix("docker://").partition("/")[0].partition(":")[0]
+    return host in ("localhost", "127.0.0.1")
+
+
+def _untagged(name: str) -> str:
+    path, slash, last = name.rpartition("/")
+    return f"{path}{slash}{last.partition(':')[0]}"
+
+
+def _registry_of(name: str) -> tuple[str, str]:
+    """Registry and repository; a name without a host is one of Docker Hub's."""
+    host, slash, rest = name.partition("/")
+    if slash and ("." in host or ":" in host or host == "localhost"):
+        return host, rest
+    return _HUB, name if slash else f"library/{name}"
+
+
+def _ask_digest(host: str, repository: str, tag: str) -> str:
+    url = f"{'http' if _is_plain(host) else 'https'}://{host}/v2/{repository}/manifests/{tag}"
+    headers = {"Accept": _ACCEPT}
+    try:
+        answer = _CLIENT.request("HEAD", url, headers=headers)
+        if answer.status == 401:
+            token = _token(answer, repository)
+            answer = _CLIENT.request("HEAD", url, headers=headers | {"Authorization": f"Bearer {token}"})
+        if not answer.ok:
+            raise ValueError(f"it answers {answer.status} {answer.reason}".rstrip())
+    except (NoAnswer, ValueError) as error:
+        reason = error.reason if isinstance(error, NoAnswer) else str(error)
+        raise BenchError(
+            f"{host} does not say what {repository}:{tag} is: {reason}",
+            "check the name; where there is no network, bring the .sif by other means: bench images add FILE.sif",
+            Exit.TRIAL_FAILED,
+        ) from error
+    digest = str(answer.headers.get("Docker-Content-Digest", ""))
+    if not _DIGEST.fullmatch(digest):
+        raise BenchError(f"{host} gives no digest of {repository}:{tag}", "name it: docker://NAME@sha256:...")
+    return digest
+
+
+def _token(refusal: Response, repository: str) -> str:
+    """Registries let anybody read public images, with a token that anybody gets."""
+    challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
+    if not challenge.get("realm", "").startswith("https://"):
+        raise ValueError("it asks for a login")
+    scope = challenge.get("scope") or f"repository:{repository}:pull"
+    query = {"service": challenge.get("service", ""), "scope": scope}
+    granted = _CLIENT.get(f"{challenge['realm']}?{urlencode(query)}").json()
+    return str(granted.get("token") or granted.get("access_token") or "")

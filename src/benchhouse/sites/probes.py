@@ -20,7 +20,7 @@ from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Finding, Site, State
 from benchhouse.sites import slurm_facts
 from benchhouse.sites.commands import ask, installed
-from benchhouse.sites.storage import Mount, mount_of, mounts, rooms
+from benchhouse.sites.storage import mount_of, mounts, rooms
 
 _ANSWER_S = 2.0
 _HOSTS = {"PyPI": "https://pypi.org/simple/", "Docker Hub": "https://registry-1.docker.io/v2/"}
@@ -44,6 +44,10 @@ class Probed:
     def tell(self, what: str, state: State, value: str = "", note: str = "") -> None:
         self.findings.append(Finding(what=what, state=state, value=value, note=note))
 
+    def tell_clock(self, what: str, skew: str, note: str) -> None:
+        """`skew` is empty where that clock agrees with ours."""
+        self.tell(what, "missing" if skew else "good", skew or "as here", note if skew else "")
+
 
 def probe(workspace: WorkspaceFolder, network: bool) -> Probed:
     """Ask everything; `network` also asks whether the internet answers."""
@@ -62,20 +66,13 @@ def probe(workspace: WorkspaceFolder, network: bool) -> Probed:
 
 
 def _where(probed: Probed, environ: Mapping[str, str]) -> None:
-    job = environ.get("SLURM_JOB_ID")
-    if job:
-        probed.tell("this node", "good", f"inside job {job} on {environ.get('SLURMD_NODENAME', platform.node())}")
-    else:
-        probed.tell("this node", "good", f"{platform.node()}, not inside a job")
-    version = platform.python_version()
-    probed.tell("python", "good", f"{version}, {sys.executable}", _python_note(Path(sys.executable)))
-
-
-def _python_note(python: Path) -> str:
-    mount = mount_of(python)
-    if mount.shared:
-        return f"on {mount.kind}: compute nodes can start it"
-    return f"on {mount.kind}: compute nodes need it under the same path; a venv on a shared folder is safest"
+    job, node = environ.get("SLURM_JOB_ID"), platform.node()
+    inside = f"inside job {job} on {environ.get('SLURMD_NODENAME', node)}"
+    probed.tell("this node", "good", inside if job else f"{node}, not inside a job")
+    mount = mount_of(Path(sys.executable))
+    note = "compute nodes need it under the same path; a venv on a shared folder is safest"
+    note = f"on {mount.kind}: {'compute nodes can start it' if mount.shared else note}"
+    probed.tell("python", "good", f"{platform.python_version()}, {sys.executable}", note)
 
 
 def _slurm(probed: Probed) -> None:
@@ -120,29 +117,27 @@ def _accounts(probed: Probed, config: Mapping[str, str]) -> None:
         probed.tell("accounting", "unknown", "", "slurmdbd does not answer: sacctmgr show assoc")
         probed.to_confirm.append("slurm.account, slurm.qos: slurmdbd did not answer")
         return
-    found = slurm_facts.read_associations(text)
-    if not found.accounts:
-        probed.tell(
-            "accounts", "missing", "", f"{getpass.getuser()} has none: sbatch will refuse where they are enforced"
-        )
+    own = slurm_facts.read_associations(text)
+    if not own.accounts:
+        note = f"{getpass.getuser()} has none: sbatch will refuse where they are enforced"
+        probed.tell("accounts", "missing", "", note)
         return
-    probed.tell("accounts", "good", ", ".join(found.accounts))
+    probed.tell("accounts", "good", ", ".join(own.accounts))
     qualities = slurm_facts.read_qualities(ask(slurm_facts.QUALITIES) or "")
-    mine = {name: item for name, item in qualities.items() if name in found.qualities}
+    mine = {name: item for name, item in qualities.items() if name in own.qualities}
     if mine:
-        probed.tell("qualities", "good", ", ".join(_quality(name, item.max_time) for name, item in mine.items()))
+        limits = [
+            f"{name} (up to {show_seconds(item.max_time)})" if item.max_time else name for name, item in mine.items()
+        ]
+        probed.tell("qualities", "good", ", ".join(limits))
     probed.slurm |= {
-        "accounts": tuple(found.accounts),
-        "account": found.accounts[0],
+        "accounts": tuple(own.accounts),
+        "account": own.accounts[0],
         "qualities": {name: item.model_dump(exclude_defaults=True) for name, item in mine.items()},
-        "qos": found.default_quality if found.default_quality in mine else None,
+        "qos": own.default_quality if own.default_quality in mine else None,
     }
-    if len(found.accounts) > 1:
-        probed.to_confirm.append(f"slurm.account: which of {', '.join(found.accounts)} pays")
-
-
-def _quality(name: str, limit: float | None) -> str:
-    return f"{name} (up to {show_seconds(limit)})" if limit else name
+    if len(own.accounts) > 1:
+        probed.to_confirm.append(f"slurm.account: which of {', '.join(own.accounts)} pays")
 
 
 def _controller_clock(probed: Probed, stamp: str) -> None:
@@ -151,12 +146,10 @@ def _controller_clock(probed: Probed, stamp: str) -> None:
     except ValueError:
         probed.tell("controller's clock", "unknown")
         return
+    far = f"{abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
     # The stamp has whole seconds and is older by the time of the answer.
     near = abs(skew_s) < _SKEW_S + 1
-    value = "as here" if near else f"{abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
-    probed.tell(
-        "controller's clock", "good" if near else "missing", value, "" if near else "times of events will not agree"
-    )
+    probed.tell_clock("controller's clock", "" if near else far, "times of events will not agree")
 
 
 def _containers(probed: Probed, environ: Mapping[str, str]) -> None:
@@ -188,20 +181,15 @@ def _folders(probed: Probed, workspace: WorkspaceFolder, environ: Mapping[str, s
     for name, path in named.items():
         mount = mount_of(path, known)
         note = "" if mount.shared else "not a network filesystem: other nodes see it only if the site makes it so"
-        # A machine without Slurm has no other nodes.
-        probed.tell(f"{name} on", "good" if mount.shared or not probed.slurm else "unknown", _mounted(mount), note)
-    shared = sorted(
-        {str(item.point) for item in known if item.shared and not str(item.point).startswith(_OF_THE_SYSTEM)}
-    )
+        good = mount.shared or not probed.slurm  # a machine without Slurm has no other nodes
+        probed.tell(f"{name} on", "good" if good else "unknown", f"{mount.point} ({mount.kind})", note)
+    points = {str(item.point) for item in known if item.shared}
+    shared = sorted(point for point in points if not point.startswith(_OF_THE_SYSTEM))
     if shared:
         probed.tell("shared folders", "good", ", ".join(shared))
         probed.folders["shared"] = tuple(shared)
     elif probed.slurm:
         probed.to_confirm.append("folders.shared: no network filesystem was found here")
-
-
-def _mounted(mount: Mount) -> str:
-    return f"{mount.point} ({mount.kind})"
 
 
 def _room(probed: Probed, workspace: WorkspaceFolder) -> None:
@@ -222,19 +210,15 @@ def _clock(probed: Probed, workspace: WorkspaceFolder) -> None:
     except OSError as error:
         probed.tell("workspace", "missing", str(workspace.root), f"can't be written: {error.strerror or error}")
         return
-    near = abs(skew_s) < _SKEW_S
-    value = "as here" if near else f"{skew_s:+.1f} s"
-    probed.tell(
-        "filesystem's clock", "good" if near else "missing", value, "" if near else "ages of files will be wrong"
-    )
+    skew = "" if abs(skew_s) < _SKEW_S else f"{skew_s:+.1f} s"
+    probed.tell_clock("filesystem's clock", skew, "ages of files will be wrong")
 
 
 def _network(probed: Probed, environ: Mapping[str, str]) -> None:
     answers = {name: _answers(url) for name, url in _HOSTS.items()}
-    inside = bool(environ.get("SLURM_JOB_ID"))
     for name, answer in answers.items():
         probed.tell(f"egress to {name}", "good" if answer else "missing", "answers" if answer else "", "from this node")
-    if inside:
+    if environ.get("SLURM_JOB_ID"):
         probed.egress = all(answers.values())
     elif probed.slurm:
         probed.to_confirm.append("network.egress: asked of this node only; inside a job: bench site check --network")

@@ -39,7 +39,7 @@ def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
         if name.endswith("*"):
             name = default = name.rstrip("*")
         rows.setdefault(name, []).append((_number(cpus), _number(memory), read_gpus(gres), read_time(limit)))
-    found = {
+    partitions = {
         name: Partition(
             nodes=len(nodes),
             cpus=max(item[0] for item in nodes) or None,
@@ -49,7 +49,7 @@ def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
         )
         for name, nodes in rows.items()
     }
-    return found, default
+    return partitions, default
 
 
 def read_gpus(gres: str) -> int:

@@ -44,12 +44,12 @@ class Room:
 
 def mounts() -> list[Mount]:
     """All filesystems that this process sees; a later one covers an earlier one of the same point."""
-    found = []
+    mounted = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
         point, (kind, source) = left.split()[4], right.split()[:2]
-        found.append(Mount(Path(_plain(point)), kind, _plain(source)))
-    return found
+        mounted.append(Mount(Path(_plain(point)), kind, _plain(source)))
+    return mounted
 
 
 def mount_of(path: Path, known: list[Mount] | None = None) -> Mount:
@@ -75,19 +75,18 @@ def _plain(text: str) -> str:
 def rooms(path: Path, site: Site) -> list[Room]:
     """Everything that limits what may be put below `path`."""
     place, mount = existing(path), mount_of(path)
-    return [free(place), *_told(place, mount), *_of_site(path, site)]
+    return [free(place), *_quotas(place, mount), *_of_site(path, site)]
 
 
 def free(place: Path) -> Room:
     """What the filesystem itself has left for a user who is not root."""
     state = os.statvfs(place)
     counted = state.f_files > 0  # some filesystems make inodes as they go
-    return Room(
-        state.f_bavail * state.f_frsize, state.f_favail if counted else None, f"free on {mount_of(place).point}"
-    )
+    files = state.f_favail if counted else None
+    return Room(state.f_bavail * state.f_frsize, files, f"free on {mount_of(place).point}")
 
 
-def _told(place: Path, mount: Mount) -> Iterator[Room]:
+def _quotas(place: Path, mount: Mount) -> Iterator[Room]:
     """Quotas, asked of the command that knows this kind of filesystem."""
     user, group = str(os.getuid()), str(place.stat().st_gid)
     if mount.kind == "lustre":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from benchhouse.runs.collection import Collected
+    from benchhouse.runs.execution import Collected
     from benchhouse.runs.status import RunStatus
 
 _WRAPPED = 14  # the least width of a column that wraps beside others that don't

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments, split_stat
+from benchhouse.catalog.logical_checks import Facts, MetricFacts, check_experiments, split_stat
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.nexus import LogicalFile
 

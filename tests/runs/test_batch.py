@@ -2,7 +2,7 @@
 
 import json
 
-from benchhouse.runs.wait_reasons import read_waits
+from benchhouse.runs.batch import read_waits
 from benchhouse.schema.layout import RunFolder
 
 

@@ -23,7 +23,7 @@ def doubled(n):
 '''
 LOAD = """
 import sys
-from benchhouse.catalog.ado_call import load_ado
+from benchhouse.catalog.ado_experiments import load_ado
 from benchhouse.schema.trial import ExperimentRef
 
 def ref(version="1.2.0"):

@@ -1,0 +1,163 @@
+"""Experiments of ado in this process: what they say of themselves, as plain data, and how they are called.
+
+Where this is used, ado gets imported; there is no Ray, no queue and no store, and what an experiment raises is raised.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from benchhouse.catalog.ado import declare, metric_name, resources_of
+from benchhouse.catalog.entries import Entry, load_object
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
+from benchhouse.schema.trial import ExperimentRef
+
+CUSTOM = "custom_experiments"
+
+
+def describe(entry: Entry) -> list[dict[str, Any]]:
+    """The experiments behind one entry point of `ado.custom_experiments` or `ado.actuators`."""
+    loaded = load_object(entry.object)
+    return list(_of_actuator(loaded, entry) if entry.group == "ado.actuators" else _of_module(loaded))
+
+
+def _of_module(loaded: Any) -> Iterator[dict[str, Any]]:
+    """All decorated functions of the entry's package, also those that an earlier entry point of it has imported."""
+    module = loaded if isinstance(loaded, ModuleType) else inspect.getmodule(loaded)
+    package = _package_of(module.__name__) if module else ""
+    seen: set[int] = set()
+    for name, item in sorted(sys.modules.items()):
+        for attribute, function in list(vars(item).items()) if _is_in(name, package) else ():
+            if not getattr(function, "_is_custom_experiment", False) or id(function) in seen:
+                continue
+            if not _is_in(function.__module__, package):
+                continue  # borrowed from another package, which lists it
+            seen.add(id(function))
+            yield describe_function(function) | {"object": _address(function, f"{name}:{attribute}")}
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _package_of(module: str) -> str:
+    """The outermost package with a file: a namespace package is shared by distributions that have nothing in common."""
+    parts = module.split(".")
+    outer = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+    return next((name for name in outer if getattr(sys.modules.get(name), "__file__", None)), module)
+
+
+def _address(function: Any, alias: str) -> str:
+    """Where it is defined; `alias` where it can't be had from there."""
+    module, name = function.__module__, function.__name__
+    return f"{module}:{name}" if getattr(sys.modules.get(module), name, None) is function else alias
+
+
+def describe_function(function: Any) -> dict[str, Any]:
+    options = getattr(function, "_ray_options", None)
+    resources, notes = resources_of(options.model_dump() if options is not None else {})
+    description = (inspect.getdoc(function) or "").split("\n")[0]
+    own = {"description": description, "resources": resources, "notes": notes}
+    return describe_experiment(function._experiment, CUSTOM) | own
+
+
+def _of_actuator(actuator: Any, entry: Entry) -> Iterator[dict[str, Any]]:
+    from ado.modules.actuators.standard import StandardActuator
+
+    for experiment in actuator.catalog().experiments:
+        described = describe_experiment(experiment, actuator.identifier)
+        if not issubclass(actuator, StandardActuator):
+            reason = "its actuator runs only inside ado's own engine (it is no StandardActuator)"
+            described["broken"] = described["broken"] or f"{reason}; use it from ado itself: ado create operation"
+        yield described | {"object": entry.object}
+
+
+def describe_experiment(experiment: Any, actuator: str) -> dict[str, Any]:
+    """An `ado.schema.experiment.Experiment` in our words."""
+    defaults = {item.property.identifier: item.value for item in experiment.defaultParameterization}
+    inputs = [_input(item, required=True) for item in experiment.requiredProperties]
+    inputs += [
+        _input(item, required=False, default=defaults[item.identifier]) for item in experiment.optionalProperties
+    ]
+    observed = [item["identifier"] for item in inputs if item.get("observed")]
+    needs = f"it needs what another experiment measures: {', '.join(observed)}" if observed else None
+    reason = "its package marks it as deprecated"
+    return {
+        "name": f"{actuator}.{experiment.identifier}",
+        "version": experiment.version or "",
+        "description": str((experiment.metadata or {}).get("description", "")),
+        "metrics": [describe_metric(item.identifier) for item in experiment.targetProperties],
+        "inputs": inputs,
+        "resources": {},
+        "notes": [],
+        "deprecated": {"reason": reason, "replaced_by": None} if experiment.deprecated else None,
+        "broken": needs,
+    }
+
+
+def describe_metric(output: str) -> dict[str, Any]:
+    name = metric_name(output)
+    return Metric(name=name, formula="" if name == output else f"the output '{output}'").model_dump()
+
+
+def _input(item: Any, *, required: bool, default: Any = None) -> dict[str, Any]:
+    described: dict[str, Any] = {"identifier": item.identifier, "required": required, "default": default}
+    if not hasattr(item, "propertyDomain"):
+        return described | {"domain": {}, "observed": True}
+    domain = item.propertyDomain.model_dump(mode="json", exclude_none=True)
+    if domain.get("variableType") == "BINARY_VARIABLE_TYPE" and not required:
+        described["default"] = bool(default)  # ado keeps it as a number
+    description = (getattr(item, "metadata", None) or {}).get("description", "")
+    return described | {"domain": domain, "description": str(description)}
+
+
+def load_ado(ref: ExperimentRef) -> Experiment:
+    """Loaded without ado's registry, which finds functions by name and runs the wrong one of two versions."""
+    loaded = load_object(ref.object)
+    if getattr(loaded, "_is_custom_experiment", False):
+        return _function(loaded, ref)
+    identifier = ref.name.partition(".")[2]
+    for experiment in loaded.catalog().experiments if hasattr(loaded, "catalog") else ():
+        described = describe_experiment(experiment, loaded.identifier)
+        if experiment.identifier == identifier and (described["version"] or ref.version) == ref.version:
+            return declare(described | {"version": ref.version}, _Actuated(loaded, experiment))
+    raise BenchError(f"{ref.object} does not offer {ref.name} {ref.version}: was the package changed?")
+
+
+def _function(decorated: Any, ref: ExperimentRef) -> Experiment:
+    """Called as its package wrote it: the plan has checked the values by the same description as ado would."""
+    described = describe_function(decorated)
+    name, version = described["name"], described["version"]
+    if name != ref.name or (version and version != ref.version):  # another version is refused, never run
+        raise BenchError(f"found {name} {version}, not {ref.name} {ref.version}: was the package changed?")
+    function = inspect.unwrap(decorated)
+    return declare(described | {"version": ref.version}, lambda values: function(**values))
+
+
+class _Actuated:
+    def __init__(self, actuator: Any, experiment: Any) -> None:
+        self.actuator, self.experiment = actuator, experiment
+
+    def __call__(self, values: dict[str, Any]) -> Any:
+        from ado.modules.actuators.standard import StandardActuator
+
+        made = self.actuator()
+        if self.actuator._get_request_executor is StandardActuator._get_request_executor:
+            # Called directly, its exceptions keep their type and traceback, and what it returns stays whole.
+            return made._experiment_implementations()[self.experiment.identifier](**values)
+        return self._execute(made, values)
+
+    def _execute(self, made: Any, values: dict[str, Any]) -> dict[str, Any]:
+        from ado.schema.point import SpacePoint
+
+        entity = SpacePoint(entity=values).to_entity()
+        request = made.execute([entity], self.experiment.reference, "benchhouse", 0)
+        (result,) = request.measurements or (None,)
+        if result is None or not hasattr(result, "measurements"):
+            reason = getattr(result, "reason", "") or "the actuator gave no result"
+            raise ExperimentFailed("invalid_measurement", str(reason), retryable=False)
+        extra = dict(request.metadata or {})
+        return extra | {item.property.targetProperty.identifier: item.value for item in result.measurements}
