@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, Field, model_validator
 
 from benchhouse.catalog.benchmarks import Registered, load_benchmark
-from benchhouse.plan import Plan, make_plan, parse_scenario
+from benchhouse.plan.expand import Plan, make_plan
+from benchhouse.plan.scenario_file import parse_scenario
 from benchhouse.schema.experiment import Experiment, experiment
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.trial import ExperimentRef

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchhouse.plan import parse_scenario, site_problems
+from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.scenario_file import parse_scenario
 from benchhouse.schema.site import Site
 
 SITE = Site.model_validate(

@@ -5,7 +5,8 @@ from pydantic import BaseModel
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import parse_yaml
-from benchhouse.plan import bind_model, parse_scenario
+from benchhouse.plan.model_target import bind_model
+from benchhouse.plan.scenario_file import parse_scenario
 from benchhouse.schema.experiment import from_function
 
 MODEL = parse_yaml("model:\n  id: org/one\n", "model.yaml")

@@ -3,7 +3,8 @@
 import pytest
 
 from benchhouse.experiments.serving.load import serve
-from benchhouse.plan import parse_scenario, with_own_server
+from benchhouse.plan.scenario_file import parse_scenario
+from benchhouse.plan.services import with_own_server
 
 REFERENCE = """
 scenario: own

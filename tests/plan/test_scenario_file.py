@@ -3,7 +3,7 @@
 import pytest
 
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan import parse_scenario
+from benchhouse.plan.scenario_file import parse_scenario
 
 
 def read(value, **environ):

@@ -8,7 +8,7 @@ from benchhouse.catalog.benchmarks import load_benchmark
 from benchhouse.catalog.uses import Shelf
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import parse_yaml
-from benchhouse.plan import expand_benchmark
+from benchhouse.plan.scenario_file import expand_benchmark
 
 BENCHMARK = """\
 benchmark: standard

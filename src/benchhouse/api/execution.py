@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.plan import Plan
+from benchhouse.plan.expand import Plan
 from benchhouse.runs import batch, execution, hot_metrics, records
 from benchhouse.runs.execution import Collected, Listener, RunOptions, RunSummary, collect
 from benchhouse.runs.keepers import Keep

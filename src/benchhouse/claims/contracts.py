@@ -23,7 +23,7 @@ from benchhouse.schema.contract import (
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.plan import Plan
+    from benchhouse.plan.expand import Plan
 
 _SERVING = ("serving",)
 _TRAINING = ("training",)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
-from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.secrets import REDACTED, exposed, is_secret_key, is_secret_variable, reference
 
@@ -66,10 +65,6 @@ class FaultyScenarioError(ProblemsError):
 def _discreet(problem: Problem, secret_lines: Collection[int]) -> Problem:
     """A line that holds a secret is not shown, whatever else is wrong with it."""
     return replace(problem, source="") if problem.line in secret_lines else problem
-
-
-def load_scenario(path: Path, environ: Mapping[str, str]) -> ScenarioFile:
-    return read_scenario(load_yaml(path), environ)
 
 
 def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> ScenarioFile:

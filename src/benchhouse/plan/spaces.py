@@ -87,9 +87,7 @@ def space_name(path: Path) -> str:
 
 
 def scenarios(
-    file: SpaceFile,
-    environ: Mapping[str, str],
-    inputs: Inputs = lambda name, version: None,
+    file: SpaceFile, environ: Mapping[str, str], inputs: Inputs = lambda name, version: None
 ) -> list[ScenarioFile]:
     """One scenario for each experiment of the space, over the same points.
 

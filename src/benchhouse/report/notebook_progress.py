@@ -8,7 +8,7 @@ from benchhouse.report.tags import join, tag
 from benchhouse.report.terminal.screen import count
 
 if TYPE_CHECKING:
-    from benchhouse.plan import Plan
+    from benchhouse.plan.expand import Plan
     from benchhouse.runs.orchestrate import Progress
 
 _EVERY_S = 0.2

@@ -11,7 +11,7 @@ from typing import Any
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
-from benchhouse.plan import Plan
+from benchhouse.plan.expand import Plan
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder

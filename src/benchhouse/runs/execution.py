@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchhouse.catalog.entries import plug
-from benchhouse.plan import Plan, PlannedTrial
+from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs import stopping_rule
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
@@ -139,11 +139,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
 
 
 def execute(
-    workspace: WorkspaceFolder,
-    prepared: Prepared,
-    ledger: Ledger,
-    options: RunOptions,
-    listener: Listener,
+    workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, options: RunOptions, listener: Listener
 ) -> RunSummary:
     """Run what is missing of a run. The ledger and the folders are true at every moment."""
     started = time.monotonic()

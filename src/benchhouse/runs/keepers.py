@@ -19,15 +19,7 @@ from benchhouse.processes.services import end_of
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Keepers
-from benchhouse.schema.service import (
-    OVER,
-    Phase,
-    ServiceFolder,
-    ServiceSpec,
-    ServiceState,
-    TrialService,
-    read_state,
-)
+from benchhouse.schema.service import OVER, Phase, ServiceFolder, ServiceSpec, ServiceState, TrialService, read_state
 
 _LOOK_S = 0.01
 _SLOWEST_LOOK_S = 0.03

@@ -164,10 +164,7 @@ def component_of(name: str) -> str:
 
 
 def select(
-    components: Iterable[str] = (),
-    trials: Iterable[str] = (),
-    since: str | None = None,
-    until: str | None = None,
+    components: Iterable[str] = (), trials: Iterable[str] = (), since: str | None = None, until: str | None = None
 ) -> Selection:
     """`since` and `until` are `10m` (ago) or a time; without a zone it is UTC, as the logs are. Raises BenchError."""
     now_s = time.time()

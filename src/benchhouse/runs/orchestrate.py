@@ -14,7 +14,7 @@ from typing import Any, Literal
 from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
-from benchhouse.plan import PlannedTrial
+from benchhouse.plan.expand import PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.interrupts import Interrupts, reason_of
 from benchhouse.runs.setup import RunSetup

@@ -14,25 +14,20 @@ from benchhouse.catalog.loading import code_digest
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.plan import (
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.expand import Plan, join_versions, make_plan
+from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.model_target import bind_model
+from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
-    Plan,
     ScenarioFile,
-    benchmark_of_space,
-    bind_model,
-    bind_services,
     expand_benchmark,
-    join_versions,
-    make_plan,
-    package_problems,
     parse_scenario,
     read_scenario,
-    site_problems,
-    with_absolute_paths,
-    with_own_server,
 )
-from benchhouse.plan.axes import fields_of
-from benchhouse.plan.spaces import is_space, read_space, scenarios
+from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
+from benchhouse.plan.services import bind_services, with_own_server
+from benchhouse.plan.spaces import benchmark_of_space, is_space, read_space, scenarios
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchhouse.plan import Plan
+from benchhouse.plan.expand import Plan
 from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from benchhouse.evidence.folder import read_metrics, sealed_outcome
-from benchhouse.plan import Plan, PlannedTrial
+from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.scenario import Until

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.report.terminal import screen
 
 if TYPE_CHECKING:
-    from benchhouse.plan import Plan
+    from benchhouse.plan.expand import Plan
     from benchhouse.runs.orchestrate import Progress
 
 _NEWS_S, _STILL_S = 10.0, 60.0
