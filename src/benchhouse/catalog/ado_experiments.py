@@ -6,6 +6,7 @@ Where this is used, ado gets imported; there is no Ray, no queue and no store, a
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -123,7 +124,7 @@ def load_ado(ref: ExperimentRef) -> Experiment:
     for experiment in loaded.catalog().experiments if hasattr(loaded, "catalog") else ():
         described = describe_experiment(experiment, loaded.identifier)
         if experiment.identifier == identifier and (described["version"] or ref.version) == ref.version:
-            return declare(described | {"version": ref.version}, _Actuated(loaded, experiment))
+            return declare(described | {"version": ref.version}, partial(_call_actuator, loaded, experiment))
     raise BenchError(f"{ref.object} does not offer {ref.name} {ref.version}: was the package changed?")
 
 
@@ -137,27 +138,19 @@ def _function(decorated: Any, ref: ExperimentRef) -> Experiment:
     return declare(described | {"version": ref.version}, lambda values: function(**values))
 
 
-class _Actuated:
-    def __init__(self, actuator: Any, experiment: Any) -> None:
-        self.actuator, self.experiment = actuator, experiment
+def _call_actuator(actuator: Any, experiment: Any, values: dict[str, Any]) -> Any:
+    """One experiment of a StandardActuator, called with the values of one point."""
+    from ado.modules.actuators.standard import StandardActuator
+    from ado.schema.point import SpacePoint
 
-    def __call__(self, values: dict[str, Any]) -> Any:
-        from ado.modules.actuators.standard import StandardActuator
-
-        made = self.actuator()
-        if self.actuator._get_request_executor is StandardActuator._get_request_executor:
-            # Called directly, its exceptions keep their type and traceback, and what it returns stays whole.
-            return made._experiment_implementations()[self.experiment.identifier](**values)
-        return self._execute(made, values)
-
-    def _execute(self, made: Any, values: dict[str, Any]) -> dict[str, Any]:
-        from ado.schema.point import SpacePoint
-
-        entity = SpacePoint(entity=values).to_entity()
-        request = made.execute([entity], self.experiment.reference, "benchhouse", 0)
-        (result,) = request.measurements or (None,)
-        if result is None or not hasattr(result, "measurements"):
-            reason = getattr(result, "reason", "") or "the actuator gave no result"
-            raise ExperimentFailed("invalid_measurement", str(reason), retryable=False)
-        extra = dict(request.metadata or {})
-        return extra | {item.property.targetProperty.identifier: item.value for item in result.measurements}
+    made = actuator()
+    if actuator._get_request_executor is StandardActuator._get_request_executor:
+        # Called directly, its exceptions keep their type and traceback, and what it returns stays whole.
+        return made._experiment_implementations()[experiment.identifier](**values)
+    request = made.execute([SpacePoint(entity=values).to_entity()], experiment.reference, "benchhouse", 0)
+    (result,) = request.measurements or (None,)
+    if result is None or not hasattr(result, "measurements"):
+        reason = getattr(result, "reason", "") or "the actuator gave no result"
+        raise ExperimentFailed("invalid_measurement", str(reason), retryable=False)
+    extra = dict(request.metadata or {})
+    return extra | {item.property.targetProperty.identifier: item.value for item in result.measurements}

@@ -3,7 +3,6 @@
 A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `uses.py`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,29 +56,22 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
     """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
     from benchhouse.schema.nexus import is_logical
 
-    good: list[Registered] = []
-    broken: list[Broken] = []
-    for place, origin in _places(folders):
+    good, broken, not_imported = list[Registered](), list[Broken](), list[Broken]()
+    homes = [(folder, "workspace") for folder in dict.fromkeys(path.resolve() for path in folders)]
+    for entry in entries("benchmarks"):
         try:
-            paths = sorted((_folder_of(place) if isinstance(place, Entry) else place).glob("*.yaml"))
+            homes.append((_folder_of(entry), entry.distribution))
         except BenchError as error:
-            broken.append(Broken(place.object if isinstance(place, Entry) else str(place), error, origin))
-            continue
-        for path in paths:
+            not_imported.append(Broken(entry.object, error, entry.distribution))
+    for folder, origin in homes:
+        for path in sorted(folder.glob("*.yaml")):
             try:
                 document = load_yaml(path)
                 if not is_logical(document.data):  # a nexus keeps those in the same folder
                     good.append(Registered(validated(document, Benchmark), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
-    return good, broken
-
-
-def _places(folders: tuple[Path, ...]) -> Iterator[tuple[Path | Entry, str]]:
-    for folder in dict.fromkeys(path.resolve() for path in folders):
-        yield folder, "workspace"
-    for entry in entries("benchmarks"):
-        yield entry, entry.distribution
+    return good, broken + not_imported
 
 
 def _folder_of(entry: Entry) -> Path:

@@ -175,13 +175,10 @@ class _Expansion:
 
     def _secret(self, value: Any, loc: Loc) -> Any:
         """A secret stays a reference: the worker resolves it in memory, so plans and evidence never hold it."""
-        name = reference(value)
+        key, name = _last_key(loc), reference(value)
         if name is None:
-            key = _last_key(loc)
             expected = f"a variable: put the secret into the environment and write {key}: $NAME"
-            self.secrets.append(loc)
-            self.problems.append(self.document.problem(loc, f"'{key}' is a secret in plain text", expected))
-            return REDACTED  # so that no message about another value can show it
+            return self._redact(loc, f"'{key}' is a secret in plain text", expected)
         if name not in self.environ:
             self._unset(name, loc)
         return value
@@ -194,8 +191,12 @@ class _Expansion:
         if name is not None:
             wrong = f"'{key}' has the variable {name} where a secret is, and its name does not say so"
             expected = f"a variable whose name ends in PASSWORD, SECRET, TOKEN or KEY, such as ${name}_PASSWORD"
+        return self._redact(loc, wrong, expected)
+
+    def _redact(self, loc: Loc, message: str, expected: str) -> str:
+        """What stands in place of a secret, so that no message about another value can show it."""
         self.secrets.append(loc)
-        self.problems.append(self.document.problem(loc, wrong, expected))
+        self.problems.append(self.document.problem(loc, message, expected))
         return REDACTED
 
     def _unset(self, name: str, loc: Loc) -> None:

@@ -137,7 +137,6 @@ def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) 
 class Need:
     """What a number of trials will take, on disk: likely, and at least."""
 
-    trials: int
     size: int
     files: int
     least_size: int
@@ -157,7 +156,7 @@ def needed(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> Need:
     columns = list(zip(*sizes, strict=True))
     size, files = (round(sum(column) / len(sizes) * trials) for column in columns)
     least_size, least_files = (min(column) * trials for column in columns)
-    return Need(trials, size, files, least_size, least_files, basis)
+    return Need(size, files, least_size, least_files, basis)
 
 
 def _earlier(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[Manifest]:

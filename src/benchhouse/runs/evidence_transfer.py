@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,9 +135,7 @@ def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried
 
 
 @contextmanager
-def _opened(
-    address: str, endpoint: str = "", *, create: bool = False, environ: Mapping[str, str] = os.environ
-) -> Iterator[Shelf]:
+def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[Shelf]:
     """The store at `s3://bucket/prefix`, or in a folder."""
     scheme, separator, rest = address.partition("://")
     if not separator:
@@ -146,6 +144,7 @@ def _opened(
     name, _, prefix = rest.partition("/")
     if scheme != "s3" or not name or any(part in ("", ".", "..") for part in prefix.strip("/").split("/") if prefix):
         raise BenchError(f"{address}: not the address of a store", "s3://bucket/prefix, or a folder")
+    environ = os.environ
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     where = given or f"https://s3.{region}.amazonaws.com"

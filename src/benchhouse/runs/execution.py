@@ -17,7 +17,7 @@ from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
 from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.orchestrate import Orchestrator, Progress, RunHooks
+from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
@@ -27,8 +27,6 @@ from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import VERSION_AXIS, trial_id
 from benchhouse.sites import places
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -99,16 +97,14 @@ def orchestrator(
         python = runtime.python(scenario.runtime, place)
         images = places.images_if_known(prepared.site)
         jobs = _jobs(prepared, executor, python)
-        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images, jobs)
+        attached = Attached(ledger.folder, plan.services, images, jobs)
         attached.start(listener.note, options.keep)
-        hooks = RunHooks(
-            show=export.following(listener.update) if export else listener.update,
-            sealed=export.sealed if export else None,
-            enough=stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None,
-        )
+        show = export.following(listener.update) if export else listener.update
+        enough = stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None
         frame = _frame(prepared, options, images)
         setup = RunSetup(workspace, plan, ledger, executor, python, frame, attached)
-        owner = Orchestrator(setup, hooks, rerun_failed=options.rerun_failed)
+        sealed = export.sealed if export else None
+        owner = Orchestrator(setup, show, sealed, enough, rerun_failed=options.rerun_failed)
         yield owner
     finally:
         over = not (owner and owner.active)  # else its jobs go on, and their services with them
@@ -173,7 +169,7 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
     executor = open_executor(prepared, run, check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
         executor.check(plan.resources)
-    attached = Attached(run.services, plan.services, run.run_id, jobs=_jobs(prepared, executor, python))
+    attached = Attached(run, plan.services, "", _jobs(prepared, executor, python))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()
     return "\n".join(texts) + _entering(workspace, prepared)

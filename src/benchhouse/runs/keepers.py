@@ -18,6 +18,7 @@ from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.processes.services import end_of
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.protocols import Keepers
 from benchhouse.schema.service import OVER, Phase, ServiceFolder, ServiceSpec, ServiceState, TrialService, read_state
 
@@ -114,7 +115,7 @@ def _keeper_died(name: str, folder: ServiceFolder) -> str:
     return f"{name} could not be started: {output.splitlines()[-1] if output else f'exit {process.returncode}'}"
 
 
-def stop_keepers(folders: Iterable[ServiceFolder], wait_s: float = _END_S) -> list[int]:
+def stop_keepers(folders: Iterable[ServiceFolder]) -> list[int]:
     """Ask all to end and wait until they have; pids of those that had to be killed."""
     running: dict[int, str] = {}
     for folder in folders:
@@ -128,7 +129,7 @@ def stop_keepers(folders: Iterable[ServiceFolder], wait_s: float = _END_S) -> li
     for pid in running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    deadline, killed = time.monotonic() + wait_s, []
+    deadline, killed = time.monotonic() + _END_S, []
     while running:
         running = {pid: keeper for pid, keeper in running.items() if not _is_over(pid, keeper)}
         if running and time.monotonic() > deadline:
@@ -136,7 +137,7 @@ def stop_keepers(folders: Iterable[ServiceFolder], wait_s: float = _END_S) -> li
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
-            deadline += wait_s
+            deadline += _END_S
         time.sleep(_LOOK_S if running else 0)
     return killed
 
@@ -160,20 +161,11 @@ class Jobs:
 class Attached:
     """The services of one run that live from before its first trial until after its last."""
 
-    def __init__(
-        self,
-        folder: Path,
-        services: Mapping[str, TrialService],
-        run_id: str,
-        images: str = "",
-        jobs: "Jobs | None" = None,
-    ) -> None:
-        self._services = services
-        self._jobs = jobs
-        self._run_id, self._images = run_id, images
-        self._folders = {
-            name: ServiceFolder(folder / name) for name, service in services.items() if service.use.mode == "attached"
-        }
+    def __init__(self, run: RunFolder, services: Mapping[str, TrialService], images: str, jobs: Jobs | None) -> None:
+        self._services, self._jobs = services, jobs
+        self._run_id, self._images = run.run_id, images
+        names = [name for name, service in services.items() if service.use.mode == "attached"]
+        self._folders = {name: ServiceFolder(run.services / name) for name in names}
 
     @property
     def ours(self) -> bool:
@@ -222,12 +214,9 @@ class Attached:
 
     def for_trials(self) -> dict[str, TrialService]:
         """All services of the run, as a trial is to find them."""
-        return {
-            name: service.model_copy(update={"folder": str(self._folders[name].path.absolute())})
-            if name in self._folders
-            else service
-            for name, service in self._services.items()
-        }
+        folders = {name: str(folder.path.absolute()) for name, folder in self._folders.items()}
+        attached = {name: self._services[name].model_copy(update={"folder": path}) for name, path in folders.items()}
+        return {name: attached.get(name, service) for name, service in self._services.items()}
 
     def over(self) -> str:
         """The message for the first one that has ended; empty where all go on."""

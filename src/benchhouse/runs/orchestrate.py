@@ -51,23 +51,20 @@ class Active:
     not_before: float = 0.0
 
 
-@dataclass(frozen=True)
-class RunHooks:
-    """Called while a run goes on."""
-
-    show: Callable[[Progress], None]
-    sealed: Callable[[TrialFolder], None] | None = None
-    """Told of every folder that is sealed in this session."""
-    enough: Enough | None = None
-
-
 class Orchestrator:
     """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
 
-    def __init__(self, setup: RunSetup, hooks: RunHooks, *, rerun_failed: bool = False) -> None:
-        self.holding = HeldTrials(hooks.enough)
-        self.sealed, self.show = hooks.sealed, hooks.show
-        self.setup = setup
+    def __init__(
+        self,
+        setup: RunSetup,
+        show: Callable[[Progress], None],
+        sealed: Callable[[TrialFolder], None] | None,  # told of every folder that is sealed in this session
+        enough: Enough | None,
+        *,
+        rerun_failed: bool,
+    ) -> None:
+        self.setup, self.show, self.sealed = setup, show, sealed
+        self.holding = HeldTrials(enough)
         self.workspace, self.plan, self.ledger = setup.workspace, setup.plan, setup.ledger
         self.executor, self.python, self.attached = setup.executor, setup.python, setup.attached
         self.rerun_failed = rerun_failed

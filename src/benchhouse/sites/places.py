@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.catalog.nexus_root import find_nexus
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ def cache() -> Path:
 
 def nexus(given: str | Path | None, *starts: Path) -> Path | None:
     """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
-    from benchhouse.catalog.nexus_root import find_nexus
-
     found = find_nexus(given, os.environ, *starts)
     return near(found) if found else None
 
@@ -44,8 +44,6 @@ def site(workspace: WorkspaceFolder, name: str | None = None) -> "Site":
 
 def images_if_known(site: "Site") -> str:
     """The same for whoever may not need any: empty where the site's variable is not set."""
-    from benchhouse.schema.errors import BenchError
-
     try:
         return str(images(site))
     except BenchError:
@@ -57,8 +55,6 @@ def images(site: "Site") -> Path:
     if said := site.folders.containers:
         path = os.path.expandvars(said)
         if "$" in path:
-            from benchhouse.schema.errors import BenchError
-
             raise BenchError(
                 f"the site '{site.site}' keeps images in {said}, and that variable is not set",
                 "export it, or write another path to `folders: {containers: ...}` of the site",

@@ -1,6 +1,7 @@
 """Recipes of servers, and which of them can be started on this machine."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,11 +51,10 @@ def _status(found: FoundRecipe, images: str) -> RecipeStatus:
     from benchhouse.processes.programs import find_program, version_of
 
     recipe = found.recipe
-    try:
-        program: str | None = find_program(recipe)
-    except ExperimentFailed:
-        program = None
-    version = version_of(recipe) if program else None
+    program = version = None
+    with suppress(ExperimentFailed):
+        program = find_program(recipe)
+        version = version_of(recipe)
     if recipe.version_command and not version:  # an interpreter without the package is not the server
         program = None
     return RecipeStatus(
