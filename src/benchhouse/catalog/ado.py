@@ -77,12 +77,12 @@ def input_model(name: str, inputs: Sequence[Mapping[str, Any]]) -> type[BaseMode
     for number, item in enumerate(inputs):
         key = item["identifier"]
         plain = key.isidentifier() and not key.startswith("_")
-        told = Field(
+        field = Field(
             ... if item["required"] else item["default"],
             alias=None if plain else key,
             description=item.get("description", ""),
         )
-        fields[key if plain else f"input_{number}"] = (_type(item["domain"]), told)
+        fields[key if plain else f"input_{number}"] = (_type(item["domain"]), field)
     title = "".join(part.title() for part in name.replace("-", "_").replace(".", "_").split("_"))
     config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=())
     with warnings.catch_warnings():  # an input may be called `copy` or `json`, as methods of every model are
@@ -140,9 +140,9 @@ def resources_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
     """Ray's options as resources of ours, and what is said of those that have no counterpart."""
     known = {"num_cpus": "cpus", "num_gpus": "gpus", "memory": "memory"}
     given = {key: value for key, value in options.items() if value is not None}
-    asked = {known[key]: math.ceil(value) for key, value in given.items() if key in known and value}
+    mapped = {known[key]: math.ceil(value) for key, value in given.items() if key in known and value}
     others = sorted(given.keys() - known.keys())
     notes = [f"ray_options without effect here: {', '.join(others)}"] if others else []
     if fraction := [key for key in ("num_cpus", "num_gpus") if given.get(key) and given[key] % 1]:
         notes.append(f"a trial has whole cores and GPUs: {', '.join(fraction)} of ray_options is rounded up")
-    return Resources.model_validate(asked).model_dump(), notes
+    return Resources.model_validate(mapped).model_dump(), notes

@@ -47,11 +47,6 @@ class Broken:
     origin: str
 
 
-def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
-    document = load_yaml(path)
-    return validated(document, Benchmark), document
-
-
 def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
     """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
     from benchhouse.schema.nexus import is_logical

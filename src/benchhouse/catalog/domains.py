@@ -43,14 +43,14 @@ def listed(domain: PropertyDomain | None) -> list[Any] | None:
     count = (high - low) / domain.interval
     if count > _MOST_LISTED:
         return None
-    found = (low + step * domain.interval for step in range(int(count) + 1))
-    return [whole(value) for value in found if value < high - domain.interval * _ROUNDING]
+    steps = (low + step * domain.interval for step in range(int(count) + 1))
+    return [whole(value) for value in steps if value < high - domain.interval * _ROUNDING]
 
 
 def apart(a: PropertyDomain | None, b: PropertyDomain | None) -> bool:
     """Whether no value lies in both; False where that can't be told."""
-    for one, other in ((a, b), (b, a)):
-        if (values := listed(one)) is not None:
+    for domain, other in ((a, b), (b, a)):
+        if (values := listed(domain)) is not None:
             return not any(holds(other, value) for value in values)
     if a is None or b is None or a.domain_range is None or b.domain_range is None:
         return False

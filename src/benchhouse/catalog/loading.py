@@ -14,18 +14,18 @@ from benchhouse.schema.experiment import Experiment, from_function
 from benchhouse.schema.trial import ExperimentRef
 
 
-def experiments_of(found: Any, entry_name: str, distribution_version: str) -> list[Experiment]:
+def experiments_of(loaded: Any, entry_name: str, distribution_version: str) -> list[Experiment]:
     """The experiments behind one entry point; a plain function is named by the entry point (`name[@version]`)."""
-    if isinstance(found, Experiment):
-        return [found]
-    if isinstance(found, ModuleType):
-        return [item for item in vars(found).values() if isinstance(item, Experiment)]
-    if isinstance(found, list | tuple) and all(isinstance(item, Experiment) for item in found):
-        return list(found)
-    if callable(found):
+    if isinstance(loaded, Experiment):
+        return [loaded]
+    if isinstance(loaded, ModuleType):
+        return [item for item in vars(loaded).values() if isinstance(item, Experiment)]
+    if isinstance(loaded, list | tuple) and all(isinstance(item, Experiment) for item in loaded):
+        return list(loaded)
+    if callable(loaded):
         name, _, version = entry_name.partition("@")
-        return [from_function(found, name, version or distribution_version)]
-    raise BenchError(f"entry point '{entry_name}' is a {type(found).__name__}, not an experiment or a function")
+        return [from_function(loaded, name, version or distribution_version)]
+    raise BenchError(f"entry point '{entry_name}' is a {type(loaded).__name__}, not an experiment or a function")
 
 
 def load(ref: ExperimentRef) -> Experiment:
@@ -35,11 +35,11 @@ def load(ref: ExperimentRef) -> Experiment:
 
         return load_ado(ref)
     entry_name = f"{ref.name}@{ref.version}"
-    found = experiments_of(load_object(ref.object), entry_name, ref.distribution_version)
-    for experiment in found:
+    experiments = experiments_of(load_object(ref.object), entry_name, ref.distribution_version)
+    for experiment in experiments:
         if (experiment.name, experiment.version) == (ref.name, ref.version):
             return experiment
-    offered = ", ".join(f"{item.name} {item.version}" for item in found) or "nothing"
+    offered = ", ".join(f"{item.name} {item.version}" for item in experiments) or "nothing"
     raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
 
 

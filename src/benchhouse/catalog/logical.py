@@ -111,11 +111,11 @@ def find_logical(name: str, *roots: Path) -> Logical:
     raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
 
 
-def fits_version(asked: str, found: str) -> bool:
+def fits_version(wanted: str, found: str) -> bool:
     """Whether a result of version `found` answers a binding to `asked`: of SemVer only MAJOR is identity."""
-    if not asked or asked == found:
+    if not wanted or wanted == found:
         return True
-    majors = [version.partition(".")[0] for version in (asked, found)]
+    majors = [version.partition(".")[0] for version in (wanted, found)]
     return majors[0] == majors[1] and majors[0].isdecimal()
 
 

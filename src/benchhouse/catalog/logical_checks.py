@@ -182,13 +182,13 @@ def _same_experiment(a: Binding, b: Binding) -> bool:
 def _shared_metrics(a: Binding, b: Binding, file: LogicalFile) -> bool:
     """Whether both answer one metric; one that maps none answers all."""
     every = set(file.logical_benchmark.metrics)
-    one, other = ({item.benchmark.identifier for item in side.metric_mapping} or every for side in (a, b))
-    return bool(one & other)
+    mine, theirs = ({item.benchmark.identifier for item in side.metric_mapping} or every for side in (a, b))
+    return bool(mine & theirs)
 
 
 def _never_both(a: Binding, b: Binding) -> bool:
     return any(
-        all(_boxes_apart(one, other) for one in mine for other in theirs)
+        all(_boxes_apart(box, other) for box in mine for other in theirs)
         for mine in _alternatives(a)
         for theirs in _alternatives(b)
     )
@@ -249,7 +249,7 @@ def check_experiments(
     others: whether they agree is not asked then.
     """
     problems: list[Problem] = []
-    told: dict[str, dict[str, MetricFacts]] = {}
+    measured: dict[str, dict[str, MetricFacts]] = {}
     complete = True
     for index, binding in enumerate(file.bindings):
         if only not in (None, binding):
@@ -260,9 +260,9 @@ def check_experiments(
             problems.append(document.problem((*at, "experiment", "experimentIdentifier"), facts))
             continue
         problems += _check_inputs(binding, facts, document, at)
-        problems += _check_metrics(file, binding, facts, document, at, told)
+        problems += _check_metrics(file, binding, facts, document, at, measured)
     if only is None:
-        problems += _check_agreement(file, document, told, complete=complete)
+        problems += _check_agreement(file, document, measured, complete=complete)
     return problems
 
 
@@ -299,20 +299,20 @@ def _check_metrics(
     facts: Facts,
     document: Document,
     at: Loc,
-    told: dict[str, dict[str, MetricFacts]],
+    measured: dict[str, dict[str, MetricFacts]],
 ) -> Iterator[Problem]:
-    """Mapped metrics exist; those that exist are put into `told`, by metric and experiment."""
+    """Mapped metrics exist; those that exist are put into `measured`, by metric and experiment."""
     if facts.metrics is None:
         return
     ours = binding.experiment.actuator_identifier == OURS
     mapped = {item.benchmark.identifier: item.experiment.identifier for item in binding.metric_mapping}
-    mapped = mapped if ours else {name: metric_name(found) for name, found in mapped.items()}
+    mapped = mapped if ours else {name: metric_name(output) for name, output in mapped.items()}
     answered = False
     for name in file.logical_benchmark.metrics:
         metric, _ = split_stat(mapped.get(name, name), facts.metrics)
         if metric in facts.metrics:
             answered = True
-            told.setdefault(name, {})[binding.experiment.experiment_identifier] = facts.metrics[metric]
+            measured.setdefault(name, {})[binding.experiment.experiment_identifier] = facts.metrics[metric]
     for index, item in enumerate(binding.metric_mapping):
         metric, _ = split_stat(mapped[item.benchmark.identifier], facts.metrics)
         if metric not in facts.metrics:
@@ -326,21 +326,21 @@ def _check_metrics(
 
 
 def _check_agreement(
-    file: LogicalFile, document: Document, told: Mapping[str, Mapping[str, MetricFacts]], *, complete: bool
+    file: LogicalFile, document: Document, measured: Mapping[str, Mapping[str, MetricFacts]], *, complete: bool
 ) -> Iterator[Problem]:
     """One unit and one direction a metric, whoever measures it; `complete` where every experiment could be asked."""
-    said = (file.logical_benchmark.metadata or {}).get("directions", {})
+    given = (file.logical_benchmark.metadata or {}).get("directions", {})
     for index, name in enumerate(file.logical_benchmark.metrics):
         at: Loc = ("logicalBenchmark", "metrics", index)
-        found = told.get(name, {})
-        units = {facts.unit: experiment for experiment, facts in found.items()}
+        by_experiment = measured.get(name, {})
+        units = {facts.unit: experiment for experiment, facts in by_experiment.items()}
         if len(units) > 1:
             listed = ", ".join(f"{unit} of {experiment}" for unit, experiment in units.items())
             yield document.problem(at, f"{quote(name)} has two units: {listed}", "metrics of one unit")
-        ways = {facts.direction for facts in found.values() if facts.direction}
-        if len(ways) > 1 or (name in said and ways - {said[name]}):
-            listed = ", ".join(f"{facts.direction} of {experiment}" for experiment, facts in found.items())
+        ways = {facts.direction for facts in by_experiment.values() if facts.direction}
+        if len(ways) > 1 or (name in given and ways - {given[name]}):
+            listed = ", ".join(f"{facts.direction} of {experiment}" for experiment, facts in by_experiment.items())
             yield document.problem(at, f"which way {quote(name)} improves is in dispute: {listed}", "one direction")
-        elif not ways and name not in said and complete:
+        elif not ways and name not in given and complete:
             expected = f"metadata: {{directions: {{{name}: lower}}}}, or higher, below logicalBenchmark"
             yield document.problem(at, f"{quote(name)} has no direction, so nothing can be ranked by it", expected)

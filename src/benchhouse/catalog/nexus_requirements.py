@@ -42,10 +42,10 @@ class Requirement:
         if normal_name(self.name) == distribution and self.kind == "index":
             return self.text, self.place
         for number, line in enumerate(self.project.read_text().splitlines() if self.project else (), 1):
-            for found in re.findall(r"[\"']([^\"']+)[\"']", line):
-                match = _NAMED.fullmatch(found)
+            for text in re.findall(r"[\"']([^\"']+)[\"']", line):
+                match = _NAMED.fullmatch(text)
                 if match and normal_name(match[1]) == distribution and not line.lstrip().startswith("name"):
-                    return found, f"{self.project}:{number}"
+                    return text, f"{self.project}:{number}"
         return None
 
 
@@ -71,10 +71,10 @@ def requirements(package: Package, root: Path) -> tuple[list[Requirement], list[
             expected = "a name of an index, a git or other URL, or a path from the nexus' root: ./packages/..."
             problems.append(package.document.problem(loc, str(error), expected))
     names: dict[str, Requirement] = {}
-    for found in good:
-        first = names.setdefault(normal_name(found.name or found.text), found)
-        if first is not found and first.text == found.text:
-            problems.append(package.document.problem(found.loc, f"{quote(found.text)} is asked for twice"))
+    for requirement in good:
+        first = names.setdefault(normal_name(requirement.name or requirement.text), requirement)
+        if first is not requirement and first.text == requirement.text:
+            problems.append(package.document.problem(requirement.loc, f"{quote(requirement.text)} is asked for twice"))
     return good, problems
 
 

@@ -21,8 +21,8 @@ def holds_models_benchmark(folder: Path) -> bool:
 
 def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
     """The root as said (`--nexus`, $BENCH_NEXUS), else the nearest at or above one of `starts`; None: there is none."""
-    if said := given or environ.get("BENCH_NEXUS"):
-        root = Path(said)
+    if named := given or environ.get("BENCH_NEXUS"):
+        root = Path(named)
         if not (root / "packages").is_dir():
             raise BenchError(f"{root} is no nexus: it has no folder packages/", "start one: bench new package NAME")
         return root

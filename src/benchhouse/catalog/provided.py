@@ -31,11 +31,11 @@ def brings(requirements: Iterable[str], wanted: str, module: str) -> bool | None
 def source_of(name: str) -> str:
     """What to write for an installed distribution: the folder or file that it came from, else name and version."""
     try:
-        found = distribution(name)
+        package = distribution(name)
     except PackageNotFoundError:
         return name
-    origin = re.search(r'"url": *"file://([^"]+)"', found.read_text("direct_url.json") or "")
-    return origin[1] if origin else f"{found.name}=={found.version}"
+    origin = re.search(r'"url": *"file://([^"]+)"', package.read_text("direct_url.json") or "")
+    return origin[1] if origin else f"{package.name}=={package.version}"
 
 
 def _name(requirement: str) -> str | None:

@@ -56,8 +56,8 @@ def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
 
 def _files(folders: tuple[Path, ...]) -> list[Path]:
     """An empty one does not count: a shell makes it before `bench servers show NAME > recipes/NAME.yaml` begins."""
-    found = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]
-    return [path for path in found if path.is_file() and path.stat().st_size]
+    paths = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]
+    return [path for path in paths if path.is_file() and path.stat().st_size]
 
 
 def parameter_faults(recipe: Recipe, given: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchhouse.catalog.benchmarks import Registered, list_benchmarks, load_benchmark
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.nexus import INSTANCES, refuse_leaving
 from benchhouse.documents.document import Document
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
@@ -37,21 +38,21 @@ class Shelf:
         """The benchmark of that name with those that it uses; raises BenchError, or ProblemsError for a circle."""
         return self._with_bases(self._find(name), ())
 
-    def _with_bases(self, found: Registered, above: tuple[Registered, ...]) -> Registered:
-        uses = found.benchmark.uses
+    def _with_bases(self, registered: Registered, above: tuple[Registered, ...]) -> Registered:
+        uses = registered.benchmark.uses
         if uses is None:
-            return found
-        trail = (*above, found)
+            return registered
+        trail = (*above, registered)
         try:
             base = self._find(uses)
         except ProblemsError:
             raise
         except BenchError as error:
-            raise ProblemsError([found.document.problem(("uses",), error.message, error.hint)]) from error
+            raise ProblemsError([registered.document.problem(("uses",), error.message, error.hint)]) from error
         for number, item in enumerate(trail):
             if item.document.path == base.document.path:
                 raise _circle(trail[number:])
-        return replace(found, base=self._with_bases(base, trail))
+        return replace(registered, base=self._with_bases(base, trail))
 
     def _find(self, name: str) -> Registered:
         if "/" in name:
@@ -108,10 +109,11 @@ class Shelf:
         home = self.nexus / "packages" / package
         refuse_leaving(home, home.parent)
         refuse_leaving(path, home)
+        document = load_yaml(path)
         if path.stem == "benchmark":
-            benchmark, document = load_benchmark(path)
+            benchmark = validated(document, Benchmark)
         else:
-            benchmark, document = self.read_space(load_yaml(path), name)
+            benchmark, document = self.read_space(document, name)
         return Registered(benchmark, document, package, in_nexus=True)
 
 

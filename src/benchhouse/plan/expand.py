@@ -303,7 +303,7 @@ def make_plan(
     if next(draft.space.points(), None) is None:
         message = "every point is excluded: nothing is left to run"
         raise ProblemsError([home.at("exclude").problem(message, key=True)])
-    asked = [part.resources for part, _ in reversed(parts) if part.resources]
+    wanted = [part.resources for part, _ in reversed(parts) if part.resources]
     plan = Plan(
         scenario=scenario,
         experiment=ref,
@@ -311,7 +311,7 @@ def make_plan(
         component=component,
         service=service,
         service_is_said="service" in given,
-        resources=asked[0] if asked else code.resources if code else Resources(),
+        resources=wanted[0] if wanted else code.resources if code else Resources(),
         limits=_merge_limits([part for part, _ in parts]),
         space=draft.space,
         target=draft.target,

@@ -52,21 +52,21 @@ class _Fitting:
         yield self.file.document.problem(loc, message, f"one of {expected}", did_you_mean(name, known) or "")
 
     def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
-        asked, n = self.plan.resources, self.together
+        wanted, n = self.plan.resources, self.together
         most = f"no node of partition '{name}' has"
-        if partition.cpus is not None and asked.cpus * n > partition.cpus:
-            message = f"{self._asks()} {asked.cpus * n} cores; {most} more than {partition.cpus}"
+        if partition.cpus is not None and wanted.cpus * n > partition.cpus:
+            message = f"{self._asks()} {wanted.cpus * n} cores; {most} more than {partition.cpus}"
             yield self._problem(("cpus", "cpus_per_task"), message, f"at most {partition.cpus // n}")
-        if asked.gpus * n > partition.gpus:
+        if wanted.gpus * n > partition.gpus:
             has = f"more than {partition.gpus}" if partition.gpus else "any"
             expected = f"at most {partition.gpus // n}" if partition.gpus else "a partition with GPUs"
-            yield self._problem(("gpus",), f"{self._asks()} {asked.gpus * n} GPUs of a node; {most} {has}", expected)
-        if asked.memory is not None and partition.memory is not None and asked.memory * n > partition.memory:
+            yield self._problem(("gpus",), f"{self._asks()} {wanted.gpus * n} GPUs of a node; {most} {has}", expected)
+        if wanted.memory is not None and partition.memory is not None and wanted.memory * n > partition.memory:
             has = show_bytes(partition.memory)
-            message = f"{self._asks()} {show_bytes(asked.memory * n)} of a node; {most} more than {has}"
+            message = f"{self._asks()} {show_bytes(wanted.memory * n)} of a node; {most} more than {has}"
             yield self._problem(("memory", "mem_gb"), message, f"at most {show_bytes(partition.memory // n)}")
-        if partition.nodes is not None and asked.nodes > partition.nodes:
-            message = f"{self._asks()} {asked.nodes} nodes; partition '{name}' has {partition.nodes}"
+        if partition.nodes is not None and wanted.nodes > partition.nodes:
+            message = f"{self._asks()} {wanted.nodes} nodes; partition '{name}' has {partition.nodes}"
             yield self._problem(("nodes",), message, f"at most {partition.nodes}")
         yield from self._too_long(f"partition '{name}'", partition.max_time)
 

@@ -33,16 +33,16 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
             continue
         at = (*loc, "recipe")
         try:
-            found = find_recipe(use.recipe, *folders)
+            located = find_recipe(use.recipe, *folders)
         except ProblemsError as error:
             problems += [file.document.problem(at, f"{problem.place}: {problem.message}") for problem in error.problems]
             continue
         except BenchError as error:
             problems.append(file.document.problem(at, error.message, error.hint))
             continue
-        if found.origin.startswith("/"):
-            use = use.model_copy(update={"recipe": found.origin})
-        bound[name] = TrialService(use=use, recipe=found.recipe)
+        if located.origin.startswith("/"):
+            use = use.model_copy(update={"recipe": located.origin})
+        bound[name] = TrialService(use=use, recipe=located.recipe)
         problems += _misfits(file, loc, use, bound[name])
     return bound, problems
 
@@ -87,9 +87,9 @@ def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService)
             yield file.document.problem(loc, message, f"parameters: {{{name}: ...}}", key=True)
     if use.node:
         needed = 2 if use.node == "others" else use.node + 1
-        asked = file.scenario.resources
-        if asked is not None and asked.nodes < needed:
-            message = f"node: {use.node} needs a trial of at least {needed} nodes, and it has {asked.nodes}"
+        wanted = file.scenario.resources
+        if wanted is not None and wanted.nodes < needed:
+            message = f"node: {use.node} needs a trial of at least {needed} nodes, and it has {wanted.nodes}"
             yield file.document.problem((*loc, "node"), message, f"resources: {{nodes: {needed}}}")
         if not recipe.reachable:
             message = f"the recipe {recipe.name} can't be reached from another node: it does not say {{host}}"

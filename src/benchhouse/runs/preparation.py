@@ -183,24 +183,24 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     services, problems = bind_services(file, *recipes)
     problems += _missing_plugs(file)
     try:
-        registered, found, code = _what_to_run(workspace, file, home, notes)
+        registered, listed, code = _what_to_run(workspace, file, home, notes)
         file = _bound_to_model(file, home, code, problems)
         if served := with_own_server(file, code, *recipes):
             file = served
             services, misfits = bind_services(file, *recipes)
             problems += misfits
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
-        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services, home)
+        plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     problems += package_problems(file, plan.experiment)
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
-    notes += [*_without_effect(file), *(found.notes if found else [])]
-    if found and found.deprecated:
-        instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
-        notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
+    notes += [*_without_effect(file), *(listed.notes if listed else [])]
+    if listed and listed.deprecated:
+        instead = f"; use {listed.deprecated['replaced_by']}" if listed.deprecated.get("replaced_by") else ""
+        notes.append(f"{listed.name} {listed.version} is deprecated: {listed.deprecated['reason']}{instead}")
     return Prepared(file, plan, registered, notes, home, site)
 
 
@@ -242,16 +242,16 @@ def _what_to_run(
     scenario, document = file.scenario, file.document
     listed = list_experiments(places.cache())
     where = "uses" if scenario.uses else "experiment" if scenario.experiment else "workload"
-    registered, found = None, None
+    registered, chosen = None, None
     try:
         if scenario.uses:
             registered = _expanded(shelf(workspace, home).find(scenario.uses))
-            found = resolve(registered.experiment, _version(file, registered), listed)
+            chosen = resolve(registered.experiment, _version(file, registered), listed)
         elif scenario.experiment:
-            found = resolve(scenario.experiment, _only_version(scenario), listed)
+            chosen = resolve(scenario.experiment, _only_version(scenario), listed)
         else:
-            found = _by_service(file, listed, notes)
-        return registered, found, _load(found) if found else None
+            chosen = _by_service(file, listed, notes)
+        return registered, chosen, _load(chosen) if chosen else None
     except ProblemsError:
         raise
     except BenchError as error:

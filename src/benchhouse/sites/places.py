@@ -26,8 +26,8 @@ def cache() -> Path:
 
 def nexus(given: str | Path | None, *starts: Path) -> Path | None:
     """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
-    found = find_nexus(given, os.environ, *starts)
-    return near(found) if found else None
+    path = find_nexus(given, os.environ, *starts)
+    return near(path) if path else None
 
 
 def near(path: Path) -> Path:
@@ -52,11 +52,11 @@ def images_if_known(site: "Site") -> str:
 
 def images(site: "Site") -> Path:
     """Where images of containers lie: as the site says, else $WORK/containers, else in the cache."""
-    if said := site.folders.containers:
-        path = os.path.expandvars(said)
+    if folder := site.folders.containers:
+        path = os.path.expandvars(folder)
         if "$" in path:
             raise BenchError(
-                f"the site '{site.site}' keeps images in {said}, and that variable is not set",
+                f"the site '{site.site}' keeps images in {folder}, and that variable is not set",
                 "export it, or write another path to `folders: {containers: ...}` of the site",
             )
         return Path(path).absolute()

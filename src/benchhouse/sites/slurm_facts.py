@@ -80,23 +80,23 @@ def read_config(text: str) -> dict[str, str]:
 
 
 def read_qualities(text: str) -> dict[str, Quality]:
-    found = {}
+    qualities = {}
     for line in text.splitlines():
         name, limit, jobs, *_ = [*line.strip().split("|"), "", ""]
         if name:
-            found[name] = Quality(max_time=read_time(limit), max_jobs=int(jobs) if jobs.isdecimal() else None)
-    return found
+            qualities[name] = Quality(max_time=read_time(limit), max_jobs=int(jobs) if jobs.isdecimal() else None)
+    return qualities
 
 
 def read_associations(text: str) -> Accounts:
-    found = Accounts()
+    own = Accounts()
     for line in text.splitlines():
         account, qualities, default, *_ = [*line.strip().split("|"), "", ""]
-        if account and account not in found.accounts:
-            found.accounts.append(account)
-        found.qualities += [name for name in qualities.split(",") if name and name not in found.qualities]
-        found.default_quality = found.default_quality or default
-    return found
+        if account and account not in own.accounts:
+            own.accounts.append(account)
+        own.qualities += [name for name in qualities.split(",") if name and name not in own.qualities]
+        own.default_quality = own.default_quality or default
+    return own
 
 
 def _number(text: str) -> int:
