@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, model_validator
 
-from benchhouse.catalog.benchmarks import Registered, load_benchmark
+from benchhouse.catalog.benchmarks import Registered
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.expand import Plan, make_plan
 from benchhouse.plan.scenario_file import parse_scenario
 from benchhouse.schema.experiment import Experiment, experiment
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.scenario import Benchmark
 from benchhouse.schema.trial import ExperimentRef
 
 
@@ -52,7 +55,8 @@ def plan_of(tmp_path: Path) -> Callable[..., Plan]:
         registered = None
         if benchmark is not None:
             (tmp_path / "b.yaml").write_text(benchmark)
-            registered = Registered(*load_benchmark(tmp_path / "b.yaml"), "workspace")
+            document = load_yaml(tmp_path / "b.yaml")
+            registered = Registered(validated(document, Benchmark), document, "workspace")
         name, version = (code.name, code.version) if code else ("a/b", "")
         ref = ExperimentRef(name=name, version=version, object="m:f", distribution="d", distribution_version="1")
         return make_plan(parse_scenario("scenario: s\n" + text, path, environ or {}), code, ref, registered)

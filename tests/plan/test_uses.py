@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from benchhouse.catalog.benchmarks import load_benchmark
 from benchhouse.catalog.uses import Shelf
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 from benchhouse.plan.scenario_file import expand_benchmark
+from benchhouse.schema.scenario import Benchmark
 
 BENCHMARK = """\
 benchmark: standard
@@ -58,7 +59,7 @@ def test_a_benchmark_names_an_experiment_or_another_benchmark(tmp_path):
     for text in ("benchmark: a\n", "benchmark: a\nuses: b\nexperiment: c\n"):
         path.write_text(text)
         with pytest.raises(ProblemsError, match="a benchmark has either experiment or uses"):
-            load_benchmark(path)
+            validated(load_yaml(path), Benchmark)
 
 
 def shelf(*folders):
