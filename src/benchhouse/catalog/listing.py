@@ -59,10 +59,6 @@ class Listed:
     inputs: list[dict[str, Any]] = field(default_factory=list)  # of one of ado's, as ado describes properties
     notes: list[str] = field(default_factory=list)  # what of its declaration has no effect here
 
-    @property
-    def package(self) -> str:
-        return f"{self.distribution} {self.distribution_version}"
-
     def code(self) -> "Experiment":
         """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
         if self.bridge:
@@ -138,17 +134,17 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
     if matches[0].broken:
         others = sorted({item.version for item in listed if item.name == name and not item.broken})
         other = f", or ask for version {' or '.join(others)}" if others else ""
-        hint = f"mend or reinstall its package, {matches[0].package}{other}"
+        hint = f"mend or reinstall its package, {_owners(matches)[0]}{other}"
         raise BenchError(f"experiment '{name}' can't be used: {matches[0].broken}", hint)
     return matches[0]
 
 
 def _owners(claimants: Sequence[Listed]) -> list[str]:
     """Their packages; with the place in it where one package claims it twice."""
-    packages = [item.package for item in claimants]
+    packages = [f"{item.distribution} {item.distribution_version}" for item in claimants]
     if len(set(packages)) == len(packages):
         return packages
-    return [f"{item.package} ({item.object})" for item in claimants]
+    return [f"{package} ({item.object})" for package, item in zip(packages, claimants, strict=True)]
 
 
 def serving(component: str, service: str, listed: Iterable[Listed]) -> list[str]:
