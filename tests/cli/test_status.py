@@ -69,7 +69,7 @@ def test_what_a_newer_version_wrote_and_this_one_can_not_read_is_told(lab):
     (other / "run.json").write_text(json.dumps(record | {"weather": "fine"}))
     listed = lab.bench("status", code=1)
     assert run in listed.stdout and "not listed:" in listed.stderr and "weather" in listed.stderr
-    assert "look with the version that wrote it" in lab.bench("status", other.name, code=2).stderr
+    assert "use the version that wrote it" in lab.bench("status", other.name, code=2).stderr
 
 
 def test_unknown_runs_are_told(lab):
