@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_packages
-from benchhouse.results.numbers import first_of
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
@@ -66,13 +66,13 @@ def differing_packages(root: Path, trials: Sequence[Row]) -> str:
     installed = [versions for group in locks.values() if (versions := _versions(root, group))]
     names = _different(installed)
     lines = [f"{name} {' | '.join(dict.fromkeys(_version(each, name) for each in installed))}" for name in names]
-    return first_of(lines, _LISTED)
+    return shortened(lines, _LISTED)
 
 
 def differing(sides: Sequence[Versions]) -> list[str]:
     """For each side the packages that are not the same everywhere: `numpy 1.26.4, torch 2.9.0 and 3 more`."""
     names = _different(sides)
-    return [first_of((f"{name} {_version(side, name)}" for name in names), _LISTED) for side in sides]
+    return [shortened([f"{name} {_version(side, name)}" for name in names], _LISTED) for side in sides]
 
 
 def _different(sides: Sequence[Versions]) -> list[str]:

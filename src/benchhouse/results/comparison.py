@@ -17,7 +17,6 @@ from benchhouse.results.numbers import (
     NONE,
     SEED,
     change_texts,
-    first_of,
     headline_stats,
     name_of,
     plural,
@@ -28,6 +27,7 @@ from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outlie
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -217,7 +217,7 @@ def compare_runs(
         raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
     pairs, only_a, only_b = matching.match(points_a, points_b, {*a.keys, *b.keys})
     if not pairs:
-        labels = [first_of(dict.fromkeys(map(_full_label, points)), _LISTED) for points in (only_a, only_b)]
+        labels = [shortened(list(dict.fromkeys(map(_full_label, points))), _LISTED) for points in (only_a, only_b)]
         raise BenchError(
             f"nothing to compare: no point of {a.name} belongs to one of {b.name}",
             hint=f"{a.name} has {labels[0]}\n{b.name} has {labels[1]}\n"
@@ -225,10 +225,10 @@ def compare_runs(
         )
     numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
     if not numbers:
-        names = [dict.fromkeys(name_of(*key) for pair in pairs for key in pair[at].rows) for at in (0, 1)]
+        names = [list(dict.fromkeys(name_of(*key) for pair in pairs for key in pair[at].rows)) for at in (0, 1)]
         raise BenchError(
             f"nothing to compare: the points of {a.name} and {b.name} have no metric in common",
-            hint=f"{a.name} has {first_of(names[0], _LISTED)}\n{b.name} has {first_of(names[1], _LISTED)}",
+            hint=f"{a.name} has {shortened(names[0], _LISTED)}\n{b.name} has {shortened(names[1], _LISTED)}",
         )
     confidence = options.confidence
     numbers, outlier_notes = without_outliers(numbers, options.outliers)

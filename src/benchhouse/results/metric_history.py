@@ -10,10 +10,11 @@ from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.metric_names import declared_order
-from benchhouse.results.numbers import first_of, name_of, plural
+from benchhouse.results.numbers import name_of, plural
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -143,7 +144,7 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
     if len(picked) == 1:
         return picked[0]
     listed = picked or named or cases
-    hint = "There are " + first_of((_label_among(case, listed) for case in listed), _LISTED)
+    hint = "There are " + shortened([_label_among(case, listed) for case in listed], _LISTED)
     if picked:
         first = picked[0]
         alike = sum(case.label == first.label for case in picked) > 1

@@ -1,7 +1,7 @@
 """How numbers are written for people, and which statistics of a metric lead: shared by reports and terminal."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import enough_for
@@ -175,12 +175,6 @@ def lead_texts(change: float, interval: tuple[float, float]) -> tuple[str, str]:
     low, high = sorted(1.0 / (1.0 + end) - 1.0 for end in interval)
     side = "above" if ahead > 0 else "below"
     return f"{percent(abs(ahead), signed=False)} {side}", f"{percent(low)} to {percent(high)}"
-
-
-def first_of(texts: Iterable[str], most: int) -> str:
-    """`a, b and 3 more`."""
-    names = list(texts)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def plural(count: int, noun: str) -> str:
