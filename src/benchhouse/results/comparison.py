@@ -12,16 +12,7 @@ from benchhouse.results import matching
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
 from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
-from benchhouse.results.numbers import (
-    MINUS,
-    NONE,
-    SEED,
-    change_texts,
-    headline_stats,
-    name_of,
-    plural,
-    stat_place,
-)
+from benchhouse.results.numbers import MINUS, NONE, SEED, change_texts, headline_stats, name_of, plural, stat_place
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
 from benchhouse.schema.errors import BenchError
