@@ -26,6 +26,7 @@ _GUARANTEES = {
     "dedicatedNodes": "dedicated nodes", "stableBackgroundLoad": "a stable background load",
     "fixedTopology": "a fixed topology", "exclusiveScheduling": "exclusive scheduling",
 }  # fmt: skip
+Misfits = Iterator[tuple[Loc, str, str]]  # place, what is wrong, what is expected
 
 
 class Settled(Model):
@@ -39,10 +40,8 @@ class Settled(Model):
     def sentence(self) -> str:
         if self.verdict == "accepted":
             return f"accepted as {self.asked}"
-        why = ", ".join(self.missing)
-        if self.verdict == "downgraded":
-            return f"downgraded from {self.asked} to {self.effective}: it lacks {why}"
-        return f"rejected as {self.asked}: it lacks {why}"
+        downgraded = f"downgraded from {self.asked} to {self.effective}"
+        return f"{downgraded if self.effective else f'rejected as {self.asked}'}: it lacks {', '.join(self.missing)}"
 
 
 def settle(contract: BenchmarkRun) -> Settled:
@@ -50,25 +49,20 @@ def settle(contract: BenchmarkRun) -> Settled:
     asked, policy = contract.intent.benchmark_class, contract.execution_policy
     if asked == "realism_grade":
         missing = [] if policy.cluster_context_captured else ["clusterContextCaptured (what else goes on is recorded)"]
-        return Settled(
-            asked=asked,
-            effective=None if missing else asked,
-            verdict="rejected" if missing else "accepted",
-            missing=missing,
-        )
-    given = policy.model_dump(by_alias=True)
-    missing = [f"{key} ({words})" for key, words in _GUARANTEES.items() if not given[key]]
-    signing = contract.provenance.signing
-    if signing is None or not signing.enabled:
-        missing.append("provenance.signing (claims are signed)")
-    missing += _unpinned(contract)
-    if not missing:
-        return Settled(asked=asked, effective=asked, verdict="accepted", missing=[])
-    if policy.on_missing_guarantee == "downgrade" and policy.cluster_context_captured:
-        return Settled(asked=asked, effective="realism_grade", verdict="downgraded", missing=missing)
-    if policy.on_missing_guarantee == "downgrade":
-        missing.append("clusterContextCaptured, which realism_grade asks for")
-    return Settled(asked=asked, effective=None, verdict="rejected", missing=missing)
+    else:
+        given, signing = policy.model_dump(by_alias=True), contract.provenance.signing
+        missing = [f"{key} ({meaning})" for key, meaning in _GUARANTEES.items() if not given[key]]
+        if signing is None or not signing.enabled:
+            missing.append("provenance.signing (claims are signed)")
+        missing += _unpinned(contract)
+    effective: BenchmarkClass | None = None if missing else asked
+    if missing and asked != "realism_grade" and policy.on_missing_guarantee == "downgrade":
+        if policy.cluster_context_captured:
+            effective = "realism_grade"
+        else:
+            missing.append("clusterContextCaptured, which realism_grade asks for")
+    verdict = "accepted" if effective == asked else "downgraded" if effective else "rejected"
+    return Settled(asked=asked, effective=effective, verdict=verdict, missing=missing)
 
 
 def _unpinned(contract: BenchmarkRun) -> list[str]:
@@ -78,10 +72,10 @@ def _unpinned(contract: BenchmarkRun) -> list[str]:
         "workload.datasetRef": workload.dataset_ref,
         "comparison.baseline": comparison.baseline.artifact_ref,
         "comparison.candidate": comparison.candidate.artifact_ref,
-    } | {f"provenance.imageDigests[{at}]": one for at, one in enumerate(provenance.image_digests)}
+    } | {f"provenance.imageDigests[{at}]": digest for at, digest in enumerate(provenance.image_digests)}
     missing = [f"{key} (a sha256)" for key, ref in by_digest.items() if not _SHA256.search(ref)]
-    told = {f"workload.{key}": value for key, value in workload.model_dump(by_alias=True).items()}
-    missing += [f"{key} (it is unknown)" for key, value in told.items() if value == UNKNOWN]
+    values = workload.model_dump(by_alias=True)
+    missing += [f"workload.{key} (it is unknown)" for key, value in values.items() if value == UNKNOWN]
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", provenance.git_commit):
         missing.append("provenance.gitCommit (a whole commit, of a clean tree)")
     if not re.fullmatch(r"(?:sha256:)?[0-9a-f]{64}", provenance.package_lock_digest):
@@ -98,10 +92,7 @@ def check_rules(contract: BenchmarkRun, document: Document) -> list[Problem]:
     ]
 
 
-Found = Iterator[tuple[Loc, str, str]]
-
-
-def _placeholders(contract: BenchmarkRun) -> Found:
+def _placeholders(contract: BenchmarkRun) -> Misfits:
     waiting: list[tuple[Loc, object]] = [((), contract.model_dump(mode="json", by_alias=True))]
     while waiting:
         loc, value = waiting.pop()
@@ -113,9 +104,8 @@ def _placeholders(contract: BenchmarkRun) -> Found:
             yield loc, f"'{value}' is still the placeholder", "the real one"
 
 
-def _layers(contract: BenchmarkRun) -> Found:
-    layers = {"micro": contract.layers.micro, "component": contract.layers.component}
-    layers["end_to_end"] = contract.layers.end_to_end
+def _layers(contract: BenchmarkRun) -> Misfits:
+    layers = {name: getattr(contract.layers, name) for name in ("micro", "component", "end_to_end")}
     if not any(layer.enabled for layer in layers.values()):
         yield ("layers",), "no layer is enabled", "enabled: true for at least one of them"
     for name, layer in layers.items():
@@ -123,12 +113,12 @@ def _layers(contract: BenchmarkRun) -> Found:
             yield ("layers", name), f"{name} is enabled and has no suites", "suites: [NAME]"
 
 
-def _workload(contract: BenchmarkRun) -> Found:
+def _workload(contract: BenchmarkRun) -> Misfits:
     mix = contract.workload.sequence_length_mix
     if _serves(contract) and not mix:
-        loc: Loc = ("workload",)
-        yield loc, "inference without a sequenceLengthMix", "[{inputTokens: 512, outputTokens: 128, weight: 1.0}]"
-    total = math.fsum(one.weight for one in mix)
+        example = "[{inputTokens: 512, outputTokens: 128, weight: 1.0}]"
+        yield ("workload",), "inference without a sequenceLengthMix", example
+    total = math.fsum(part.weight for part in mix)
     if mix and not math.isclose(total, 1.0, abs_tol=1e-6):
         yield ("workload", "sequenceLengthMix"), f"the weights add up to {total:g}", "weights that add up to 1"
     comparison = contract.comparison
@@ -136,24 +126,21 @@ def _workload(contract: BenchmarkRun) -> Found:
         yield ("comparison", "candidate"), "baseline and candidate are the same artifact", "another artifactRef"
 
 
-def _metrics(contract: BenchmarkRun) -> Found:
+def _metrics(contract: BenchmarkRun) -> Misfits:
     asked = [("inference", INFERENCE_METRICS, contract.metrics.inference)] if _serves(contract) else []
-    if contract.intent.workload_type in ("training", "mixed"):
+    if _trains(contract):
         asked.append(("training", TRAINING_METRICS, contract.metrics.training))
     for kind, needed, given in asked:
         if lacking := [name for name in needed if name not in given]:
             yield ("metrics", kind), f"{kind} lacks {', '.join(lacking)}", f"at least {', '.join(needed)}"
     if _serves(contract) and not set(COST_METRICS) & set(contract.metrics.inference):
-        yield (
-            ("metrics", "inference"),
-            "inference without a cost per token or request",
-            f"one of {', '.join(COST_METRICS)}",
-        )
+        costs = f"one of {', '.join(COST_METRICS)}"
+        yield ("metrics", "inference"), "inference without a cost per token or request", costs
 
 
-def _observability(contract: BenchmarkRun) -> Found:
+def _observability(contract: BenchmarkRun) -> Misfits:
     keys = ["request_id", "trace_id"] if _serves(contract) else []
-    keys += ["rank_id"] if contract.intent.workload_type in ("training", "mixed") else []
+    keys += ["rank_id"] if _trains(contract) else []
     if lacking := [key for key in keys if key not in contract.observability.join_keys]:
         yield ("observability", "joinKeys"), f"no {', '.join(lacking)} among the join keys", f"[{', '.join(keys)}]"
     lineage = contract.observability.lineage.model_dump(by_alias=True)
@@ -164,23 +151,27 @@ def _observability(contract: BenchmarkRun) -> Found:
         yield ("observability", "playbooks"), f"lacks the playbooks {', '.join(missing)}", ", ".join(PLAYBOOKS)
 
 
-def _sinks(contract: BenchmarkRun) -> Found:
+def _sinks(contract: BenchmarkRun) -> Misfits:
     days = contract.sinks.curated_warehouse
     if not days.hot_days <= days.warm_days <= days.cold_days:
-        found = f"hot {days.hot_days}, warm {days.warm_days}, cold {days.cold_days} days"
-        yield ("sinks", "curatedWarehouse"), f"the tiers are out of order: {found}", "hotDays <= warmDays <= coldDays"
+        tiers = f"hot {days.hot_days}, warm {days.warm_days}, cold {days.cold_days} days"
+        yield ("sinks", "curatedWarehouse"), f"the tiers are out of order: {tiers}", "hotDays <= warmDays <= coldDays"
     kept = [name for name in ("request_id", "trace_id") if name not in contract.sinks.hot_metrics.dropped_labels]
     if kept:
-        told = f"{', '.join(kept)} would be labels of hot metrics: a series a request"
-        yield ("sinks", "hotMetrics", "droppedLabels"), told, "[request_id, trace_id]"
+        message = f"{', '.join(kept)} would be labels of hot metrics: a series a request"
+        yield ("sinks", "hotMetrics", "droppedLabels"), message, "[request_id, trace_id]"
 
 
-def _policy(contract: BenchmarkRun) -> Found:
+def _policy(contract: BenchmarkRun) -> Misfits:
     policy = contract.execution_policy
     if policy.multi_tenant and (policy.dedicated_nodes or policy.exclusive_scheduling):
-        told = "multiTenant is true beside dedicated nodes or exclusive scheduling"
-        yield ("executionPolicy", "multiTenant"), told, "one or the other"
+        message = "multiTenant is true beside dedicated nodes or exclusive scheduling"
+        yield ("executionPolicy", "multiTenant"), message, "one or the other"
 
 
 def _serves(contract: BenchmarkRun) -> bool:
     return contract.intent.workload_type in ("inference", "mixed")
+
+
+def _trains(contract: BenchmarkRun) -> bool:
+    return contract.intent.workload_type in ("training", "mixed")

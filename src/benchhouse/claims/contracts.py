@@ -1,6 +1,7 @@
 """BenchmarkRun contracts: those to begin with, one made from a plan and its evidence, a file checked."""
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -24,9 +25,6 @@ from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
     from benchhouse.plan.expand import Plan
-
-_SERVING = ("serving",)
-_TRAINING = ("training",)
 
 
 def templates() -> dict[str, BenchmarkRun]:
@@ -78,11 +76,11 @@ def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun,
     """The contract that a plan amounts to, and what is to be confirmed: nothing is invented."""
     scenario = plan.scenario
     first = next(iter(plan.instances()))
-    kind = "training" if plan.experiment.name.startswith(_TRAINING) else "inference"
+    kind = "training" if plan.experiment.name.startswith("training") else "inference"
     document = _document("realism_grade", kind)
     document["name"] = scenario.scenario
     document["intent"] |= {"schedulerPath": scenario.executor, "cadence": "once"}
-    served = plan.experiment.name.startswith(_SERVING)
+    served = plan.experiment.name.startswith("serving")
     layer = "end_to_end" if served or kind == "training" else "component"
     for name, settings in document["layers"].items():
         settings |= {"enabled": name == layer, "suites": [plan.experiment.name] if name == layer else []}
@@ -94,18 +92,15 @@ def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun,
         "concurrencyModel": "open_loop" if "rate" in values else "closed_loop" if "concurrency" in values else UNKNOWN,
         "datasetRef": f"workload sha256:{first.workload_digest()}",
     }
-    targets = list(dict.fromkeys(instance.digest() for _, instance in zip(range(2), plan.instances(), strict=False)))
+    targets = dict.fromkeys(instance.digest() for instance in islice(plan.instances(), 2))
     refs = [f"instance sha256:{digest}" for digest in targets]
     document["comparison"] |= {
         "baseline": {"artifactRef": refs[0]},
         "candidate": {"artifactRef": refs[1] if len(refs) > 1 else UNKNOWN},
     }
     document["trials"]["minReplicates"] = max(3, scenario.most_repetitions)
-    document["provenance"] = {
-        "gitCommit": evidence.commit,
-        "imageDigests": [f"sha256:{digest}" for digest in sorted(evidence.images)],
-        "packageLockDigest": evidence.lock,
-    }
+    images = [f"sha256:{digest}" for digest in sorted(evidence.images)]
+    document["provenance"] = {"gitCommit": evidence.commit, "imageDigests": images, "packageLockDigest": evidence.lock}
     document["executionPolicy"] |= {
         "fixedTopology": len(evidence.hosts) == 1,
         "clusterContextCaptured": scenario.monitors is not False,
@@ -128,9 +123,11 @@ def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> li
         notes.append("comparison.candidate: the scenario has one point")
     if repetitions < 3:
         notes.append(f"trials.minReplicates: the scenario has repetitions: {repetitions}, a contract 3 or more")
-    notes.append("comparison.variableUnderTest: hardware_generation is only where to begin")
-    notes.append("executionPolicy.multiTenant: true, as nothing says that nobody else is there")
-    notes.append("intent.benchmarkClass: realism_grade, as no scenario can promise dedicated, quiet machines")
+    notes += [
+        "comparison.variableUnderTest: hardware_generation is only where to begin",
+        "executionPolicy.multiTenant: true, as nothing says that nobody else is there",
+        "intent.benchmarkClass: realism_grade, as no scenario can promise dedicated, quiet machines",
+    ]
     if not served:
         notes.append("workload.sequenceLengthMix and metrics: as of a language model; this experiment has its own")
     return notes

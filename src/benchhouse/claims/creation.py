@@ -7,8 +7,7 @@ from typing import Any
 
 import benchhouse
 from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compare
-from benchhouse.claims.basis import Basis
-from benchhouse.claims.safety import interval_of
+from benchhouse.claims.safety import Basis, interval_of
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import CompareOptions, compare_selected
 from benchhouse.results.lineage import check_cells, pick_cells

@@ -1,20 +1,107 @@
-"""Whether a number is publication-safe: every reason why it is not, at once."""
+"""Whether a number is publication-safe: every reason why it is not, at once.
+
+A claim rests on the rows of its numbers and on all trials that were tried; whoever makes it and whoever checks it judge
+the same.
+"""
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import mean, shaky_quantiles, variance
+from benchhouse.evidence.folder import read_meta, read_spec
+from benchhouse.results.circumstances import circumstances
 from benchhouse.results.matching import leaves, one_line
-from benchhouse.schema.claim import Changed, Policy, Reason
+from benchhouse.schema.claim import Changed, ClaimTrial, Policy, Reason
+from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.trial import TrialSpec
 
 Row = Mapping[str, Any]
 _LISTED = 4
 _TREND_AT_LEAST = 5  # trials: of fewer, every order is likely by chance
 _TREND_P = 0.02  # five trials in order of size are 1 chance in 60
+
+
+@dataclass(frozen=True)
+class Side:
+    """One number: its row of the points query, and every trial of its point but warm-ups."""
+
+    row: Row
+    tried: list[Row]
+
+    @property
+    def name(self) -> str:
+        return f"{self.row['run_id']} {self.row['point']}".strip()
+
+    @property
+    def used(self) -> list[Row]:
+        """Those behind the number, in its order."""
+        by_id = {row["trial_id"]: row for row in self.tried}
+        return [by_id[trial] for trial in self.row["trials"] if trial in by_id]
+
+
+@dataclass(frozen=True)
+class Basis:
+    sides: list[Side]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], every_trial: Sequence[Row]) -> "Basis":
+        """`rows`: the number alone, or what it is compared with and the number."""
+        sides = []
+        for row in rows:
+            point = (row["run_id"], row["instance_digest"])
+            tried = [trial for trial in every_trial if (trial["run_id"], trial["instance_digest"]) == point]
+            sides.append(Side(row, [trial for trial in tried if not trial["warmup"]]))
+        return cls(sides)
+
+    def changed(self) -> list[Changed]:
+        if len(self.sides) < 2:
+            return []
+        a, b = self.sides
+        return changes(a.row, b.row, circumstances(a.used), circumstances(b.used))
+
+    def times(self) -> tuple[str, str]:
+        used = [row for side in self.sides for row in side.used]
+        return min(row["started"] for row in used), max(row["ended"] for row in used)
+
+    def trials(self) -> list[ClaimTrial]:
+        trials = []
+        for at, side in enumerate(self.sides):
+            letter = "b" if at == len(self.sides) - 1 else "a"
+            for row, value in zip(side.used, side.row["values"], strict=True):
+                fields = {name: row[name] for name in ClaimTrial.model_fields if name in row}
+                trials.append(ClaimTrial.model_validate(fields | {"side": letter, "value": value}))
+        return trials
+
+    def judge(self, policy: Policy, folder_of: Callable[[Row], TrialFolder]) -> list[Reason]:
+        """Every reason but the lineage; `folder_of` says where the evidence of a trial is."""
+        reasons: list[Reason] = []
+        for side in self.sides:
+            row, name = side.row, side.name
+            reasons += judge_values(name, row["values"], policy)
+            reasons += judge_percentile(name, row["stat"], int(row["samples"]), row["n"])
+            reasons += judge_trials(name, side.tried, row["trials"], policy)
+            reasons += judge_source(name, side.used)
+            reasons += _judge_images(side, folder_of)
+        reasons += judge_changes(self.changed())
+        if len(self.sides) == 2 and set(self.sides[0].row["trials"]) & set(self.sides[1].row["trials"]):
+            same = "a number can't be compared with itself: both sides have trials in common"
+            reasons.append(Reason(code="same_trials", message=same))
+        return reasons
+
+
+def _judge_images(side: Side, folder_of: Callable[[Row], TrialFolder]) -> Iterator[Reason]:
+    specs = []
+    for row in side.used:
+        try:
+            folder = folder_of(row)
+            specs.append((read_spec(folder), read_meta(folder).container_digest))
+        except (OSError, ValueError):
+            continue  # the walk back to the bytes says so, with the reason
+    return judge_images(side.name, specs)
 
 
 def interval_of(values: Sequence[float], confidence: float) -> tuple[float, float] | None:
@@ -27,29 +114,26 @@ def interval_of(values: Sequence[float], confidence: float) -> tuple[float, floa
     return max(0.0, centre - half) if ordered[0] >= 0.0 else centre - half, centre + half
 
 
-def judge_values(name: str, values: Sequence[float], policy: Policy) -> list[Reason]:
+def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator[Reason]:
     """Too few, too wide, or moving: `values` are in the order of repetitions."""
-    reasons = []
     if len(values) < policy.min_replicates:
-        told = f"{name}: {_count(len(values), 'trial')}, the policy asks for {policy.min_replicates} or more"
-        reasons.append(Reason(code="few_replicates", message=told))
+        trials = "1 trial" if len(values) == 1 else f"{len(values)} trials"
+        message = f"{name}: {trials}, the policy asks for {policy.min_replicates} or more"
+        yield Reason(code="few_replicates", message=message)
     ends = interval_of(values, policy.confidence)
     if ends is None:
-        reasons.append(Reason(code="no_interval", message=f"{name}: one trial has no interval"))
-    elif (share := _half_share(ends, mean(sorted(values)))) > policy.max_relative_half_width:
-        told = f"{name}: the {policy.confidence * 100:g}% interval is ±{share:.1%} of the value"
-        allowed = f"the policy allows ±{policy.max_relative_half_width:.1%}"
-        reasons.append(Reason(code="wide_interval", message=f"{told}; {allowed}"))
+        yield Reason(code="no_interval", message=f"{name}: one trial has no interval")
+    else:
+        half, centre = (ends[1] - ends[0]) / 2.0, mean(sorted(values))
+        share = half / abs(centre) if centre else (math.inf if half else 0.0)
+        if share > policy.max_relative_half_width:
+            message = f"{name}: the {policy.confidence * 100:g}% interval is ±{share:.1%} of the value"
+            allowed = f"the policy allows ±{policy.max_relative_half_width:.1%}"
+            yield Reason(code="wide_interval", message=f"{message}; {allowed}")
     moved = drift(values)
     if moved is not None and abs(moved) > policy.max_drift:
-        told = f"{name}: the trials follow a trend, {moved:+.1%} from the first to the last"
-        reasons.append(Reason(code="drift", message=f"{told}; the policy allows {policy.max_drift:.1%}"))
-    return reasons
-
-
-def _half_share(ends: tuple[float, float], centre: float) -> float:
-    half = (ends[1] - ends[0]) / 2.0
-    return half / abs(centre) if centre else (math.inf if half else 0.0)
+        message = f"{name}: the trials follow a trend, {moved:+.1%} from the first to the last"
+        yield Reason(code="drift", message=f"{message}; the policy allows {policy.max_drift:.1%}")
 
 
 def drift(values: Sequence[float]) -> float | None:
@@ -84,88 +168,77 @@ def kendall_p(n: int, score: int) -> float:
     return extreme / math.factorial(n)
 
 
-def judge_trials(name: str, tried: Sequence[Row], used: Collection[str], policy: Policy) -> list[Reason]:
+def judge_trials(name: str, tried: Sequence[Row], used: Collection[str], policy: Policy) -> Iterator[Reason]:
     """Of rows of trial_fact of one point: a mean over those that survived flatters, and some doubt themselves."""
-    reasons = []
     invalid = [row for row in tried if row["outcome"] == "invalid"]
     failed = [row for row in tried if row["outcome"] not in ("succeeded", "invalid")]
     if invalid:
         why = _some(f"{row['failure_code']}: {row['failure_message']}" for row in invalid)
-        told = f"{name}: {len(invalid)} of {len(tried)} trials are INVALID, their load was not what it says: {why}"
-        reasons.append(Reason(code="failed_certificate", message=told))
+        message = f"{name}: {len(invalid)} of {len(tried)} trials are INVALID, their load was not what it says: {why}"
+        yield Reason(code="failed_certificate", message=message)
     if failed:
         why = _some(f"{row['outcome']} ({row['failure_code']})" for row in failed)
-        told = f"{name}: {len(failed)} of {len(tried)} trials did not succeed: {why}"
-        reasons.append(Reason(code="failed_trials", message=told))
+        message = f"{name}: {len(failed)} of {len(tried)} trials did not succeed: {why}"
+        yield Reason(code="failed_trials", message=message)
     doubts = [line for row in tried if row["trial_id"] in used for line in row["warnings"] or ()]
     refused = [line for line in doubts if line.partition(":")[0] in policy.refused_warnings]
     if refused:
-        reasons.append(Reason(code="doubted_trials", message=f"{name}: trials doubt themselves: {_some(refused)}"))
-    return reasons
+        yield Reason(code="doubted_trials", message=f"{name}: trials doubt themselves: {_some(refused)}")
 
 
-def judge_source(name: str, rows: Sequence[Row]) -> list[Reason]:
-    reasons = []
+def judge_source(name: str, rows: Sequence[Row]) -> Iterator[Reason]:
     if any(row["git_dirty"] for row in rows):
         commits = _some((row["git_commit"] or "?")[:12] for row in rows if row["git_dirty"])
-        told = f"{name}: the git tree had uncommitted changes beside commit {commits}"
-        reasons.append(Reason(code="dirty_tree", message=told))
+        message = f"{name}: the git tree had uncommitted changes beside commit {commits}"
+        yield Reason(code="dirty_tree", message=message)
     if any(not row["git_commit"] or row["git_dirty"] is None for row in rows):
-        told = f"{name}: no commit is known of the folder that held the scenario: it was in no git checkout"
-        reasons.append(Reason(code="unknown_source", message=told))
-    return reasons
+        message = f"{name}: no commit is known of the folder that held the scenario: it was in no git checkout"
+        yield Reason(code="unknown_source", message=message)
 
 
-def judge_images(name: str, specs: Iterable[tuple[TrialSpec, str | None]]) -> list[Reason]:
+def judge_images(name: str, specs: Iterable[tuple[TrialSpec, str | None]]) -> Iterator[Reason]:
     """Containers whose bytes nobody noted, and servers that somebody else keeps; `specs` come with what meta says."""
-    found: dict[str, None] = {}
+    unpinned = []
     for spec, container in specs:
         if spec.runtime.image and not (container or spec.container_digest):
-            found[f"the image {spec.runtime.image} has no digest"] = None
+            unpinned.append(f"the image {spec.runtime.image} has no digest")
         for service, used in spec.services.items():
             if used.recipe is None:
-                found[f"service '{service}' is an endpoint that somebody else keeps: {used.use.endpoint}"] = None
-    return [Reason(code="unpinned_image", message=f"{name}: {_some(found)}")] if found else []
+                unpinned.append(f"service '{service}' is an endpoint that somebody else keeps: {used.use.endpoint}")
+    if unpinned:
+        yield Reason(code="unpinned_image", message=f"{name}: {_some(unpinned)}")
 
 
-def judge_percentile(name: str, stat: str, samples: int, n: int) -> list[Reason]:
+def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[Reason]:
     if n and stat in shaky_quantiles(int(samples / n)):
-        told = f"{name}: {stat} of about {int(samples / n)} samples a trial is too few to be told"
-        return [Reason(code="thin_percentile", message=told)]
-    return []
+        message = f"{name}: {stat} of about {int(samples / n)} samples a trial is too few to be told"
+        yield Reason(code="thin_percentile", message=message)
 
 
 def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Changed]:
     """What differs between two rows of the points query: target, each parameter, each circumstance by name."""
-    found = []
+    sides: dict[str, tuple[str, str]] = {}
     if a["target"] != b["target"]:
-        same_name = a["target_name"] == b["target_name"]
-        told = [row["target" if same_name else "target_name"] for row in (a, b)]
-        found.append(Changed(dimension="target", a=told[0], b=told[1]))
+        shown = "target" if a["target_name"] == b["target_name"] else "target_name"
+        sides["target"] = a[shown], b[shown]
     of_a, of_b = (leaves(json.loads(row["parameters"])) for row in (a, b))
     for key in sorted(of_a.keys() | of_b.keys()):
         if of_a.get(key) != of_b.get(key):
-            sides = one_line(of_a.get(key)), one_line(of_b.get(key))
-            found.append(Changed(dimension=f"parameter {key}", a=sides[0], b=sides[1]))
-    for name in dict.fromkeys(["experiment", *facts_a, *facts_b]):
-        sides = (a[name], b[name]) if name == "experiment" else (facts_a.get(name, ""), facts_b.get(name, ""))
-        if sides[0] != sides[1]:
-            found.append(Changed(dimension=name, a=sides[0] or "unknown", b=sides[1] or "unknown"))
-    return found
+            sides[f"parameter {key}"] = one_line(of_a.get(key)), one_line(of_b.get(key))
+    facts_a, facts_b = {"experiment": a["experiment"], **facts_a}, {"experiment": b["experiment"], **facts_b}
+    for name in dict.fromkeys([*facts_a, *facts_b]):
+        if facts_a.get(name, "") != facts_b.get(name, ""):
+            sides[name] = facts_a.get(name) or "unknown", facts_b.get(name) or "unknown"
+    return [Changed(dimension=name, a=was, b=now) for name, (was, now) in sides.items()]
 
 
-def judge_changes(changed: Sequence[Changed]) -> list[Reason]:
-    if len(changed) <= 1:
-        return []
-    names = ", ".join(one.dimension for one in changed)
-    told = f"{len(changed)} things changed at once ({names}); a comparison that is published changes one"
-    return [Reason(code="several_variables", message=told)]
+def judge_changes(changed: Sequence[Changed]) -> Iterator[Reason]:
+    if len(changed) > 1:
+        names = ", ".join(change.dimension for change in changed)
+        message = f"{len(changed)} things changed at once ({names}); a comparison that is published changes one"
+        yield Reason(code="several_variables", message=message)
 
 
 def _some(texts: Iterable[str]) -> str:
     listed = list(dict.fromkeys(texts))
     return "; ".join(listed[:_LISTED]) + (f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

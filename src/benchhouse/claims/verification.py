@@ -7,8 +7,8 @@ from pydantic import Field
 
 import benchhouse
 from benchhouse.analysis.compare import DEFINITION
-from benchhouse.claims.basis import Basis
 from benchhouse.claims.creation import made_at, value_or_comparison
+from benchhouse.claims.safety import Basis
 from benchhouse.claims.shelf import claim_path, parse
 from benchhouse.claims.signatures import Signature
 from benchhouse.results.lineage import Step, Trace, check_cells
