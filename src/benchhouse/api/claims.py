@@ -115,7 +115,7 @@ class Claims(VerbGroup):
         required = list(trust)
         keys = self._trusted(required)
         if what.endswith(".tar") or "/" in what or Path(what).is_file():
-            from benchhouse.claims.receipt import check_packet
+            from benchhouse.claims.packet import check_packet
 
             return _require_signature(check_packet(Path(what), keys), bool(required))
         claim_id = shelf.require(self._folder, what)

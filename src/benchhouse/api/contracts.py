@@ -7,8 +7,7 @@ from typing import Any
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import contracts
-from benchhouse.claims.contract_rules import UNKNOWN, Settled
-from benchhouse.claims.contracts import RunEvidence
+from benchhouse.claims.contracts import UNKNOWN, RunEvidence, Settled
 from benchhouse.evidence.folder import read_meta
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare, prepare_text

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import benchhouse
-from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compare
+from benchhouse.analysis.compare import DEFINITION, compare
 from benchhouse.claims.safety import Basis, interval_of
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import CompareOptions, compare_selected
@@ -32,8 +32,8 @@ class NotSafe(BenchError):  # noqa: N818 - the house's words
 
     def __init__(self, what: str, reasons: Sequence[Reason], *, realism: bool, against: str | None = None) -> None:
         self.reasons = list(reasons)
-        lines = [f"{what} is not publication-safe:", *(f"  {one.code}: {one.message}" for one in reasons)]
-        never = [one.code for one in reasons if not one.may_be_labelled]
+        lines = [f"{what} is not publication-safe:", *(f"  {reason.code}: {reason.message}" for reason in reasons)]
+        never = [reason.code for reason in reasons if not reason.may_be_labelled]
         make = shlex.join(["bench", "claim", "make", what, *(("--against", against) if against else ()), "--realism"])
         hint = f"Mend it and run again, or publish it under a label that lists these:  {make}"
         if never:
@@ -55,11 +55,9 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
     root = warehouse.workspace.root
     basis = Basis.of(rows, queries.trials(warehouse, {key[0] for key in keys}).dicts())
     reasons = basis.judge(policy, lambda row: TrialFolder(root / row["folder"]))
-    for step in check_cells(warehouse, cells, result.spec):
-        if not step.ok:
-            told = f"step {step.name}: {'; '.join(step.says)}"
-            reasons.append(Reason(code="broken_lineage", message=told))
-    if reasons and (not realism or not all(one.may_be_labelled for one in reasons)):
+    broken = [step for step in check_cells(warehouse, cells, result.spec) if not step.ok]
+    reasons += [Reason(code="broken_lineage", message=f"step {step.name}: {'; '.join(step.says)}") for step in broken]
+    if reasons and (not realism or not all(reason.may_be_labelled for reason in reasons)):
         raise NotSafe(number, reasons, realism=realism, against=against)
     fields: dict[str, Any] = {
         "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
@@ -86,9 +84,9 @@ def value_or_comparison(
 
 def made_at(claim: Claim) -> float:
     """At which confidence the intervals of a claim were made, as its method says; never less than the policy's."""
-    _, found, number = claim.method.partition(_MADE_AT)
+    _, separator, number = claim.method.partition(_MADE_AT)
     try:
-        return min(max(float(number), claim.policy.confidence), 1.0 - 1e-9) if found else claim.policy.confidence
+        return min(max(float(number), claim.policy.confidence), 1.0 - 1e-9) if separator else claim.policy.confidence
     except ValueError:
         return claim.policy.confidence
 
@@ -97,7 +95,8 @@ def value_fields(row: Row, confidence: float) -> dict[str, Any]:
     """What a claim says of one number; computed again by whoever checks it."""
     ends = interval_of(row["values"], confidence)
     shown = quantity(row["mean"], row["unit"], row["stdev"])
-    about = f"{confidence * 100:g}% interval {_ends(ends, row['unit'])}, n={row['n']}"
+    interval = f"{quantity(ends[0], '1')} to {quantity(ends[1], row['unit'])}" if ends else "none"
+    about = f"{confidence * 100:g}% interval {interval}, n={row['n']}"
     where = row["point"] or row["target_name"]
     return {
         "kind": "value", "value": row["mean"], "unit": row["unit"], "interval": ends, "n": row["n"],
@@ -108,30 +107,20 @@ def value_fields(row: Row, confidence: float) -> dict[str, Any]:
 
 def comparison_fields(a: Row, b: Row, confidence: float, definition: int) -> dict[str, Any]:
     """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
-    found = compare_values(a["values"], b["values"], b["direction"], confidence, definition)
-    relative = found.change is not None and found.change_interval is not None
-    value = found.change * 100.0 if relative and found.change is not None else found.difference
-    ends = found.change_interval if relative else found.difference_interval
-    scale = 100.0 if relative else 1.0
+    options: dict[str, Any] = {"seed": SEED, "confidence": confidence, "definition": definition}
+    compared = compare(a["values"], b["values"], direction=b["direction"], **options)
+    value, ends, scale, unit = compared.difference, compared.difference_interval, 1.0, b["unit"]
+    if compared.change is not None and compared.change_interval is not None:
+        value, ends, scale, unit = compared.change * 100.0, compared.change_interval, 100.0, "%"
     labels = [row["point"] or row["target_name"] for row in (a, b)]
     names = labels if labels[0] != labels[1] else [f"{row['run_id']} {row['point']}".strip() for row in (a, b)]
     return {
-        "kind": "comparison", "value": value, "unit": "%" if relative else b["unit"],
+        "kind": "comparison", "value": value, "unit": unit,
         "interval": (ends.lo * scale, ends.hi * scale) if ends else None, "n": min(a["n"], b["n"]),
-        "point": labels[0] if labels[0] == labels[1] else " → ".join(labels), "method": found.method,
-        "verdict": found.verdict, "seed": SEED,
-        "statement": f"{b['scenario']}, {name_of(b['metric'], b['stat'])}: {found.sentence(*names)}",
+        "point": labels[0] if labels[0] == labels[1] else " → ".join(labels), "method": compared.method,
+        "verdict": compared.verdict, "seed": SEED,
+        "statement": f"{b['scenario']}, {name_of(b['metric'], b['stat'])}: {compared.sentence(*names)}",
     }  # fmt: skip
-
-
-def compare_values(
-    a: Sequence[float], b: Sequence[float], direction: Direction, confidence: float, definition: int
-) -> Comparison:
-    return compare(a, b, direction=direction, seed=SEED, confidence=confidence, definition=definition)
-
-
-def _ends(ends: tuple[float, float] | None, unit: str) -> str:
-    return f"{quantity(ends[0], '1')} to {quantity(ends[1], unit)}" if ends else "none"
 
 
 # -- which rows
@@ -141,10 +130,8 @@ def _key_of(warehouse: Warehouse, number: str) -> Key:
     if ":" in number:
         cells, _ = pick_cells(warehouse, number)
         if len(cells) != 1:
-            raise BenchError(
-                f"{number} stands for {len(cells)} numbers; a claim is about one",
-                "Pick a point: bench claim make RUN:key=value:metric.stat",
-            )
+            hint = "Pick a point: bench claim make RUN:key=value:metric.stat"
+            raise BenchError(f"{number} stands for {len(cells)} numbers; a claim is about one", hint)
         return _key(cells[0].key)
     refs = warehouse.catalog.refs(number, 2) if number else []
     if number in refs or len(refs) == 1:
@@ -159,14 +146,14 @@ def _published(warehouse: Warehouse, ref: str) -> Key:
     place = warehouse.catalog.report_of(ref) or ""
     try:
         report = json.loads((warehouse.workspace.root / place).read_bytes())
-        cell = Cell.model_validate(next(one for one in report["cells"] if one["ref"] == ref))
+        cell = Cell.model_validate(next(cell for cell in report["cells"] if cell["ref"] == ref))
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         raise BenchError(f"{place} can't be read as the report of {ref}", f"see: bench trace {ref}") from error
     key = _key(cell.key)
     now = _cell_of(queries.points(warehouse, [key[0]]), key)
     if not same_bits(now.value, cell.value) or now.trials != cell.trials:
-        told = f"{place} shows {cell.value!r} (n={cell.n}), the tables now give {now.value!r} (n={now.n})"
-        raise NotSafe(ref, [Reason(code="broken_lineage", message=told)], realism=True)
+        message = f"{place} shows {cell.value!r} (n={cell.n}), the tables now give {now.value!r} (n={now.n})"
+        raise NotSafe(ref, [Reason(code="broken_lineage", message=message)], realism=True)
     return key
 
 
@@ -176,16 +163,13 @@ def _keys_compared(warehouse: Warehouse, number: str, against: str) -> list[Key]
     selected, _, _ = number.rpartition(":")
     wanted = _key_of(warehouse, number)
     table = compare_selected(warehouse, against, selected, CompareOptions((wanted[2],), every=True, paired=False))
-    found = [row for row in table.rows if row.stat == wanted[3]]
-    if len(found) != 1:
-        raise BenchError(
-            f"{against} and {selected} have {len(found)} points in common; a claim is about one",
-            "Pick one on each side: RUN:key=value",
-        )
+    shared = [row for row in table.rows if row.stat == wanted[3]]
+    if len(shared) != 1:
+        common = f"{against} and {selected} have {len(shared)} points in common"
+        raise BenchError(f"{common}; a claim is about one", "Pick one on each side: RUN:key=value")
     base_run = warehouse.require_run(against.partition(":")[0])
-    base = next(
-        row for row in queries.points(warehouse, [base_run]).dicts() if list(row["trials"]) == found[0].trials_a
-    )
+    rows = queries.points(warehouse, [base_run]).dicts()
+    base = next(row for row in rows if list(row["trials"]) == shared[0].trials_a)
     return [(base_run, base["instance_digest"], wanted[2], wanted[3]), wanted]
 
 
@@ -196,13 +180,13 @@ def _key(key: Mapping[str, Any]) -> Key:
 def _row_of(result: Result, key: Key) -> Row:
     rows = [row for row in result.dicts() if _key(row) == key]
     if len(rows) != 1:
-        told = f"{key[2]} of run {key[0]} has {len(rows)} rows: its unit changed between trials, or it is gone"
-        raise BenchError(told, "see: bench query")
+        message = f"{key[2]} of run {key[0]} has {len(rows)} rows: its unit changed between trials, or it is gone"
+        raise BenchError(message, "see: bench query")
     return rows[0]
 
 
 def _cell_of(result: Result, key: Key) -> Cell:
-    found = [cell for cell in make_cells(result) if _key(cell.key) == key]
-    if len(found) != 1:
+    cells = [cell for cell in make_cells(result) if _key(cell.key) == key]
+    if len(cells) != 1:
         raise BenchError(f"run {key[0]} has no single number {key[2]}.{key[3]}", "see: bench report")
-    return found[0]
+    return cells[0]

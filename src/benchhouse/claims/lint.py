@@ -7,7 +7,7 @@ written, lies within half of the last place written. `docs/how-to/publish-a-numb
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from benchhouse.claims import shelf
@@ -48,20 +48,15 @@ _SCALES: dict[str, tuple[str, Decimal]] = {
     "GiB": ("B", Decimal(2**30)), "bytes": ("B", Decimal(1)), "1": ("1", Decimal(1)), "": ("1", Decimal(1)),
     "%": ("1", Decimal("0.01")), "‰": ("1", Decimal("0.001")),
 }  # fmt: skip
+_UNITS = {*_SCALES, "x", "×", "qps", "rps", "tps", "Hz", "kHz", "MHz", "GHz", "W", "kW", "J", "kJ", "GFLOPS", "TFLOPS",
+          "IOPS", "fps", "EUR", "USD", "°C"} - {"", "1"}  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass
 class Linted:
     """One document: what is wrong with it, and how many numbers were looked at."""
 
     path: str
-    problems: list[Problem]
-    cited: int = 0
-    ignored: int = 0
-
-
-@dataclass
-class _Found:
     problems: list[Problem] = field(default_factory=list)
     cited: int = 0
     ignored: int = 0
@@ -74,40 +69,33 @@ def lint_file(workspace: WorkspaceFolder, path: Path, holds: Callable[[str], lis
             raw = file.read(_LARGEST + 1)
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise BenchError(f"{path} can't be read: {told}", "name a Markdown file") from error
+        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise BenchError(f"{path} can't be read: {why}", "name a Markdown file") from error
     if len(raw) > _LARGEST:
         raise BenchError(f"{path} is larger than {_LARGEST >> 20} MiB", "name a Markdown file")
     document = Document(str(path), text, None, Spot(0, 0, {}))
-    found = _Found()
-    claims: dict[str, Claim | Problem] = {}
-    seen: set[int] = set()
-    plain = _blank(text)
+    linted, seen = Linted(str(path)), set()
+    plain = text  # with all that holds no measured number made blank, every other character in its place
+    for pattern in (_FENCE, _LINES_ALONE, *_LEFT_ALONE):
+        plain = pattern.sub(lambda blank: re.sub(r"[^\n]", " ", blank[0]), plain)
     for match in _MEASURED.finditer(plain):
         citation = _CITATION.match(text, match.end())
         if citation:
             seen.add(citation.start("id"))
-            found.cited += 1
-            found.problems += _check(workspace, document, match, citation, claims, holds)
+            linted.cited += 1
+            linted.problems += _check(workspace, document, match, citation, holds)
         elif _needs_none(text, match, strict=strict):
-            found.ignored += 1
+            linted.ignored += 1
         else:
             message = f"'{match[0].strip()}' cites no claim"
             expected = f"{match[0].strip()} [claim:ID], or on its line <!-- no claim: why -->"
-            found.problems.append(document.problem_at(match.start(), match.end(), message, expected))
+            linted.problems.append(document.problem_at(match.start(), match.end(), message, expected))
     for citation in _CITATION.finditer(plain):
         if citation.start("id") not in seen:
             message = "a citation without a number before it"
-            found.problems.append(document.problem_at(citation.start(), citation.end(), message, "12.3 ms [claim:ID]"))
-    ordered = sorted(found.problems, key=lambda one: (one.line or 0, one.column or 0))
-    return Linted(str(path), ordered, found.cited, found.ignored)
-
-
-def _blank(text: str) -> str:
-    """The text with all that holds no measured number made blank, every other character in its place."""
-    for pattern in (_FENCE, _LINES_ALONE, *_LEFT_ALONE):
-        text = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    return text
+            linted.problems.append(document.problem_at(citation.start(), citation.end(), message, "12.3 ms [claim:ID]"))
+    linted.problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+    return linted
 
 
 def _needs_none(text: str, match: re.Match[str], *, strict: bool) -> bool:
@@ -116,15 +104,9 @@ def _needs_none(text: str, match: re.Match[str], *, strict: bool) -> bool:
     if _REMARK.search(line):
         return True
     bare = match["number"].lstrip("+-" + MINUS)
-    whole = bare.isdigit() and not _is_unit(match["unit"] or "")
+    word = match["unit"] or ""  # any that is no unit is what is counted, such as `3 servers`
+    whole = bare.isdigit() and not (word in _UNITS or "/" in word)
     return whole and (not strict or (len(bare) == 4 and 1900 <= int(bare) <= 2100))
-
-
-def _is_unit(word: str) -> bool:
-    """Whether a word behind a number is a unit; any other is what is counted, such as `3 servers`."""
-    known = word in _SCALES and word not in ("", "1")
-    return known or "/" in word or word in ("x", "×", "qps", "rps", "tps", "Hz", "kHz", "MHz", "GHz", "W", "kW", "J",
-                                            "kJ", "GFLOPS", "TFLOPS", "IOPS", "fps", "EUR", "USD", "°C")  # fmt: skip
 
 
 # -- one citation
@@ -135,7 +117,6 @@ def _check(
     document: Document,
     number: re.Match[str],
     citation: re.Match[str],
-    claims: dict[str, Claim | Problem],
     holds: Callable[[str], list[str]],
 ) -> Iterator[Problem]:
     token = citation["id"]
@@ -151,16 +132,13 @@ def _check(
         return
     if broken := holds(claim_id):
         yield document.problem_at(*at, f"claim {claim_id} does not hold any more: {', '.join(broken)}")
-    if claim.label == "REALISM-GRADE" and not re.search(r"realism[- ]grade", _paragraph(document.text, at[0]), re.I):
-        lacks = ", ".join(dict.fromkeys(one.code for one in claim.reasons))
+    start, end = document.text.rfind("\n\n", 0, at[0]), document.text.find("\n\n", at[0])
+    paragraph = document.text[max(0, start) : end if end >= 0 else len(document.text)]
+    if claim.label == "REALISM-GRADE" and not re.search(r"realism[- ]grade", paragraph, re.I):
+        lacks = ", ".join(dict.fromkeys(reason.code for reason in claim.reasons))
         message = f"claim {claim_id} is REALISM-GRADE ({lacks}), and the paragraph does not say so"
         yield document.problem_at(*at, message, "the words REALISM-GRADE in the same paragraph")
     yield from _compare(document, number, claim)
-
-
-def _paragraph(text: str, at: int) -> str:
-    start, end = text.rfind("\n\n", 0, at), text.find("\n\n", at)
-    return text[max(0, start) : end if end >= 0 else len(text)]
 
 
 def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterator[Problem]:
@@ -169,9 +147,9 @@ def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterato
     unit = number["unit"] or ""
     written, place = _read(number["number"])
     scale = _scale(unit, claim.unit)
-    told = f"{claim.value!r} {claim.unit}".strip()
+    stated = f"{claim.value!r} {claim.unit}".strip()
     if scale is None:
-        message = f"'{number[0].strip()}' is in another unit than claim {claim.id}: {told}"
+        message = f"'{number[0].strip()}' is in another unit than claim {claim.id}: {stated}"
         yield document.problem_at(*at, message, f"a number in {claim.unit or 'no unit'}")
         return
     value = Decimal(claim.value) / scale
@@ -180,30 +158,22 @@ def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterato
     slack = place / 2 + abs(value) * Decimal("1e-12")
     if abs(written - value) > slack:
         rounded = value.quantize(place) if place >= Decimal("1e-15") else value
-        message = f"'{number[0].strip()}' is not what claim {claim.id} says: {told}"
+        message = f"'{number[0].strip()}' is not what claim {claim.id} says: {stated}"
         yield document.problem_at(*at, message, f"{rounded:f}{number['gap']}{unit}, to the digits written")
 
 
 def _read(text: str) -> tuple[Decimal, Decimal]:
     """The number, and what one in its last written place is worth."""
     plain = re.sub(rf"[,\u00a0\u202f{THIN}]", "", text).replace(MINUS, "-")
-    try:
-        value = Decimal(plain)
-    except InvalidOperation:  # pragma: no cover - the pattern admits only numbers
-        value = Decimal("NaN")
+    value = Decimal(plain)  # the pattern admits only numbers
     exponent = value.as_tuple().exponent
     return value, Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
 
 
 def _scale(written: str, claimed: str) -> Decimal | None:
     """What to divide the claim's value by to have it in the written unit; None where they are not of a kind."""
-    if written == claimed or (claimed.startswith("1/") and written in (claimed[1:], _per(claimed))):
+    rate = "qps" if claimed == "1/s" else claimed
+    if written in (claimed, rate) or (claimed.startswith("1/") and written == claimed[1:]):
         return Decimal(1)
-    one, other = _SCALES.get(written), _SCALES.get("" if claimed == "1" else claimed)
-    if one is None or other is None or one[0] != other[0]:
-        return None
-    return one[1] / other[1]
-
-
-def _per(claimed: str) -> str:
-    return {"1/s": "qps"}.get(claimed, claimed)
+    shown, own = _SCALES.get(written), _SCALES.get(claimed)
+    return shown[1] / own[1] if shown and own and shown[0] == own[0] else None

@@ -1,7 +1,8 @@
 """A packet: one plain tar that holds a claim and all that proves it. Equal claims give equal bytes.
 
 The tar is not compressed: what comes out of it can't be more than what went in. It is written in one fixed way, so
-that whoever reads it can write it again and compare: a change anywhere, padding included, is found.
+that whoever reads it can write it again and compare: a change anywhere, padding included, is found. One from elsewhere
+is checked from itself alone: laid out in a folder of its own, walked, and forgotten.
 """
 
 import hashlib
@@ -9,23 +10,33 @@ import io
 import os
 import re
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal, cast
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, ValidationError
 
+from benchhouse.claims import shelf, signatures
+from benchhouse.claims.verification import Checked, walk
 from benchhouse.evidence.manifest import FileEntry
 from benchhouse.schema.claim import CLAIM_ID, Claim
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
+from benchhouse.warehouse.catalog import Catalog
+from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.tables import TABLES as KNOWN_TABLES
+
+if TYPE_CHECKING:
+    from securesystemslib.signer._key import Key  # the package exports it without saying so
 
 INDEX, CLAIM, SIGNATURE = "packet.json", "claim.json", "claim.dsse"
 TABLES, EVIDENCE = "tables", "evidence"
 _MEMBERS = 200_000
 _NAME_LENGTH = 1_000
+_MOST_UNPACKED = 8 << 30  # of Parquet, which is compressed
 _BLOCK = 1 << 20
 _TRIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TABLE_FILE = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.parquet")
@@ -55,7 +66,7 @@ def export(workspace: WorkspaceFolder, claim: Claim, envelope: bytes | None, tar
     held: dict[str, bytes | Path] = {CLAIM: claim.text()}
     if envelope is not None:
         held[SIGNATURE] = envelope
-    held |= {f"{TABLES}/{one.file}": workspace.warehouse / one.file for one in claim.spec.inputs}
+    held |= {f"{TABLES}/{item.file}": workspace.warehouse / item.file for item in claim.spec.inputs}
     for trial in claim.trials:
         folder = TrialFolder(workspace.root / trial.folder)
         for path in _evidence(folder, with_raw=with_raw):
@@ -116,7 +127,9 @@ def unpack(path: Path, folder: Path) -> tuple[Packet, bytes, bytes | None]:
         if not CLAIM_ID.fullmatch(packet.claim_id):
             raise _Refused("packet.json names no claim")
         _compare(packet, held)
-        if _digest_again(packet, held) != file_digest(path):
+        again = _Hashing()
+        write_tar(cast("IO[bytes]", again), packet, held)
+        if again.hash.hexdigest() != file_digest(path):
             raise _Refused("its bytes are not those that a packet with these files has")
         claim = held[CLAIM].read_bytes()
         return packet, claim, held[SIGNATURE].read_bytes() if SIGNATURE in held else None
@@ -192,12 +205,6 @@ def _compare(packet: Packet, held: Mapping[str, Path]) -> None:
             raise _Refused(f"{_shown(name)} was changed: its sha256 differs")
 
 
-def _digest_again(packet: Packet, held: Mapping[str, Path]) -> str:
-    sink = _Hashing()
-    write_tar(cast("IO[bytes]", sink), packet, held)
-    return sink.hash.hexdigest()
-
-
 class _Hashing(io.RawIOBase):
     """A file that only counts and hashes what is written to it."""
 
@@ -215,3 +222,68 @@ class _Hashing(io.RawIOBase):
         self.hash.update(content)
         self.written += len(content)
         return len(content)
+
+
+# -- from elsewhere
+
+
+def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
+    """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
+    with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
+        workspace = WorkspaceFolder(Path(folder))
+        packet, content, envelope = unpack(path, workspace.root)
+        claim = shelf.parse(content, packet.claim_id, f"{path}: claim.json")
+        _check_inputs(path, claim, packet, workspace)
+        placed = {trial.trial_id: f"{EVIDENCE}/{trial.trial_id}" for trial in claim.trials}
+
+        def folder_of(trial_id: str) -> TrialFolder:
+            return TrialFolder(workspace.root / placed.get(trial_id, "not packed"))
+
+        with Catalog.open_for_rebuild(workspace) as catalog:
+            catalog.finish()
+        with Warehouse.open(workspace) as warehouse:
+            where = f"{path.name}: claim.json"
+            traced = walk(warehouse, claim, where, str(path), lambda row: folder_of(row["trial_id"]), placed)
+        signature = signatures.check(claim, envelope, keys)
+        what = "all files of its evidence" if packet.with_raw else "of its evidence what the number is computed from"
+        return Checked(
+            claim_id=claim.id,
+            label=claim.label,
+            statement=claim.statement,
+            ok=traced.ok and not signature.is_wrong,
+            trace=traced,
+            signature=signature,
+            notes=[f"the packet holds {len(packet.files)} files, every digest as it says; {what}"],
+        )
+
+
+def _check_inputs(path: Path, claim: Claim, packet: Packet, workspace: WorkspaceFolder) -> None:
+    """The query reads the packet's tables and nothing else; each is what the claim pins, and not too large."""
+    trials = {trial.trial_id for trial in claim.trials}
+    inputs = {f"{TABLES}/{item.file}": item for item in claim.spec.inputs}
+    for name in packet.files:
+        if name.startswith(f"{EVIDENCE}/") and name.split("/")[1] not in trials:
+            raise refused(path, f"{name} is evidence of no trial of the claim")
+        if name.startswith(f"{TABLES}/") and name not in inputs:
+            raise refused(path, f"{name} is read by no query of the claim")
+    unpacked = 0
+    for name, item in inputs.items():
+        entry = packet.files.get(name)
+        if item.table not in KNOWN_TABLES or not item.file.startswith(f"{item.table}/") or entry is None:
+            raise refused(path, f"its query reads {item.file}, which is not in the packet")
+        if entry.sha256 != item.sha256:
+            raise refused(path, f"{item.file} is not the file that the claim's query was computed from")
+        unpacked += _unpacked_bytes(path, workspace.warehouse / item.file)
+        if unpacked > _MOST_UNPACKED:
+            raise refused(path, f"{item.file} unpacks to more than {_MOST_UNPACKED >> 30} GiB")
+
+
+def _unpacked_bytes(path: Path, file: Path) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(file)
+    except (pa.ArrowException, OSError) as error:
+        raise refused(path, f"{file.name} is no Parquet file: {error}") from error
+    return sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))

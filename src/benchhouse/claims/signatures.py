@@ -57,7 +57,10 @@ def make_key(folder: Path, name: str) -> tuple[Path, Path, str]:
         handle = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(signer.private_bytes)
-        public.write_text(json.dumps(_as_dict(signer.public_key), indent=2) + "\n", encoding="utf-8")
+        public.write_text(
+            json.dumps({"keyid": signer.public_key.keyid, **signer.public_key.to_dict()}, indent=2) + "\n",
+            encoding="utf-8",
+        )
     except OSError as error:
         raise unwritable(folder, error) from error
     return private, public, str(signer.public_key.keyid)
@@ -88,15 +91,12 @@ def sign(claim: Claim, private: Path) -> bytes:
 
 
 def _statement(claim: Claim) -> dict[str, Any]:
+    manifests = sorted(trial.artifact_manifest_digest for trial in claim.trials)
     return {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": f"claims/{claim.id}.json", "digest": {"sha256": claim.sha256()}}],
         "predicateType": PREDICATE_TYPE,
-        "predicate": claim.summary()
-        | {
-            "query_spec_digest": claim.spec.digest(),
-            "manifests": sorted(trial.artifact_manifest_digest for trial in claim.trials),
-        },
+        "predicate": claim.summary() | {"query_spec_digest": claim.spec.digest(), "manifests": manifests},
     }
 
 
@@ -105,11 +105,11 @@ def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
     keys, hint = {}, "give a .pub file, as bench claim key make writes it"
     for path in files:
         try:
-            told = json.loads(path.read_bytes()[:LARGEST])
-            found = _library().SSlibKey("", told["keytype"], told["scheme"], dict(told["keyval"]))
-            if (found.keytype, found.scheme) != ("ed25519", "ed25519"):
-                raise ValueError(f"a key of kind {found.keytype}, expected ed25519")
-            key = _library().SSlibKey.from_crypto(found._crypto_key())
+            fields = json.loads(path.read_bytes()[:LARGEST])
+            read = _library().SSlibKey("", fields["keytype"], fields["scheme"], dict(fields["keyval"]))
+            if (read.keytype, read.scheme) != ("ed25519", "ed25519"):
+                raise ValueError(f"a key of kind {read.keytype}, expected ed25519")
+            key = _library().SSlibKey.from_crypto(read._crypto_key())
         except OSError as error:
             raise BenchError(f"the public key can't be read: {path}: {error.strerror}", hint) from error
         except (ValueError, KeyError, TypeError) as error:
@@ -131,23 +131,23 @@ def check(claim: Claim, envelope: bytes | None, keys: "Mapping[str, Key] | None"
     try:
         if len(envelope) > LARGEST:
             raise ValueError("too large")
-        told = Envelope.from_dict(json.loads(envelope))
-        statement = json.loads(told.payload)
-        problem = _misfit(told.payload_type, statement, claim)
+        parsed = Envelope.from_dict(json.loads(envelope))
+        statement = json.loads(parsed.payload)
+        problem = _misfit(parsed.payload_type, statement, claim)
     except (ValueError, KeyError, TypeError, AttributeError, FormatError, binascii.Error) as error:
         return Signature(state="wrong", says=f"the signature can't be read: {error}")
     if problem:
         return Signature(state="wrong", says=problem)
-    known = [keys[keyid] for keyid in told.signatures if keyid in keys]
-    names = ", ".join(keyid[:_SHOWN] for keyid in told.signatures) or "nobody"
+    known = [keys[keyid] for keyid in parsed.signatures if keyid in keys]
+    names = ", ".join(keyid[:_SHOWN] for keyid in parsed.signatures) or "nobody"
     if not known:
         return Signature(
-            state="unknown key" if told.signatures else "wrong",
-            keyid=next(iter(told.signatures), ""),
+            state="unknown key" if parsed.signatures else "wrong",
+            keyid=next(iter(parsed.signatures), ""),
             says=f"a signature by key {names}, which is not trusted here: who made it is not known",
         )
     try:
-        told.verify(known, len(known))
+        parsed.verify(known, len(known))
     except VerificationError:
         return Signature(state="wrong", keyid=str(known[0].keyid), says=f"the signature of key {names} is wrong")
     return Signature(state="signed", keyid=str(known[0].keyid), says=f"signed by key {names}, which is trusted here")
@@ -158,7 +158,7 @@ def _misfit(payload_type: str, statement: Mapping[str, Any], claim: Claim) -> st
     kinds = payload_type, statement["_type"], statement["predicateType"]
     if kinds != (PAYLOAD_TYPE, STATEMENT_TYPE, PREDICATE_TYPE):
         return f"the signature is not about a claim: {', '.join(map(str, kinds))}"
-    subjects = [one["digest"]["sha256"] for one in statement["subject"]]
+    subjects = [subject["digest"]["sha256"] for subject in statement["subject"]]
     if subjects != [claim.sha256()]:
         return "the signature is about another claim"
     if statement != json.loads(json.dumps(_statement(claim))):
@@ -178,7 +178,3 @@ def _library() -> Any:
     from securesystemslib import signer
 
     return signer
-
-
-def _as_dict(key: "Key") -> dict[str, Any]:
-    return {"keyid": key.keyid, **key.to_dict()}

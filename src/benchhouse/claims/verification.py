@@ -44,7 +44,8 @@ def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> Trace:
     try:
         claim = parse(path.read_bytes(), claim_id, place)
     except (BenchError, OSError) as error:
-        return _broken(token, str(getattr(error, "message", error)))
+        lost = Step(name="report", ok=False, says=[str(getattr(error, "message", error))])
+        return _trace(token, [lost, *_not_reached()])
     with Warehouse.open(workspace) as warehouse:
         return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]))
 
@@ -59,23 +60,23 @@ def walk(
 ) -> Trace:
     """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again."""
     says = [f"{place}: {claim.statement}", claim.label]
-    says += [f"lacks {one.code}: {one.message}" for one in claim.reasons]
+    says += [f"lacks {reason.code}: {reason.message}" for reason in claim.reasons]
     problems = _own_problems(claim)
     if problems:
         first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
-        return _trace(token, [first, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
-    steps = [_not_reached(name) for name in ("query", "identity", "evidence")]
+        return _trace(token, [first, *_not_reached()])
+    steps = _not_reached()
     try:
         steps = check_cells(warehouse, claim.cells, claim.spec, packed)
         if steps[0].ok:
-            problems, told = _restate(warehouse, claim, folder_of)
-            says += told
+            problems, notes = _restate(warehouse, claim, folder_of)
+            says += notes
     except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
         problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
     if steps[0].ok and not problems:
         says.append("value, interval, n, verdict, trials and label computed again: the same")
-    told = [*says, *problems]
-    return _trace(token, [Step(name="report", ok=not problems, says=told, details=[claim.summary()]), *steps])
+    first = Step(name="report", ok=not problems, says=[*says, *problems], details=[claim.summary()])
+    return _trace(token, [first, *steps])
 
 
 def _own_problems(claim: Claim) -> list[str]:
@@ -105,22 +106,21 @@ def _restate(
     result = warehouse.query_again(claim.spec)
     rows = []
     for cell in claim.cells:
-        found = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
-        if len(found) != 1:
-            return [f"its query gives {len(found)} rows for {cell.ref}"], []
-        rows += found
+        matching = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
+        if len(matching) != 1:
+            return [f"its query gives {len(matching)} rows for {cell.ref}"], []
+        rows += matching
     runs = sorted({str(row["run_id"]) for row in rows})
-    asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
-    basis = Basis.of(rows, warehouse.query_again(asked).dicts())
+    tried = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
+    basis = Basis.of(rows, warehouse.query_again(tried).dicts())
     shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
     again = shared | times | {"trials": basis.trials(), "changed": basis.changed()}
     problems, says = _recompute(claim, rows, again)
-    lacking = {one.code for one in basis.judge(claim.policy, folder_of)}
-    told = {one.code for one in claim.reasons}
-    if lacking != told:
-        words = ", ".join(sorted(lacking ^ told))
-        problems.append(f"its label does not hold: judged again by its own policy, it differs in {words}")
+    lacking = {reason.code for reason in basis.judge(claim.policy, folder_of)}
+    if differing := lacking ^ {reason.code for reason in claim.reasons}:
+        codes = ", ".join(sorted(differing))
+        problems.append(f"its label does not hold: judged again by its own policy, it differs in {codes}")
     return problems, says
 
 
@@ -129,25 +129,26 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
     if claim.definition is not None and claim.definition > DEFINITION:
         known = f"benchhouse {benchhouse.__version__} knows {DEFINITION} at most: use the newer one that made it"
         return [f"made with definition {claim.definition} of intervals; {known}"], []
-    tried = [claim.definition] if claim.definition else range(DEFINITION, 0, -1)
-    found: dict[int, list[str]] = {}
-    for one in tried:
-        found[one] = _differing(claim, value_or_comparison(rows, claim.policy, made_at(claim), one) | again)
-        if not found[one]:
+    wrong: dict[int, list[str]] = {}
+    for definition in [claim.definition] if claim.definition else range(DEFINITION, 0, -1):
+        again_so = value_or_comparison(rows, claim.policy, made_at(claim), definition) | again
+        wrong[definition] = _differing(claim, again_so)
+        if not wrong[definition]:
             break
-    used = next((one for one, wrong in found.items() if not wrong), max(found))
-    if found[used] or used == DEFINITION or len(rows) == 1:
-        return found[used], []
+    used = min(wrong, key=lambda definition: (bool(wrong[definition]), -definition))
+    if wrong[used] or used == DEFINITION or len(rows) == 1:
+        return wrong[used], []
     ends = value_or_comparison(rows, claim.policy, made_at(claim))["interval"]
     says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"
     return [], [f"{says} {ends[0]:.4g} to {ends[1]:.4g} {claim.unit}" if ends else f"{says} none"]
 
 
 def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
+    reworded = claim.benchhouse != benchhouse.__version__  # another version may word it otherwise; the numbers count
     return [
         f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
         for name, value in again.items()
-        if not _same(name, getattr(claim, name), value) and not (name == "statement" and _other_version(claim))
+        if not _same(name, getattr(claim, name), value) and not (name == "statement" and reworded)
     ]
 
 
@@ -160,22 +161,13 @@ def _same(name: str, one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _other_version(claim: Claim) -> bool:
-    return claim.benchhouse != benchhouse.__version__  # another version may word it otherwise; the numbers count
-
-
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _broken(token: str, why: str) -> Trace:
-    lost = Step(name="report", ok=False, says=[why])
-    return _trace(token, [lost, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
-
-
-def _not_reached(name: Any) -> Step:
-    return Step(name=name, ok=False, says=["not reached"])
+def _not_reached() -> list[Step]:
+    return [Step(name=name, ok=False, says=["not reached"]) for name in ("query", "identity", "evidence")]
 
 
 def _trace(token: str, steps: list[Step]) -> Trace:

@@ -1,6 +1,6 @@
 """The BenchmarkRun contract: what a benchmark promises before it runs, so that a missing promise is never silent.
 
-Keys are camelCase, as contracts of the kind are published. `contract_rules` holds what one key asks of another.
+Keys are camelCase, as contracts of the kind are published. `claims.contracts` holds what one key asks of another.
 """
 
 from typing import Annotated, Literal
