@@ -57,10 +57,8 @@ def make_key(folder: Path, name: str) -> tuple[Path, Path, str]:
         handle = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(signer.private_bytes)
-        public.write_text(
-            json.dumps({"keyid": signer.public_key.keyid, **signer.public_key.to_dict()}, indent=2) + "\n",
-            encoding="utf-8",
-        )
+        fields = {"keyid": signer.public_key.keyid, **signer.public_key.to_dict()}
+        public.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise unwritable(folder, error) from error
     return private, public, str(signer.public_key.keyid)

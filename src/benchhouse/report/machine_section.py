@@ -29,9 +29,9 @@ def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
     failed = [item for item in machines if item.trouble]
     without = points - (len(machines) - len(failed))
     left_out = f"{plural(without, 'more point')} not shown; what there is, is in telemetry/ of their trials."
-    told = [_HOW, *([_FAILED] if failed else []), *([_THINNED] if thin else []), *([_FEW] if few else [])]
+    notes = ((_HOW, True), (_FAILED, failed), (_THINNED, thin), (_FEW, few))
     return join(
-        tag("p", " ".join(told), class_="small soft"),
+        tag("p", " ".join(note for note, applies in notes if applies), class_="small soft"),
         *(_machine(item, shown=at < _OPEN) for at, item in enumerate(machines)),
         tag("p", left_out, class_="note") if without > 0 else None,
     )
@@ -51,9 +51,11 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
         for panel in item.panels
     ]
     trouble = [tag("b", item.trouble, class_="bad"), " "] if item.trouble else []
+    every = f"a sample every {number(item.interval_s)} s"
+    energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
     return tag(
         "details",
-        tag("summary", tag("b", item.point), " ", *trouble, _in_short(item)),
+        tag("summary", tag("b", item.point), " ", *trouble, f"{duration(item.duration_s)}, {every}{energy}"),
         tag("div", *keys, class_="legend"),
         tag("div", *figures, class_="charts thirds"),
         _table(item),
@@ -68,11 +70,6 @@ def _colours(item: MachineFacts) -> dict[str, str]:
     labels = list(dict.fromkeys(line.label for line in item.lines))
     others = [label for label in labels if label != "node"]
     return {label: "var(--c7)" if label == "node" else f"var(--c{others.index(label) % 7})" for label in labels}
-
-
-def _in_short(item: MachineFacts) -> str:
-    energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
-    return f"{duration(item.duration_s)}, a sample every {number(item.interval_s)} s{energy}"
 
 
 def _source(item: MachineFacts) -> Markup:
@@ -99,9 +96,9 @@ def _table(item: MachineFacts) -> Markup:
     for figure in item.figures:
         by_row.setdefault(figure.label, {})[figure.phase] = figure
     rows = []
-    for label, found in by_row.items():
-        factor, unit = scaled(next(iter(found.values())).unit, _greatest(found.values()))
-        cells = [cell for phase in phases for cell in _cells(found.get(phase), factor)]
+    for label, figures in by_row.items():
+        factor, unit = scaled(next(iter(figures.values())).unit, _greatest(figures.values()))
+        cells = [cell for phase in phases for cell in _cells(figures.get(phase), factor)]
         rows.append(tag("tr", tag("th", titled(label, unit), scope="row"), *cells))
     names = [tag("th", phase_words(phase), scope="colgroup", colspan=3) for phase in phases]
     stats = [tag("th", stat, scope="col", class_="n") for _ in phases for stat in ("avg", "p95", "max")]
@@ -118,8 +115,8 @@ def _cells(figure: Figure | None, factor: float) -> list[Markup]:
 
 
 def _texts(figure: Figure, factor: float) -> tuple[str, str, str]:
-    told = (figure.avg, figure.p95, figure.max)
-    avg, p95, most = (NONE if value is None else number(value / factor) for value in told)
+    values = (figure.avg, figure.p95, figure.max)
+    avg, p95, most = (NONE if value is None else number(value / factor) for value in values)
     return avg, p95, most
 
 

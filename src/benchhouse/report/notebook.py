@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from benchhouse.report.tags import join, tag
+from benchhouse.report.terminal.comparison import COLUMNS, comparison_cells, comparison_notes
 from benchhouse.report.terminal.points import SHAKY, grid
-from benchhouse.results.numbers import number, titled
-from benchhouse.schema.quoting import shortened
+from benchhouse.results.numbers import number, plural, titled
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from benchhouse.results.run_points import PointValue, TriedPoint
 
 MOST_ROWS = 50
-_MOST_NAMES = 8
 _WIDTH, _HEIGHT, _LEFT, _EDGE = 640, 180, 64, 20
+_COLOUR = "#0072b2"
 _VERDICTS = {"worse": "#c4500a", "better": "#00795a"}
 _CELL = "white-space:nowrap;vertical-align:top;text-align:"
 
@@ -82,18 +82,10 @@ def points_html(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = 
 def comparison_html(table: "ComparisonTable", selftest: str) -> str:
     """B against A, as `bench compare` prints it; a point is named where there are several."""
     first = 0 if table.several_points else 1
-    columns = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
-    rows = [
-        (row.point, titled(row.name_marked, row.unit), number(row.mean_a), number(row.mean_b), row.change_text,
-         row.effect_text, f"{row.n_a}/{row.n_b}", _verdict(row.verdict))[first:]
-        for row in table.rows
-    ]  # fmt: skip
-    notes = [SHAKY] if any(row.shaky for row in table.rows) else []
-    notes += [*table.notes, *(f"differs: {item.dimension}: {item.a} | {item.b}" for item in table.differences)]
-    only = (("A", table.only_a), ("B", table.only_b))
-    notes += [f"only in {side}: {shortened(labels, _MOST_NAMES)}" for side, labels in only if labels]
+    rows = [(*comparison_cells(row), _verdict(row.verdict))[first:] for row in table.rows]
     sides = tag("div", tag("b", "A"), f" {table.a}", tag("br"), tag("b", "B"), f" {table.b}")
-    return join(sides, table_html(columns[first:], rows, ("A", "B", "effect g"), [*notes, selftest]))
+    notes = [*comparison_notes(table), selftest]
+    return join(sides, table_html(COLUMNS[first:], rows, ("A", "B", "effect g"), notes))
 
 
 def _verdict(verdict: str) -> Markup:
@@ -119,27 +111,17 @@ def history_html(watched: "Watched") -> str:
         return tag("text", number(value), x=str(_LEFT - 10), y=y(value), text_anchor="end", dy="4", fill="currentColor")
 
     changes = [x(places[change.run_after]) for change in history.changes]
+    line = " ".join(f"{x(at)},{y(value)}" for at, value in enumerate(values))
+    dots = [
+        tag("circle", tag("title", f"{run.run_id}: {number(run.mean)}"), cx=x(at), cy=y(run.mean), r="3", fill=_COLOUR)
+        for at, run in enumerate(history.runs)
+    ]
     drawing = tag(
         "svg",
         *(tag("line", x1=_LEFT, x2=_WIDTH, y1=y(value), y2=y(value), stroke="#8884") for value in {low, high}),
         *(tag("line", x1=at, x2=at, y1="0", y2=_HEIGHT, stroke="#d55e00", stroke_dasharray="4 3") for at in changes),
-        tag(
-            "polyline",
-            points=" ".join(f"{x(at)},{y(value)}" for at, value in enumerate(values)),
-            fill="none",
-            stroke="#0072b2",
-        ),
-        *(
-            tag(
-                "circle",
-                tag("title", f"{run.run_id}: {number(run.mean)}"),
-                cx=x(at),
-                cy=y(run.mean),
-                r="3",
-                fill="#0072b2",
-            )
-            for at, run in enumerate(history.runs)
-        ),
+        tag("polyline", points=line, fill="none", stroke=_COLOUR),
+        *dots,
         *(label(value) for value in sorted({low, high})),
         width=_WIDTH,
         height=_HEIGHT,
@@ -148,12 +130,10 @@ def history_html(watched: "Watched") -> str:
         aria_label=f"{history.name} over {len(values)} runs",
         style="max-width:100%;font:12px sans-serif",
     )
-    runs = f"{len(values)} run{'' if len(values) == 1 else 's'}"
-    title = tag("div", tag("b", history.case.label), f" {titled(history.name, history.unit)}, {runs}")
-    lines = [f"{change.verdict} from {change.run_after} on" for change in history.changes] or [
-        "no change of level was found"
-    ]
-    return join(title, drawing, *_notes([*lines, *history.notes, *([watched.note] if watched.note else [])]))
+    runs = f" {titled(history.name, history.unit)}, {plural(len(values), 'run')}"
+    lines = [f"{change.verdict} from {change.run_after} on" for change in history.changes]
+    notes = [*(lines or ["no change of level was found"]), *history.notes, watched.note]
+    return join(tag("div", tag("b", history.case.label), runs), drawing, *_notes(filter(None, notes)))
 
 
 def trace_html(trace: "Trace") -> str:

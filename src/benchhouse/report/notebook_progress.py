@@ -72,15 +72,12 @@ class NotebookProgress:
         """The same as text is for front ends that show no HTML."""
         done, total = (self._progress.done, self._progress.total) if self._progress else (0, 0)
         seconds = f"{time.monotonic() - self._started:.0f} s"
-        state = f"{done} of {total} done, {seconds}{self._trouble()}" if self._progress else ""
-        bar = (
-            tag("progress", value=done, max=total, style="vertical-align:middle") if total and not self._over else None
-        )
+        outcomes = sorted(self._progress.outcomes.items()) if self._progress else []
+        trouble = "".join(f", {number} {name}" for name, number in outcomes if name != "succeeded")
+        state = f"{done} of {total} done, {seconds}{trouble}" if self._progress else ""
+        going_on = total and not self._over
+        bar = tag("progress", value=done, max=total, style="vertical-align:middle") if going_on else None
         notes = self._notes[-_MOST_NOTES:]
         lines = [tag("div", line, style="color:gray") for line in notes]
         html = join(tag("div", self._head), tag("div", bar, " " if bar else "", state), *lines)
         return {"text/html": html, "text/plain": "\n".join(line for line in [self._head, state, *notes] if line)}
-
-    def _trouble(self) -> str:
-        outcomes = self._progress.outcomes if self._progress else {}
-        return "".join(f", {number} {name}" for name, number in sorted(outcomes.items()) if name != "succeeded")

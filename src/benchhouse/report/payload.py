@@ -25,17 +25,13 @@ def payload(data: ReportData) -> dict[str, Any]:
     order = {trial.trial_id: at for at, trial in enumerate(data.trials)}
     values = [axis_values(point, several_runs=len(data.runs) > 1) for point in data.points]
     _name_curves(data, values)
-    behind = [_most_trials(point, order) for point in data.points]
+    # The trials behind most of a point's numbers, by place: a number names its own only where they differ.
+    longest = [max((number.cell.trials for number in point.numbers), key=len, default=[]) for point in data.points]
+    behind = [[order[trial] for trial in trials if trial in order] for trials in longest]
     return {
         "metrics": [
-            {
-                "metric": column.metric,
-                "stat": column.stat,
-                "label": column.name,
-                "unit": column.cell.unit,
-                "direction": column.direction,
-                "primary": column.primary,
-            }
+            {name: getattr(column, name) for name in ("metric", "stat", "direction", "primary")}
+            | {"label": column.name, "unit": column.cell.unit}
             for column in columns
         ],
         "axes": varying_axes(values),
@@ -57,9 +53,8 @@ def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
     if not data.tradeoff:
         return
     names = {point.point: curve.name for curve in data.tradeoff.curves for point in curve.points}
-    told = {name for axes in values for name in axes}
     shown = [(str(names.get(at, "none")), axes) for at, axes in enumerate(values)]
-    for axis in told:
+    for axis in {name for axes in values for name in axes}:
         pairs = {(name, str(axes.get(axis))) for name, axes in shown}
         if len(pairs) == len({name for name, _ in pairs}) == len({value for _, value in pairs}):
             return
@@ -69,20 +64,19 @@ def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
 
 def _asked(data: ReportData, index: dict[tuple[str, str, str], str]) -> list[int] | None:
     """The metrics that the curves are drawn in, what is gained first."""
-    found = data.tradeoff
-    axes = (found.y, found.x) if found else ()
+    axes = (data.tradeoff.y, data.tradeoff.x) if data.tradeoff else ()
     places = [index.get((axis.metric, axis.stat, axis.unit)) for axis in axes]
     return [int(place) for place in places if place is not None] if places and None not in places else None
 
 
 def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[str, Any] | None:
-    found, metrics = data.tradeoff, _asked(data, index)
-    if not found or not metrics:
+    shown, metrics = data.tradeoff, _asked(data, index)
+    if not shown or not metrics:
         return None
     return {
         "y": metrics[0],
         "x": metrics[1],
-        "level": found.level,
+        "level": shown.level,
         "lines": [
             {
                 "name": curve.name,
@@ -92,9 +86,9 @@ def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[st
                 "low": curve.at.interval[0] if curve.at and curve.at.interval else None,
                 "high": curve.at.interval[1] if curve.at and curve.at.interval else None,
             }
-            for curve in found.curves
+            for curve in shown.curves
         ],
-        "front": [point.point for curve in found.curves for point in curve.points if point.frontier],
+        "front": [point.point for curve in shown.curves for point in curve.points if point.frontier],
     }
 
 
@@ -104,20 +98,15 @@ def tradeoff(points: Sequence[Point], columns: Sequence[Number]) -> list[int] | 
     # One statistic speaks for its metric: the tail of a latency is no news where its mean is none.
     usable = list({columns[at].metric: at for at in reversed(leading)}.values())[::-1]
     pairs = list(combinations(usable, 2))
-    values = {at: [_value(point, columns[at]) for point in points] for at in usable}
-
-    def varies(at: int) -> bool:
-        return len({value for value in values[at] if value is not None}) > 1
-
-    lively = [(a, b) for a, b in pairs if varies(a) and varies(b)]
+    values: dict[int, list[float | None]] = {}
+    for at in usable:
+        numbers = [point.number(columns[at].column) for point in points]
+        values[at] = [number.cell.value if number else None for number in numbers]
+    varying = {at for at in usable if len({*values[at]} - {None}) > 1}
+    lively = [(a, b) for a, b in pairs if {a, b} <= varying]
     telling = [(a, b) for a, b in lively if not _restates(values[a], values[b])]
     chosen = next(iter(telling or lively or pairs), None)
     return list(chosen) if chosen else None
-
-
-def _value(point: Point, column: Number) -> float | None:
-    found = point.number(column.column)
-    return found.cell.value if found else None
 
 
 def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
@@ -146,25 +135,21 @@ def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
 
 def varying_axes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Axes with more than one value, each with its values in order; a target that only repeats an axis is left out."""
-    names = list(dict.fromkeys(name for point in points for name in point))
-    found: dict[str, list[Any]] = {}
-    for name in names:
-        values = list(dict.fromkeys(point.get(name) for point in points if name in point))
-        if len(values) > 1:
-            found[name] = values
-    if "@target" in found:
-        for name, values in found.items():
+    names = dict.fromkeys(name for point in points for name in point)
+    every = {name: list(dict.fromkeys(point[name] for point in points if name in point)) for name in names}
+    varying = {name: values for name, values in every.items() if len(values) > 1}
+    if "@target" in varying:
+        for name, values in varying.items():
             pairs = {(str(point.get(name)), point["@target"]) for point in points}
-            if name not in ("@target", "@executor", "@run") and len(pairs) == len(values) == len(found["@target"]):
-                del found["@target"]
+            if name not in ("@target", "@executor", "@run") and len(pairs) == len(values) == len(varying["@target"]):
+                del varying["@target"]
                 break
-    return [_axis(name, values) for name, values in found.items()]
-
-
-def _axis(name: str, values: list[Any]) -> dict[str, Any]:
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    shown = sorted(values) if numeric else values
-    return {"name": name, "title": name.removeprefix("@"), "numeric": numeric, "values": shown}
+    axes = []
+    for name, values in varying.items():
+        numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        shown = sorted(values) if numeric else values
+        axes.append({"name": name, "title": name.removeprefix("@"), "numeric": numeric, "values": shown})
+    return axes
 
 
 def _scalar(value: Any) -> Any:
@@ -176,12 +161,6 @@ def _scalar(value: Any) -> Any:
 def _column(values: list[Any]) -> list[Any]:
     """One entry where all are alike."""
     return values[:1] if values and all(value == values[0] for value in values) else values
-
-
-def _most_trials(point: Point, order: Mapping[str, int]) -> list[int]:
-    """The trials behind most of a point's numbers, by place: a number names its own only where they differ."""
-    longest = max((number.cell.trials for number in point.numbers), key=len, default=[])
-    return [order[trial] for trial in longest if trial in order]
 
 
 def _points(points: Sequence[Point], values: Sequence[dict[str, Any]], behind: Sequence[list[int]]) -> dict[str, Any]:
@@ -202,7 +181,7 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
     """One metric of all points; `at` names the points that have it, where some have not."""
     present = [(at, number) for at, point in enumerate(data.points) if (number := point.number(column.column))]
     numbers = [number for _, number in present]
-    short = _shortened if data.spreads else _exact
+    short = _shortened if data.spreads else lambda value, digits: value
     trials, values = [], []
     for at, number in present:
         known = [(order[trial], value) for trial, value in zip(number.cell.trials, number.values, strict=True)
@@ -226,10 +205,6 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
         "values": values,
         "trials": _column(trials),
     }
-
-
-def _exact(value: float | None, digits: int) -> float | None:
-    return value
 
 
 def _shortened(value: float | None, digits: int) -> float | int | None:

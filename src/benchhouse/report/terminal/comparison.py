@@ -18,6 +18,7 @@ _ROOMY = 110
 _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "too few"}
 _MOST_ROWS = 40
 _MOST_NAMES = 8
+COLUMNS = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
 
 
 def show_comparison(compared: "ComparisonTable", selftest: str) -> None:
@@ -29,8 +30,23 @@ def show_comparison(compared: "ComparisonTable", selftest: str) -> None:
         verdicts = verdict_sentence(compared.rows)
         hint = "--metric NAME, a selector (RUN:key=value), --json or --markdown"
         screen.note(f"{verdicts}; and {more:,} more rows: {hint}")
-    _show_notes(compared)
-    screen.note(selftest)
+    for line in [*comparison_notes(compared), selftest]:
+        screen.note(line)
+
+
+def comparison_cells(row: "PointRow") -> tuple[str, ...]:
+    """Under all COLUMNS but the verdict."""
+    means, n = (number(row.mean_a), number(row.mean_b)), f"{row.n_a}/{row.n_b}"
+    return row.point, titled(row.name_marked, row.unit), *means, row.change_text, row.effect_text, n
+
+
+def comparison_notes(compared: "ComparisonTable") -> list[str]:
+    """What stands below the table."""
+    notes = [SHAKY] if any(row.shaky for row in compared.rows) else []
+    notes += [*compared.notes, *(f"differs: {item.dimension}: {item.a} | {item.b}" for item in compared.differences)]
+    notes += [f"not compared: {', '.join(compared.unmatched_metrics)}"] if compared.unmatched_metrics else []
+    sides = (("A", compared.only_a), ("B", compared.only_b))
+    return notes + [f"only in {side}: {shortened(labels, _MOST_NAMES)}" for side, labels in sides if labels]
 
 
 def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
@@ -38,42 +54,19 @@ def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
     if not (narrow and several_points):
         _table(rows, narrow=narrow, named=several_points)
         return
-    points: dict[str, list[PointRow]] = {}
-    for row in rows:
-        points.setdefault(row.point, []).append(row)
-    for point, own in points.items():
+    for point in dict.fromkeys(row.point for row in rows):
         click.echo(f"\n{point}")
-        _table(own, narrow=narrow, named=False)
+        _table([row for row in rows if row.point == point], narrow=narrow, named=False)
 
 
 def _table(rows: "Sequence[PointRow]", *, narrow: bool, named: bool) -> None:
     """One line a number; `named` says the point of each, and where it is `narrow` the verdict is shortened."""
     verdicts = _SHORT if narrow else {}
-    cells = [
-        (row.point, titled(row.name_marked, row.unit), number(row.mean_a), number(row.mean_b), row.change_text,
-         row.effect_text, f"{row.n_a}/{row.n_b}", verdicts.get(row.verdict, row.verdict))
-        for row in rows
-    ]  # fmt: skip
-    columns = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
     first = 0 if named else 1
     screen.table(
-        columns[first:],
-        [line[first:] for line in cells],
+        COLUMNS[first:],
+        [(*comparison_cells(row), verdicts.get(row.verdict, row.verdict))[first:] for row in rows],
         right=("A", "B", "effect g"),
         whole=("metric", "A", "B", "effect g", "n", "verdict"),
         spare=("n", "effect g"),
     )
-
-
-def _show_notes(compared: "ComparisonTable") -> None:
-    if any(row.shaky for row in compared.rows):
-        screen.note(SHAKY)
-    for line in compared.notes:
-        screen.note(line)
-    for difference in compared.differences:
-        screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
-    if compared.unmatched_metrics:
-        screen.note(f"not compared: {', '.join(compared.unmatched_metrics)}")
-    for side, only in (("A", compared.only_a), ("B", compared.only_b)):
-        if only:
-            screen.note(f"only in {side}: {shortened(only, _MOST_NAMES)}")

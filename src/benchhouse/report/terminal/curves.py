@@ -51,7 +51,7 @@ def show_tradeoff(found: "Tradeoff") -> None:
         spare=("n", "at"),
     )
     for line in found.sentences:
-        _say(line)
+        _echo_wrapped(line)
     unbeaten = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
     screen.note(f"not beaten on both {found.x.name} and {found.y.name}: {', '.join(unbeaten)}")
     screen.note(f"interpolated: {found.scales}")
@@ -59,7 +59,7 @@ def show_tradeoff(found: "Tradeoff") -> None:
         screen.note(note)
 
 
-def _say(sentence: str) -> None:
+def _echo_wrapped(sentence: str) -> None:
     """A sentence, broken at spaces where the screen ends."""
     click.echo(textwrap.fill(sentence, screen.console().width, subsequent_indent="  "))
 
@@ -74,7 +74,7 @@ def show_scaling(found: "Scaling") -> None:
         spare = [head for head in heads[2:] if head not in ("× first", "efficiency")]
         screen.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
         if curve.sentence:
-            _say(curve.sentence)
+            _echo_wrapped(curve.sentence)
     for note in found.notes:
         screen.note(note)
 
@@ -90,18 +90,18 @@ def show_beside(found: "SideBySide") -> None:
             click.echo(f"{case.case}\n")
         for ranking in case.rankings:
             rows = []
-            shown = [by_place[standing.point] for standing in ranking.standings]
-            names, where = _names(shown), len({member.executor for member in shown}) > 1
+            members = [by_place[standing.point] for standing in ranking.standings]
+            names, where = _names(members), len({member.executor for member in members}) > 1
             for standing in ranking.standings:
                 member = by_place[standing.point]
                 values = member.samples[ranking.metric, ranking.stat].values
                 mean, spread = fmean(values), stdev(values) if len(values) > 1 else None
-                told = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
-                change, interval = standing.gap_texts(ranking.unit)
+                shown = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
+                change, interval = standing.told(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
                 first = (standing.place, name, member.executor) if where else (standing.place, name)
-                rows.append((*first, told, against, len(values), _verdict(standing.verdict)))
+                rows.append((*first, shown, against, len(values), _verdict(standing.verdict)))
             value = titled(ranking.name, ranking.unit)
             screen.table(
                 ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n", "verdict"),
@@ -120,12 +120,10 @@ def show_beside(found: "SideBySide") -> None:
 def _names(members: "Sequence[Member]") -> dict[int, str]:
     """The targets' names, or as much more as tells the points apart: their axes, their runs, both."""
     short = {member.at: member.target_name for member in members}
-    whole = {member.at: _whole_name(member) for member in members}
+    whole = {}
+    for member in members:
+        named = f"{member.label} ".startswith(f"{member.target_name} ")
+        whole[member.at] = member.label if named else f"{member.target_name} {member.label}"
     runs = {member.at: f" ({member.run_id})" for member in members}
     ways = [short, whole, *({at: name + runs[at] for at, name in way.items()} for way in (short, whole))]
     return next((way for way in ways if len(set(way.values())) == len(way)), ways[-1])
-
-
-def _whole_name(member: "Member") -> str:
-    named = member.label == member.target_name or member.label.startswith(f"{member.target_name} ")
-    return member.label if named else f"{member.target_name} {member.label}"

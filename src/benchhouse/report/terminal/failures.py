@@ -15,31 +15,28 @@ _KEPT = "the numbers are kept as evidence; no summary or comparison takes them"
 
 
 def failure_blocks(failures: "Sequence[UnsuccessfulTrial]") -> None:
-    groups: dict[tuple[str, ...], list[UnsuccessfulTrial]] = {}
-    for failure in failures:
-        words = failure.message or failure.reason
-        # Without words of its own, all that is known of a failure is where it happened.
-        where = "" if failure.code else failure.point
-        key = (where, failure.outcome, failure.code, words)
-        groups.setdefault(key, []).append(failure)
-    _blocks(list(groups.values()), "failure")
+    # Without words of its own, all that is known of a failure is where it happened.
+    keys = [
+        ("" if trial.code else trial.point, trial.outcome, trial.code, trial.message or trial.reason)
+        for trial in failures
+    ]
+    _blocks(failures, keys, "failure")
 
 
 def invalid_blocks(invalid: "Sequence[UnsuccessfulTrial]") -> None:
     """The reasons hold figures that differ from trial to trial: one code at one point is one kind."""
+    _blocks(invalid, [(trial.point, trial.code) for trial in invalid], "invalid trial")
+
+
+def _blocks(trials: "Sequence[UnsuccessfulTrial]", keys: Sequence[tuple[str, ...]], noun: str) -> None:
     groups: dict[tuple[str, ...], list[UnsuccessfulTrial]] = {}
-    for trial in invalid:
-        groups.setdefault((trial.point, trial.code), []).append(trial)
-    _blocks(list(groups.values()), "invalid trial")
-
-
-def _blocks(groups: "Sequence[list[UnsuccessfulTrial]]", noun: str) -> None:
-    for group in groups[:_MOST_GROUPS]:
+    for key, trial in zip(keys, trials, strict=True):
+        groups.setdefault(key, []).append(trial)
+    for group in list(groups.values())[:_MOST_GROUPS]:
         _block(group)
     if len(groups) > _MOST_GROUPS:
-        screen.note(
-            f"... and {screen.count(len(groups) - _MOST_GROUPS, 'other kind')} of {noun}: bench report, or --json"
-        )
+        kinds = screen.count(len(groups) - _MOST_GROUPS, "other kind")
+        screen.note(f"... and {kinds} of {noun}: bench report, or --json")
 
 
 def _block(group: "list[UnsuccessfulTrial]") -> None:
@@ -53,20 +50,16 @@ def _block(group: "list[UnsuccessfulTrial]") -> None:
 
     failure, console = group[0], screen.console(stderr=True)
     invalid = failure.outcome == "invalid"
-    words = (_points(group), outcome_words(failure.outcome), failure.code)
-    reason = ": ".join([*filter(None, words), failure.message or failure.reason])
+    points = list(dict.fromkeys(str(trial.point) for trial in group))
+    where = points[0] + (f" and {screen.count(len(points) - 1, 'other point')}" if len(points) > 1 else "")
+    parts = filter(None, (where, outcome_words(failure.outcome), failure.code))
+    reason = ": ".join([*parts, failure.message or failure.reason])
     often = f" ({len(group)} trials)" if len(group) > 1 else ""
-    first, _, said = reason.partition("\n")  # of a server: what is wrong, then its last words
-    told = screen.on_stderr(re.sub(" +", " ", f"✗ {first}{often}"))
-    console.print(Text(told, style="red"), soft_wrap=True)
-    tail = _KEPT if invalid else failure.traceback or said or failure.log_tail or ""
+    first, _, last_words = reason.partition("\n")  # of a server: what is wrong, then its last words
+    line = screen.on_stderr(re.sub(" +", " ", f"✗ {first}{often}"))
+    console.print(Text(line, style="red"), soft_wrap=True)
+    tail = _KEPT if invalid else failure.traceback or last_words or failure.log_tail or ""
     for line in tail.strip().splitlines()[-_MOST_LINES:]:
         console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
     console.print(Text(f"    folder  {failure.folder}"), soft_wrap=True)
     console.print(Text(f"    again   {failure.rerun}"), soft_wrap=True)
-
-
-def _points(group: "list[UnsuccessfulTrial]") -> str:
-    """The first of the points, and how many others there are."""
-    points = list(dict.fromkeys(str(failure.point) for failure in group))
-    return points[0] + (f" and {screen.count(len(points) - 1, 'other point')}" if len(points) > 1 else "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.report.terminal import screen
-from benchhouse.results.numbers import number, spread_text, titled
+from benchhouse.results.numbers import name_of, number, spread_text, titled
 from benchhouse.results.run_points import spread_lines
 
 if TYPE_CHECKING:
@@ -50,9 +50,13 @@ def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> 
         column = point.metric, point.stat, point.unit
         cells.setdefault(_key(point), {})[column] = point
         if point.headline:
-            columns.setdefault(column, titled(_name(point), point.unit))
+            columns.setdefault(column, titled(name_of(point.metric, point.stat), point.unit))
     labels = {_key(point): point.label for point in points} | {_key(point): point.label for point in tried}
-    return Grid(columns, cells, labels, _counts(cells, tried))
+    if any(point.succeeded < point.trials for point in tried):
+        counts = {_key(point): f"{point.succeeded}/{point.trials}" for point in tried}
+    else:
+        counts = {key: str(max((point.n for point in row.values()), default=0)) for key, row in cells.items()}
+    return Grid(columns, cells, labels, counts)
 
 
 def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
@@ -60,9 +64,13 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
     table = grid(points, tried)
     if not table.cells:
         return
-    total, room = len(table.cells), _room()
+    total = len(table.cells)
+    # As many points as leave the end of a run on one screen.
+    room = max(_FEWEST_POINTS, min(_MOST_POINTS, screen.screen_lines() - _OTHER_LINES))
     if total > room:
-        leader = _leader(points, table.columns)
+        # In the order of the first metric that says which way is better, else of the first.
+        directed = {(point.metric, point.stat, point.unit) for point in points if point.direction}
+        leader = next((column for column in table.columns if column in directed), next(iter(table.columns), None))
         table = replace(table, cells={key: table.cells[key] for key in _best(table.cells, leader)[:room]})
     n, names = table.count_title, list(table.columns.values())
     dropped = screen.table(["point", n, *names], table.rows(), right=[n, *names], whole=[n, *names], spare=names[1:])
@@ -74,17 +82,6 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
     if total > room:
         _show_spread(points, leader)
         screen.note(f"{total - len(table.cells):,} more: bench report")
-
-
-def _room() -> int:
-    """Points that are shown: as many as leave the end of a run on one screen."""
-    return max(_FEWEST_POINTS, min(_MOST_POINTS, screen.screen_lines() - _OTHER_LINES))
-
-
-def _leader(points: "Sequence[PointValue]", columns: dict[Column, str]) -> Column | None:
-    """What points are put in order by: the first metric that says which way is better, else the first."""
-    directed = {(point.metric, point.stat, point.unit) for point in points if point.direction}
-    return next((column for column in columns if column in directed), next(iter(columns), None))
 
 
 def _best(cells: "dict[Key, dict[Column, PointValue]]", leader: Column | None) -> list[Key]:
@@ -102,10 +99,7 @@ def _best(cells: "dict[Key, dict[Column, PointValue]]", leader: Column | None) -
 def _show_spread(points: "Sequence[PointValue]", leader: Column | None) -> None:
     """One line for all points, and one for each of the axes that move them most."""
     same = [point for point in points if (point.metric, point.stat, point.unit) == leader]
-    if not same:
-        return
-    click.echo()
-    for line in spread_lines(same, _MOST_AXES):
+    for line in ["", *spread_lines(same, _MOST_AXES)] if same else ():
         click.echo(line)
 
 
@@ -114,19 +108,8 @@ def _key(point: "PointValue | TriedPoint") -> Key:
     return point.run_id, point.instance_digest
 
 
-def _counts(cells: "dict[Key, dict[Column, PointValue]]", tried: "Sequence[TriedPoint]") -> dict[Key, str]:
-    """Trials behind each row; `2/3` everywhere as soon as one failed somewhere."""
-    if any(point.succeeded < point.trials for point in tried):
-        return {_key(point): f"{point.succeeded}/{point.trials}" for point in tried}
-    return {key: str(max((point.n for point in row.values()), default=0)) for key, row in cells.items()}
-
-
 def _cell(point: "PointValue | None") -> str:
     if point is None:
         return ""
     spread = spread_text(point.mean, point.stdev)
     return ("~" if point.shaky else "") + number(point.mean, point.stdev) + (f" ± {spread}" if spread else "")
-
-
-def _name(point: "PointValue") -> str:
-    return point.metric if point.stat == "value" else f"{point.metric} {point.stat}"

@@ -119,7 +119,8 @@ def table(
         cells = [[row[at] for at in kept] for row in texts]
         drawn = _drawn([columns[at] for at in kept], cells, right, whole, spare)
         needs = screen.measure(drawn, options=room)
-        least = _least(drawn) if whole else needs.minimum
+        # How narrow it can be, with words broken that are too long for their column.
+        least = sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP if whole else needs.minimum
         if least <= screen.width or len(dropped) == len(spare):
             break
         dropped.append(spare[-1 - len(dropped)])
@@ -134,11 +135,6 @@ def table(
     return []
 
 
-def _least(drawn: "Table") -> int:
-    """How narrow it can be, with words broken that are too long for their column."""
-    return sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP
-
-
 def _drawn(
     columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str], spare: Sequence[str]
 ) -> "Table":
@@ -151,34 +147,24 @@ def _drawn(
     for at, column in enumerate(columns):
         # rich would cut even what it may not wrap, rather than be wider than the screen; least widths prevent that.
         widest = max(cell_len(text) for text in [column, *(row[at] for row in rows)])
-        words = [word for row in rows for word in row[at].split()]
+        # A column that wraps where others can go keeps its longest word: `n=4000000` in two pieces is another number.
+        longest = max((len(word) for row in rows for word in row[at].split()), default=0) if spare else 0
+        narrowest = min(widest, max(_WRAPPED, min(longest, _WORD))) if whole else None
         drawn.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=column in whole,
-            min_width=widest if column in whole else min(widest, _narrowest(words if spare else ())) if whole else None,
+            min_width=widest if column in whole else narrowest,
         )
     for row in rows:
         drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
     return drawn
 
 
-def _narrowest(words: Iterable[str]) -> int:
-    """Of a column that wraps where others can go: its longest word, as `n=4000000` in two pieces is another number."""
-    return max(_WRAPPED, min(max(map(len, words), default=0), _WORD))
-
-
 def count(number: int, noun: str) -> str:
     """`1 trial`, `2 trials`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def number(value: float | None, spread: float | None = None) -> str:
-    """A number as reports write it: 0.0123, 12.35, 1 234 567."""
-    from benchhouse.results import numbers
-
-    return numbers.number(value, spread)
 
 
 def outcomes(counts: Mapping[str, int]) -> str:
