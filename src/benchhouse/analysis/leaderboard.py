@@ -77,7 +77,8 @@ def sentence(standings: Sequence[Standing]) -> str:
         return f"No difference between the {len(ranked)} targets is certain."
     if len(first) == 1:
         return f"{first[0]} is better than every other target."
-    return f"{_listed(first)} share the first rank: the data don't tell them apart."
+    shown = first if len(first) <= 3 else [*first[:2], f"{len(first) - 2} more"]
+    return f"{', '.join(shown[:-1])} and {shown[-1]} share the first rank: the data don't tell them apart."
 
 
 def _surely_better(
@@ -85,15 +86,15 @@ def _surely_better(
 ) -> dict[str, list[str]]:
     """For each target those before it that it is told apart from: by Holm's p, and by the interval that is shown."""
     pairs = {f"{a}:{b}": (order[a], order[b]) for a, b in combinations(range(len(order)), 2)}
-    raw = {key: welch_p(values[one], values[other]) for key, (one, other) in pairs.items()}
+    raw = {key: welch_p(values[first], values[other]) for key, (first, other) in pairs.items()}
     adjusted = holm({key: 1.0 if p is None else p for key, p in raw.items()})
     likely = [pairs[key] for key in pairs if adjusted[key] <= 1.0 - confidence]
-    sides = [Pair(values[one], values[other], direction) for one, other in likely]
-    found: dict[str, list[str]] = {name: [] for name in order}
-    for (one, other), compared in zip(likely, compare_many(sides, seed=SEED, confidence=confidence), strict=True):
+    sides = [Pair(values[first], values[other], direction) for first, other in likely]
+    better: dict[str, list[str]] = {name: [] for name in order}
+    for (first, other), compared in zip(likely, compare_many(sides, seed=SEED, confidence=confidence), strict=True):
         if compared.verdict == "worse":
-            found[other].append(one)
-    return found
+            better[other].append(first)
+    return better
 
 
 def _verdict(name: str, best: str | None, ranks: Mapping[str, int], better: Mapping[str, Sequence[str]]) -> Verdict:
@@ -105,8 +106,3 @@ def _verdict(name: str, best: str | None, ranks: Mapping[str, int], better: Mapp
     if best in better[name]:
         return "worse than the best"
     return "tied for best" if ranks[name] == 1 else "not told from the best"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = list(names) if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]])

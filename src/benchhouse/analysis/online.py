@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Literal, NamedTuple
 
 from benchhouse.analysis.changes import find_changes
@@ -63,31 +64,25 @@ class Alarm:
 
 def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     """The baseline that a history ends with: its last level, and its noise; None where there are too few runs."""
-    found = find_changes(values, floor=floor)
-    if len(values) < NEEDED or found.noise is None:
+    history = find_changes(values, floor=floor)
+    if len(values) < NEEDED or history.noise is None:
         return None
     ordered = finite(values)
     logs = min(ordered) > 0.0
-    last = ordered[found.changes[-1].index if found.changes else 0 :]
+    last = ordered[history.changes[-1].index if history.changes else 0 :]
     numbers = sorted(math.log(value) for value in last) if logs else sorted(last)
     cut = len(numbers) // 10  # one far value in ten must not be the level
     kept = numbers[cut : len(numbers) - cut]
     level = math.fsum(kept) / len(kept)
     # Few runs know their own spread and memory badly, and it is the small guesses that cry wolf: take the large ones.
     unsure = 1.0 / math.sqrt(len(ordered))
-    spread = min(found.noise.full_spread, _MOST_FAR * found.noise.spread) * (1.0 + 0.5 * unsure)
-    spread *= 1.0 if logs else _scale(values)
-    memory = min(max(found.noise.raw_memory, 0.0) + (0.7 * unsure if found.noise.memory else 0.0), 0.9)
+    spread = min(history.noise.full_spread, _MOST_FAR * history.noise.spread) * (1.0 + 0.5 * unsure)
+    if not logs:  # `find_changes` divides such a history by this
+        sizes = [abs(value) for value in ordered]
+        spread *= median(sizes) or max(sizes) or 1.0
+    memory = min(max(history.noise.raw_memory, 0.0) + (0.7 * unsure if history.noise.memory else 0.0), 0.9)
     least = floor / 5.0 * (1.0 if logs else abs(level) or 1.0)
     return Baseline(level, max(spread, least), memory, len(last), logs)
-
-
-def _scale(values: Sequence[float]) -> float:
-    """What `find_changes` divides a history by that has values of zero or less."""
-    ordered = sorted(abs(value) for value in values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
-    return median or ordered[-1] or 1.0
 
 
 def watch(

@@ -56,16 +56,17 @@ def growth(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE
     """Each stage against the first of the axis, in the order given."""
     first = min(stages, key=lambda stage: stage.place)
     pairs = [Pair(first.values, stage.values, "higher") for stage in stages]
-    found = []
+    grown = []
     for stage, compared in zip(stages, compare_many(pairs, seed=seed, confidence=confidence), strict=True):
         if stage is first or compared.change is None:
-            found.append(Growth(1.0 if stage is first else None, None, 1.0 if stage is first else None, None))
+            known = 1.0 if stage is first else None
+            grown.append(Growth(known, None, known, None))
             continue
         times, ends, step = 1.0 + compared.change, compared.change_interval, stage.place / first.place
         around = Interval(1.0 + ends.lo, 1.0 + ends.hi) if ends else None
         per_step = Interval(around.lo / step, around.hi / step) if around else None
-        found.append(Growth(times, around, times / step, per_step))
-    return found
+        grown.append(Growth(times, around, times / step, per_step))
+    return grown
 
 
 def find_stop(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> Stop | None:
@@ -109,9 +110,9 @@ def _ends(
     samples = [(stage.values,) for stage in ordered]
 
     def around(place: Place) -> tuple[float, float, bool]:
-        found = estimate(place, samples)
-        ends = interval(found, confidence=confidence, seed=seed)[0]
-        return (ends.lo, ends.hi, True) if ends else (found.value, found.value, False)
+        number = estimate(place, samples)
+        ends = interval(number, confidence=confidence, seed=seed)[0]
+        return (ends.lo, ends.hi, True) if ends else (number.value, number.value, False)
 
     margins = [around(_margin(plateau, at)) for at in range(len(ordered))]
     may = next(at for at in range(reached + 1) if margins[at][1] >= 0.0 or at == reached)
@@ -121,24 +122,24 @@ def _ends(
     return low, max(high, math.log(ordered[sure].place)) if sure > reached else high, low_known and high_known
 
 
+def _log_share(means: Sequence[float], plateau: Sequence[int]) -> float:
+    return math.log(SHARE * sum(means[at] for at in plateau) / len(plateau))
+
+
 def _margin(plateau: Sequence[int], at: int) -> Place:
     """By how much a stage is above the share of the highest level, as a log."""
 
     def margin(means: Sequence[float]) -> float:
-        return math.log(means[at]) - math.log(SHARE * sum(means[one] for one in plateau) / len(plateau))
+        return math.log(means[at]) - _log_share(means, plateau)
 
     return margin
 
 
 def _level(ordered: Sequence[Stage], means: Sequence[float], near: float) -> tuple[list[int], int]:
-    """The stages that make the highest level, and the first that has SHARE of it."""
-    plateau = _plateau(ordered, means, near)
-    top = sum(means[at] for at in plateau) / len(plateau)
-    return plateau, next(at for at, mean in enumerate(means) if mean >= SHARE * top)
+    """The stages that make the highest level, and the first that has SHARE of it.
 
-
-def _plateau(ordered: Sequence[Stage], means: Sequence[float], near: float) -> list[int]:
-    """The best stage and those beside it that are near it and can't be told from it."""
+    These are the best stage and those beside it that are near it and can't be told from it.
+    """
     best = max(range(len(means)), key=means.__getitem__)
 
     def like_the_best(at: int) -> bool:
@@ -150,7 +151,9 @@ def _plateau(ordered: Sequence[Stage], means: Sequence[float], near: float) -> l
         first -= 1
     while last < len(means) - 1 and like_the_best(last + 1):
         last += 1
-    return list(range(first, last + 1))
+    plateau = list(range(first, last + 1))
+    top = sum(means[at] for at in plateau) / len(plateau)
+    return plateau, next(at for at, mean in enumerate(means) if mean >= SHARE * top)
 
 
 Place = Callable[[Sequence[float]], float]
@@ -161,7 +164,7 @@ def _straight_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int)
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 
     def place(means: Sequence[float]) -> float:
-        wanted = math.log(SHARE * sum(means[at] for at in plateau) / len(plateau))
+        wanted = _log_share(means, plateau)
         low, high = math.log(means[reached - 1]), math.log(means[reached])
         return left + (right - left) * min(1.0, (wanted - low) / (high - low))
 
@@ -173,7 +176,7 @@ def _steeply_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) 
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 
     def place(means: Sequence[float]) -> float:
-        wanted = math.log(SHARE * sum(means[at] for at in plateau) / len(plateau))
+        wanted = _log_share(means, plateau)
         low, slope = math.log(means[reached - 1]), _STEEPEST
         if reached > 1:
             before = left - math.log(ordered[reached - 2].place)

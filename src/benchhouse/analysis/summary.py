@@ -17,6 +17,7 @@ HISTOGRAM_QUANTILE = f"histogram, relative error at most {RELATIVE_ERROR * 100:.
 NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
 """In one of each unit that a histogram of nanoseconds can be told in."""
 
+_QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 _WATCHED = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
@@ -38,11 +39,11 @@ class Summary:
 
     def stats(self) -> dict[str, float]:
         """The numbers by the names that measurements have; a deviation of one value is left out."""
-        told = {
+        stats = {
             "mean": self.mean, "stdev": self.stdev, "min": self.min, "p50": self.p50, "p90": self.p90,
             "p95": self.p95, "p99": self.p99, "p99.9": self.p99_9, "max": self.max,
         }  # fmt: skip
-        return {stat: value for stat, value in told.items() if value is not None}
+        return {stat: value for stat, value in stats.items() if value is not None}
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -58,12 +59,8 @@ def summarise(values: Sequence[float]) -> Summary:
         stdev=stdev,
         cv=stdev / abs(centre) if stdev is not None and centre else None,
         min=ordered[0],
-        p50=quantile(ordered, 0.50),
-        p90=quantile(ordered, 0.90),
-        p95=quantile(ordered, 0.95),
-        p99=quantile(ordered, 0.99),
-        p99_9=quantile(ordered, 0.999),
         max=ordered[-1],
+        **{name: quantile(ordered, q) for name, q in _QUANTILES.items()},
     )
 
 
@@ -75,20 +72,15 @@ def summarise_histogram(nanoseconds: Histogram, unit: str) -> Summary:
     centre, low, high = nanoseconds.mean, nanoseconds.min, nanoseconds.max
     if centre is None or low is None or high is None:
         raise ValueError("a summary needs at least one value, found an empty histogram")
-    one = NANOSECONDS[unit]
-    spread = nanoseconds.stdev
+    scale, spread = NANOSECONDS[unit], nanoseconds.stdev
     return Summary(
         n=nanoseconds.n,
-        mean=centre / one,
-        stdev=spread / one if spread is not None else None,
+        mean=centre / scale,
+        stdev=spread / scale if spread is not None else None,
         cv=spread / centre if spread is not None and centre else None,
-        min=low / one,
-        p50=nanoseconds.quantile(0.50) / one,
-        p90=nanoseconds.quantile(0.90) / one,
-        p95=nanoseconds.quantile(0.95) / one,
-        p99=nanoseconds.quantile(0.99) / one,
-        p99_9=nanoseconds.quantile(0.999) / one,
-        max=high / one,
+        min=low / scale,
+        max=high / scale,
+        **{name: nanoseconds.quantile(q) / scale for name, q in _QUANTILES.items()},
     )
 
 

@@ -5,8 +5,8 @@ of the newest state only.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -19,7 +19,6 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import history
-from benchhouse.results.metric_history import RunValue
 from benchhouse.results.numbers import quantity
 from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
 from benchhouse.schema.errors import BenchError
@@ -91,17 +90,16 @@ def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
 
 
 def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
-    found, names = [], set()
+    problems, names = [], [rule.name for rule in file.alarms]
     for at, rule in enumerate(file.alarms):
-        if rule.name in names:
-            found.append(document.problem(("alarms", at, "name"), f"two alarms are called {rule.name}"))
-        names.add(rule.name)
+        if rule.name in names[:at]:
+            problems.append(document.problem(("alarms", at, "name"), f"two alarms are called {rule.name}"))
         for place, name in enumerate(rule.tell):
             if name not in file.channels:
                 guess = did_you_mean(name, file.channels) or ""
                 text = f"no channel is called {quote(name)}"
-                found.append(document.problem(("alarms", at, "tell", place), text, ", ".join(file.channels), guess))
-    return found
+                problems.append(document.problem(("alarms", at, "tell", place), text, ", ".join(file.channels), guess))
+    return problems
 
 
 def standings(workspace: WorkspaceFolder) -> list[Standing]:
@@ -120,9 +118,9 @@ def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[S
 def check(workspace: WorkspaceFolder) -> Checked:
     """Look at every alarm, record what changed, tell who is to be told."""
     file = read_alarms(workspace)
-    found, journal = _stand_all(workspace, file.alarms), recorded(workspace)
+    standing_now, journal = _stand_all(workspace, file.alarms), recorded(workspace)
     lines: list[Notice] = []
-    for rule, standing in zip(file.alarms, found, strict=True):
+    for rule, standing in zip(file.alarms, standing_now, strict=True):
         kept = [line for line in journal if line.alarm == rule.name]
         last = next((line for line in reversed(kept) if line.action != "told"), None)
         fires = last is not None and last.action == "fired"
@@ -132,7 +130,7 @@ def check(workspace: WorkspaceFolder) -> Checked:
             kept = [last]
         if last is not None:
             lines += _tell_all(workspace, file, rule, standing, kept[kept.index(last) :])
-    return Checked(found, lines)
+    return Checked(standing_now, lines)
 
 
 def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
@@ -155,7 +153,7 @@ def try_channel(workspace: WorkspaceFolder, name: str) -> str:
     if name not in channels:
         raise BenchError(f"no channel {name!r} in alarms.yaml", f"There are {', '.join(channels)}")
     text = "a trial message of `bench alarms try`: nothing is wrong"
-    return tell(channels[name], _message(Standing("trial", "ok", text), "trial"))
+    return tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text})
 
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
@@ -169,11 +167,12 @@ def _tell_all(
     """Tell the newest change, `since[0]`, to all channels that have not heard of it."""
     change = since[0]
     heard = {line.channel for line in since if line.action == "told" and not line.error}
+    state = "firing" if change.action == "fired" else "over"
+    message = asdict(standing) | {"state": state, "text": f"{change.alarm} is {state}: {change.sentence}"}
     lines = []
     for name in dict.fromkeys(rule.tell):
         if name in heard:
             continue
-        message = _message(standing, "firing" if change.action == "fired" else "over") | {"text": _text(change)}
         error = tell(file.channels[name], message)
         line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
         if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
@@ -183,19 +182,10 @@ def _tell_all(
 
 
 def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:
-    told = asdict(standing)
-    fields = {name: told[name] for name in Notice.model_fields if name in told}
+    fields = {name: value for name, value in asdict(standing).items() if name in Notice.model_fields}
     record = Notice(time=now(), action=action, **fields)
     journals.append(journals.notices(workspace), record, "bench alarms check")
     return record
-
-
-def _text(change: Notice) -> str:
-    return f"{change.alarm} {'is firing' if change.action == 'fired' else 'is over'}: {change.sentence}"
-
-
-def _message(standing: Standing, state: str) -> dict[str, Any]:
-    return asdict(standing) | {"state": state, "text": standing.sentence}
 
 
 def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
@@ -203,81 +193,67 @@ def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
         watched = history.watch(warehouse, rule.case, rule.metric, rule.stat)
     except BenchError as error:
         return Standing(rule.name, "no data", str(error))
-    found = watched.history
-    last = found.runs[-1]
-    known: dict[str, Any] = {
-        "case": found.case.label, "benchmark_case_id": found.case.benchmark_case_id,
-        "target_name": found.case.target_name, "metric": found.metric, "stat": found.stat, "unit": found.unit,
-        "run_id": last.run_id,
-    }  # fmt: skip
-    if rule.unit is not None and rule.unit != found.unit:
-        text = f"{found.name} of {found.case.label} is in {found.unit or 'no unit'}, the limit in {rule.unit}"
-        return Standing(rule.name, "no data", text, **known)
-    newest, tried = _newest(warehouse, found.case.benchmark_case_id, found.case.target_name)
-    if newest != last.run_id:
-        text = f"none of {tried} trials of {found.case.label} in run {newest} succeeded"
-        return Standing(rule.name, "firing", text, **(known | {"run_id": newest}))
-    if rule.regressed:
-        return _held_to_history(rule, watched, known)
-    return _held_to_limit(rule, watched, last, known)
+    past, case = watched.history, watched.history.case
+    known = Standing(
+        rule.name, "no data", "", case.label, case.benchmark_case_id, case.target_name,
+        past.metric, past.stat, past.unit, past.runs[-1].run_id,
+    )  # fmt: skip
+    if rule.unit is not None and rule.unit != past.unit:
+        text = f"{past.name} of {case.label} is in {past.unit or 'no unit'}, the limit in {rule.unit}"
+        return replace(known, sentence=text)
+    asked = {"case_id": case.benchmark_case_id, "target": case.target_name}
+    newest = warehouse.query(LAST_RUNS, asked, name="last_runs").dicts()[0]
+    if newest["run_id"] != known.run_id:
+        text = f"none of {newest['tried']} trials of {case.label} in run {newest['run_id']} succeeded"
+        return replace(known, state="firing", sentence=text, run_id=str(newest["run_id"]))
+    return _held_to_history(watched, known) if rule.regressed else _held_to_limit(rule, watched, known)
 
 
-def _newest(warehouse: Warehouse, case_id: str, target: str) -> tuple[str, int]:
-    """The newest run that tried the case, whether anything succeeded in it or not; how many trials."""
-    rows = warehouse.query(LAST_RUNS, {"case_id": case_id, "target": target}, name="last_runs").dicts()
-    row = rows[0]
-    return str(row["run_id"]), int(row["tried"])
-
-
-def _held_to_history(rule: AlarmRule, watched: history.Watched, known: dict[str, Any]) -> Standing:
+def _held_to_history(watched: history.Watched, known: Standing) -> Standing:
     """By the rule that `bench history` goes by: a few new runs against the accepted baseline."""
-    found, baseline, alarm = watched.history, watched.baseline, watched.alarm
+    past, baseline, alarm = watched.history, watched.baseline, watched.alarm
     if baseline is None:
-        return Standing(rule.name, "no data", _no_baseline(watched), **known)
-    value, limit = found.runs[-1].mean, baseline.level
-    known |= {"value": value, "limit": limit}
+        return replace(known, sentence=_no_baseline(watched))
+    known = replace(known, value=past.runs[-1].mean, limit=baseline.level)
+    number, level = f"{past.name} of {past.case.label}", f"its baseline of {quantity(baseline.level, past.unit)}"
     if alarm is None or not alarm.worse:
-        text = f"{found.name} of {found.case.label} fits its baseline of {quantity(limit, found.unit)}"
-        return Standing(rule.name, "ok", text, **known)
+        return replace(known, state="ok", sentence=f"{number} fits {level}")
     change = "" if alarm.change is None else f" by {abs(alarm.change):.1%}"
     since = watched.later[alarm.since].run_id
-    text = f"{found.name} of {found.case.label} is worse{change} than its baseline of {quantity(limit, found.unit)}"
-    return Standing(rule.name, "firing", f"{text} since run {since}", **known)
+    return replace(known, state="firing", sentence=f"{number} is worse{change} than {level} since run {since}")
 
 
-def _held_to_limit(rule: AlarmRule, watched: history.Watched, last: RunValue, known: dict[str, Any]) -> Standing:
-    found = watched.history
-    side = "above" if rule.above is not None else "below"
+def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: Standing) -> Standing:
+    past, unit, last = watched.history, watched.history.unit, watched.history.runs[-1]
+    side: Literal["above", "below"] = "above" if rule.above is not None else "below"
     limit = rule.above if rule.above is not None else rule.below
     meaning = ""
     if rule.worse_by is not None:
-        if watched.baseline is None or found.direction not in ("higher", "lower"):
-            return Standing(rule.name, "no data", _no_baseline(watched), **known)
-        side = "below" if found.direction == "higher" else "above"
+        if watched.baseline is None or past.direction not in ("higher", "lower"):
+            return replace(known, sentence=_no_baseline(watched))
+        side = "below" if past.direction == "higher" else "above"
         level = watched.baseline.level
-        limit = level + (abs(level) * rule.worse_by if side == "above" else -abs(level) * rule.worse_by)
-        meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, found.unit)}"
+        limit = level + abs(level) * (rule.worse_by if side == "above" else -rule.worse_by)
+        meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, unit)}"
     assert limit is not None  # one of them is given: the file was checked
-    interval = interval_of(last.mean, last.stdev, last.n)
-    stand = stands(last.mean, interval, limit, "above" if side == "above" else "below")
-    state: State = "firing" if stand == "beyond" else "ok" if stand == "within" else "unsure"
-    words = {"firing": side, "ok": f"not {side}", "unsure": f"perhaps {side}"}[state]
-    text = (
-        f"{found.name} of {found.case.label} is {quantity(last.mean, found.unit)}{_spread(last, interval, found.unit)}"
-        f" in run {last.run_id}: {words} {quantity(limit, found.unit)}{meaning}"
-    )
-    low, high = interval or (None, None)
-    return Standing(rule.name, state, text, **known, value=last.mean, low=low, high=high, limit=limit)
-
-
-def _spread(last: RunValue, interval: tuple[float, float] | None, unit: str) -> str:
-    if interval is None:
-        return " (one trial: how sure is not known)"
-    return f" ({quantity(interval[0], unit)} to {quantity(interval[1], unit)}, n={last.n})"
+    ends = interval_of(last.mean, last.stdev, last.n)
+    spread = " (one trial: how sure is not known)"
+    if ends:
+        spread = f" ({quantity(ends[0], unit)} to {quantity(ends[1], unit)}, n={last.n})"
+    states: dict[str, tuple[State, str]] = {
+        "beyond": ("firing", side),
+        "within": ("ok", f"not {side}"),
+        "unsure": ("unsure", f"perhaps {side}"),
+    }
+    state, where = states[stands(last.mean, ends, limit, side)]
+    text = f"{past.name} of {past.case.label} is {quantity(last.mean, unit)}{spread} in run {last.run_id}"
+    text += f": {where} {quantity(limit, unit)}{meaning}"
+    low, high = ends or (None, None)
+    return replace(known, state=state, sentence=text, value=last.mean, low=low, high=high, limit=limit)
 
 
 def _no_baseline(watched: history.Watched) -> str:
-    found = watched.history
+    past = watched.history
     if watched.baseline is not None:
-        return f"{found.name} of {found.case.label} has no direction: nothing says which way is worse"
-    return f"no baseline of {found.name} is accepted: bench baseline accept {found.case.label} --metric {found.metric}"
+        return f"{past.name} of {past.case.label} has no direction: nothing says which way is worse"
+    return f"no baseline of {past.name} is accepted: bench baseline accept {past.case.label} --metric {past.metric}"

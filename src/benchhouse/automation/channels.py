@@ -73,10 +73,9 @@ def _alert(message: Message) -> dict[str, Any]:
 
 
 def _run(argv: list[str], message: Message) -> None:
+    line = json.dumps(message).encode() + b"\n"
     try:
-        done = subprocess.run(
-            argv, input=json.dumps(message).encode() + b"\n", capture_output=True, timeout=_PATIENCE_S, check=False
-        )
+        done = subprocess.run(argv, input=line, capture_output=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
     if done.returncode:
@@ -88,14 +87,11 @@ def _notify(address: str, message: Message) -> None:
         import apprise
     except ImportError as error:
         raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
-    told = apprise.Apprise()
-    if not told.add(address):
+    recipient = apprise.Apprise()
+    if not recipient.add(address):
         raise Undelivered("apprise does not know such an address")
     kind = apprise.NotifyType.SUCCESS if message["state"] == "over" else apprise.NotifyType.WARNING
     with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
-        if not told.notify(
-            title=f"bench: {message['alarm']} {message['state']}", body=message["text"], notify_type=kind
-        ):
-            raise Undelivered(
-                log.getvalue().strip().splitlines()[-1] if log.getvalue().strip() else "apprise could not"
-            )
+        title = f"bench: {message['alarm']} {message['state']}"
+        if not recipient.notify(title=title, body=message["text"], notify_type=kind):
+            raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
