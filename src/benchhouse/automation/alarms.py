@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from benchhouse.analysis.gating import interval_of, stands
 from benchhouse.automation.channels import tell
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
@@ -80,10 +78,7 @@ def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
     if not path.is_file():
         raise BenchError("there is no alarms.yaml in this workspace", f"Write one, such as\n{_EXAMPLE}")
     document = load_yaml(path)
-    try:
-        file = AlarmsFile.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, AlarmsFile)) from error
+    file = validated(document, AlarmsFile)
     if problems := _misnamed(file, document):
         raise ProblemsError(problems)
     return file

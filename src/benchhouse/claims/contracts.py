@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -84,10 +84,7 @@ def as_yaml(contract: BenchmarkRun) -> str:
 def validate(path: Path) -> tuple[BenchmarkRun, Settled]:
     """Read a contract; every mistake is raised with its place. What it is worth comes with it."""
     document = load_yaml(path)
-    try:
-        contract = BenchmarkRun.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, BenchmarkRun)) from error
+    contract = validated(document, BenchmarkRun)
     if problems := check_rules(contract, document):
         raise ProblemsError(problems)
     return contract, settle(contract)

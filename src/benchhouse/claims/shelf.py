@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
@@ -20,13 +17,7 @@ LARGEST = 64 << 20
 def read_policy(workspace: WorkspaceFolder) -> Policy:
     """claims.yaml, or the rules that hold without one."""
     path = workspace.claim_policy
-    if not path.exists():
-        return Policy()
-    document = load_yaml(path)
-    try:
-        return Policy.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, Policy)) from error
+    return validated(load_yaml(path), Policy) if path.exists() else Policy()
 
 
 def claim_path(workspace: WorkspaceFolder, claim_id: str) -> Path:
@@ -50,7 +41,7 @@ def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
     with Warehouse.open(workspace) as warehouse:
         place = path.relative_to(workspace.root).as_posix()
         new = [cell.ref for cell in claim.cells if warehouse.catalog.report_of(cell.ref) is None]
-        warehouse.catalog.publish(place, new, {one.file for one in claim.spec.inputs})
+        warehouse.catalog.publish(place, new, {item.file for item in claim.spec.inputs})
     return path
 
 
@@ -63,17 +54,17 @@ def find(workspace: WorkspaceFolder, token: str) -> str | None:
     """The claim that `token` is the beginning of; None where there is none. Raises where there are several."""
     if len(token) < _SHORTEST:
         return None
-    found = [name for name in list_ids(workspace) if name.startswith(token)]
-    if len(found) > 1:
-        raise BenchError(f"'{token}' is the beginning of several claims: {', '.join(found)}", "Give more characters.")
-    return found[0] if found else None
+    ids = [name for name in list_ids(workspace) if name.startswith(token)]
+    if len(ids) > 1:
+        raise BenchError(f"'{token}' is the beginning of several claims: {', '.join(ids)}", "Give more characters.")
+    return ids[0] if ids else None
 
 
 def require(workspace: WorkspaceFolder, token: str) -> str:
-    found = find(workspace, token)
-    if found is None:
+    claim_id = find(workspace, token)
+    if claim_id is None:
         raise BenchError(f"there is no claim '{token}'", "see: bench claim list")
-    return found
+    return claim_id
 
 
 def read(workspace: WorkspaceFolder, claim_id: str) -> Claim:
@@ -95,15 +86,12 @@ def parse(content: bytes, claim_id: str, name: str) -> Claim:
             raise ValueError(f"its bytes have another digest than {claim_id}: it was changed")
         if not claim.cells or len(claim.queries) != 1 or not claim.trials:
             raise ValueError("it lacks its query, its rows or its trials")
-        if any(one.digest() != key for key, one in claim.queries.items()):
+        if any(query.digest() != key for key, query in claim.queries.items()):
             raise ValueError("its query has another digest than it says")
-    except (ValidationError, ValueError) as error:
-        why = str(error).partition("\n")[0]
-        raise BenchError(
-            f"{name} is not the claim {claim_id}: {why}",
-            "Claims are never changed; make it again: bench claim make",
-            Exit.CLAIM_NOT_SAFE,
-        ) from error
+    except ValueError as error:  # of pydantic, too
+        message = f"{name} is not the claim {claim_id}: {str(error).partition(chr(10))[0]}"
+        hint = "Claims are never changed; make it again: bench claim make"
+        raise BenchError(message, hint, Exit.CLAIM_NOT_SAFE) from error
     return claim
 
 

@@ -18,6 +18,7 @@ from benchhouse.schema.quoting import shortened
 from benchhouse.schema.trial import outcome_words
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+_ENTITIES = {"<": "&lt;", "@": "&#64;"}
 _PIPE = re.compile(r"(?<!\\)\|")
 _MOST_POINTS = 200
 _MOST_MISSING = 20
@@ -53,9 +54,7 @@ def render(data: ReportData) -> str:
 def plain(text: str) -> str:
     """Text as a reader sees it: on one line, and nothing in it is Markdown, HTML or a mention."""
     flat = " ".join(text.splitlines())
-    return _SPECIAL.sub(
-        lambda found: "&lt;" if found[1] == "<" else "&#64;" if found[1] == "@" else "\\" + found[1], flat
-    )
+    return _SPECIAL.sub(lambda match: _ENTITIES.get(match[1], f"\\{match[1]}"), flat)
 
 
 def code(text: str) -> str:
@@ -63,14 +62,13 @@ def code(text: str) -> str:
     flat = " ".join(text.splitlines()).strip()
     if not flat:
         return ""
-    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
+    longest = max(map(len, re.findall("`+", flat)), default=0)
     fence, room = "`" * (longest + 1), " " if longest else ""
     return f"{fence}{room}{flat}{room}{fence}"
 
 
 def block(text: str, language: str = "") -> str:
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
@@ -84,12 +82,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[i
 
 def _headline(data: ReportData) -> list[str]:
     lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
-    outcomes = ", ".join(
-        f"{number(count)} {plain(outcome_words(outcome))}" for outcome, count in data.outcomes().items()
-    )
+    counts = data.outcomes().items()
+    outcomes = ", ".join(f"{number(count)} {plain(outcome_words(outcome))}" for outcome, count in counts)
     facts = [
-        f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, "
-        f"{plain(run.executor)}/{plain(run.runtime)}"
+        f"{plain(f'{run.experiment} {run.version}')}, run {code(run.run_id)}, {plain(f'{run.executor}/{run.runtime}')}"
         for run in data.runs
     ]
     facts += [plural(len(data.points), "point")]
@@ -114,12 +110,7 @@ def tradeoff_markdown(found: Tradeoff) -> str:
         ]
         parts.append(table(heads, rows, range(1, 6)))
     points = [
-        [
-            plain(curve.named(point)),
-            number(point.x),
-            number(point.y),
-            "not beaten" if point.frontier else "",
-        ]
+        [plain(curve.named(point)), number(point.x), number(point.y), "not beaten" if point.frontier else ""]
         for curve in found.curves
         for point in curve.points
     ]
@@ -152,12 +143,12 @@ def _case(data: ReportData, case: CaseRanking) -> str:
 def _ranking(data: ReportData, ranking: Ranking) -> str:
     rows = []
     for standing in ranking.standings:
-        found = data.points[standing.point].number(ranking.column)
-        assert found
-        change, interval = (plain(text) for text in standing.gap_texts(ranking.unit))
+        item = data.points[standing.point].number(ranking.column)
+        assert item
+        change, interval = (plain(text) for text in standing.told(ranking.unit))
         change += f" ({interval})" if interval else ""
         label = plain(data.points[standing.point].label) + (f" **{standing.mark}**" if standing.mark else "")
-        rows.append([str(standing.place), label, value_text(found), change, standing.verdict])
+        rows.append([str(standing.place), label, value_text(item), change, standing.verdict])
     better = f"{ranking.direction} is better"
     left_out = ranking.ranked - len(ranking.standings)
     note = f"\n\n{plural(left_out, 'point')} between not shown." if left_out else ""
@@ -165,11 +156,11 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
     return f"## {plain(ranking.name)} ({better})\n\n{table(heads, rows, (0, 2, 3))}{note}"
 
 
-def value_text(found: Number) -> str:
+def value_text(item: Number) -> str:
     """`20 954 ± 850, n 5`; ~ marks a percentile from too few samples."""
-    spread = spread_text(found.cell.value, found.stdev)
-    approx = "\\~" if found.shaky else ""
-    return f"{approx}{number(found.cell.value, found.stdev)}{f' ± {spread}' if spread else ''}, n {found.cell.n}"
+    spread = spread_text(item.cell.value, item.stdev)
+    approx = "\\~" if item.shaky else ""
+    return f"{approx}{number(item.cell.value, item.stdev)}{f' ± {spread}' if spread else ''}, n {item.cell.n}"
 
 
 def _points(data: ReportData) -> str:
@@ -181,10 +172,10 @@ def _points(data: ReportData) -> str:
     heads = [*first, *(plain(titled(column.name, column.cell.unit)) for column in columns), "trace"]
     rows = []
     for point in data.points[:_MOST_POINTS]:
-        found = [point.number(column.column) for column in columns]
-        ref = next((item.cell.ref for item in found if item), "")
+        numbers = [point.number(column.column) for column in columns]
+        ref = next((item.cell.ref for item in numbers if item), "")
         named = [plain(text) for text in (point.label, point.executor)[: len(first)]]
-        rows.append([*named, *(value_text(item) if item else "–" for item in found), code(ref)])
+        rows.append([*named, *(value_text(item) if item else "–" for item in numbers), code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
     left_out = len(data.points) - _MOST_POINTS
     notes = [f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else []
@@ -232,8 +223,8 @@ def _invalid(data: ReportData) -> str:
 def _listed(trials: Sequence[FailureFacts]) -> list[str]:
     parts = []
     for failure in trials[:_MOST_FAILURES]:
-        words = [outcome_words(failure.outcome), failure.code, failure.point]
-        lines = [f"- **{plain(' · '.join(filter(None, words)))}** {plain(failure.message)}"]
+        heading = " · ".join(filter(None, [outcome_words(failure.outcome), failure.code, failure.point]))
+        lines = [f"- **{plain(heading)}** {plain(failure.message)}"]
         facts = {"trial": failure.trial_id, "folder": failure.folder, "run again": failure.rerun}
         lines += [f"  - {name}: {code(text)}" for name, text in facts.items() if text]
         parts.append("\n".join(lines))
@@ -277,11 +268,9 @@ def _environment(item: Environment) -> str:
 
 def _lineage(data: ReportData) -> str:
     lines = [f"- plan digest {code(run.plan_digest)} of run {code(run.run_id)}" for run in data.runs]
-    lines += [
-        f"- query {code(query.name)}, spec digest {code(query.digest())}, "
-        f"{plain(query.engine)} {plain(query.engine_version)}"
-        for query in data.queries
-    ]
+    for query in data.queries:
+        engine = plain(f"{query.engine} {query.engine_version}")
+        lines.append(f"- query {code(query.name)}, spec digest {code(query.digest())}, {engine}")
     explain = "`bench trace REF` runs a number's query again and names the sealed folders behind it."
     return "## Lineage\n\n" + "\n".join([explain, "", *lines])
 

@@ -1,17 +1,19 @@
 """One answer for three readers: engineering, product and partner, from the same evidence and in their words."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchhouse.analysis.playbooks.causes import symptom_sentence
-from benchhouse.analysis.playbooks.signals import figure
+from benchhouse.analysis.playbooks.signals import figure, with_unit
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number
 from benchhouse.report.pages import Block, Grid, Heading, Items, Listing, Page, Words
 from benchhouse.results.numbers import name_of, quantity, titled
 from benchhouse.results.why import PointWhy, Why
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -56,20 +58,24 @@ def gather_setting(warehouse: Warehouse, why: Why) -> Setting | None:
         config = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         config = ""
-    counted: dict[str, int] = {}
-    for row in rows:
-        counted[row["outcome"]] = counted.get(row["outcome"], 0) + 1
-    return Setting(trial, config, queries.points(warehouse, [why.run_id]).dicts(), counted)
+    outcomes = Counter(row["outcome"] for row in rows)
+    return Setting(trial, config, queries.points(warehouse, [why.run_id]).dicts(), outcomes)
 
 
-def view(why: Why, audience: Audience, setting: Setting | None, next_lines: Mapping[int, Sequence[str]]) -> Page:
+NextLines = Mapping[int, Sequence[str]]
+
+
+def view(why: Why, audience: Audience, setting: Setting | None, next_lines: NextLines) -> Page:
     """The page for one reader; `next_lines` are the proposed experiments of each diagnosis, as commands."""
     blocks = {"engineering": _engineering, "product": _product, "partner": _partner}[audience](why, setting, next_lines)
-    lead = impact_lead(why) if audience == "product" else _lead(why)
+    lead = _lead(why)
+    if audience == "product":  # people who don't measure
+        worse = _by_size(why)
+        lead = impact(worse[0][1]) if worse else "Nothing got worse for sure." if why.base else why.headline
     return Page(f"{why.scenario}: for {audience}", lead, [*blocks, *_runs(why)])
 
 
-def why_page(why: Why, setting: Setting | None, next_lines: Mapping[int, Sequence[str]]) -> Page:
+def why_page(why: Why, setting: Setting | None, next_lines: NextLines) -> Page:
     """All of `bench why` on one page."""
     return Page(f"{why.scenario}: why", _lead(why), [*_engineering(why, setting, next_lines), *_runs(why)])
 
@@ -80,21 +86,10 @@ def _lead(why: Why) -> str:
     return why.headline if named else why.headline[:1].upper() + why.headline[1:]
 
 
-def impact_lead(why: Why) -> str:
-    """The first sentence for people who don't measure."""
-    worse = [one for _, one in _by_size(why)]
-    if worse:
-        return impact(worse[0])
-    return "Nothing got worse for sure." if why.base else why.headline
-
-
 def _by_size(why: Why) -> list[tuple[str, Number]]:
     """What got worse, with its point; the largest change first."""
-    worse = [(point.point, one) for point in why.points for one in point.numbers]
+    worse = [(point.point, number) for point in why.points for number in point.numbers]
     return sorted(worse, key=lambda item: -abs(item[1].change or 0.0))
-
-
-NextLines = Mapping[int, Sequence[str]]
 
 
 def _engineering(why: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
@@ -102,55 +97,56 @@ def _engineering(why: Why, setting: Setting | None, next_lines: NextLines) -> li
     at = 0
     for point in why.points[:_MOST_POINTS]:
         blocks.append(Heading(f"Point {point.point}" if point.point else "What got worse"))
-        blocks.append(Items([symptom_sentence(one) for one in point.numbers]))
+        blocks.append(Items(list(map(symptom_sentence, point.numbers))))
         if not point.diagnoses:
             blocks.append(Words(_NO_CAUSE))
             blocks += [_signals(point.moved)] if point.moved else []
-        for one in point.diagnoses:
-            blocks += _hypothesis(one, next_lines.get(at, one.next))
+        for diagnosis in point.diagnoses:
+            blocks += _hypothesis(diagnosis, next_lines.get(at, diagnosis.next))
             at += 1
         blocks += _raw(point)
     left = len(why.points) - _MOST_POINTS
     blocks += [Words(f"{left} more points got worse: bench why --json lists all.")] if left > 0 else []
-    return [*(blocks or _nothing_worse(why, setting)), *_failures(why), *_differences(why)]
+    blocks = blocks or _nothing_worse(why, setting)
+    if why.failures:
+        failed = [(item.point, item.outcome, f"{item.code}: {item.message}", item.folder) for item in why.failures]
+        blocks += [Heading("Trials that did not succeed"), Grid(("point", "outcome", "why", "evidence"), failed)]
+    if why.differences:
+        blocks += [Heading("What else is not the same"), Items(why.differences)]
+    return blocks
 
 
-def _hypothesis(one: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
-    also: list[Block] = [Words("Also with evidence, weaker or downstream:"), Items(one.also)] if one.also else []
+def _hypothesis(cause: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
+    also: list[Block] = [Words("Also with evidence, weaker or downstream:"), Items(cause.also)] if cause.also else []
     return [
-        Words(f"Hypothesis: {one.title}. {one.says}"),
-        Words(f"Evidence is {one.certainty}: {one.why_so_sure}."),
-        _signals(one.evidence),
+        Words(f"Hypothesis: {cause.title}. {cause.says}"),
+        Words(f"Evidence is {cause.certainty}: {cause.why_so_sure}."),
+        _signals(cause.evidence),
         Words("Proposed experiment:"),
         Items(next_lines),
-        Words(f"Smallest change: {one.change}"),
+        Words(f"Smallest change: {cause.change}"),
         *also,
     ]
 
 
 def _signals(evidence: Sequence[Evidence]) -> Grid:
     rows = [
-        (titled(f"{one.scope} {one.series}", one.unit), _values(one.now), f"{one.against}: {_values(one.base)}",
-         f"{one.distance:.0f}", one.phase)
-        for one in evidence
+        (titled(f"{item.scope} {item.series}", item.unit), _values(item.now), f"{item.against}: {_values(item.base)}",
+         f"{item.distance:.0f}", item.phase)
+        for item in evidence
     ]  # fmt: skip
     return Grid(("signal", "this run, by trial", "against", "spreads", "phase"), rows)
 
 
 def _values(values: Sequence[float]) -> str:
-    told = [figure(value) for value in values[:6]]
-    return ", ".join(told) + (f" and {len(values) - 6} more" if len(values) > 6 else "")
+    return shortened([figure(value) for value in values], 6)
 
 
 def _raw(point: PointWhy) -> list[Block]:
     if not point.trials:
         return []
-    paths = [
-        f"{trial.folder}/{file}"
-        for trial in point.trials
-        for file in dict.fromkeys([*trial.files, trial.requests])
-        if file
-    ]
+    files = [(trial.folder, file) for trial in point.trials for file in dict.fromkeys([*trial.files, trial.requests])]
+    paths = [f"{folder}/{file}" for folder, file in files if file]
     slow = [f"{trial.trial_id}: {line}" for trial in point.trials for line in trial.slow]
     return [
         Words("Raw evidence, the worst trials first:"),
@@ -165,7 +161,8 @@ def _product(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
     worse = _by_size(why)
     if worse:
         several = len(why.points) > 1
-        blocks.append(Items([(f"{point}: " if several and point else "") + impact(one) for point, one in worse[:8]]))
+        names = [f"{point}: " if several and point else "" for point, _ in worse]
+        blocks.append(Items([name + impact(number) for name, (_, number) in zip(names, worse[:8], strict=False)]))
     else:
         blocks += _nothing_worse(why, setting)
     if why.better:
@@ -173,12 +170,9 @@ def _product(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
     if setting and (bad := sum(setting.counted.values()) - setting.counted.get("succeeded", 0)):
         total = sum(setting.counted.values())
         blocks.append(Words(f"Reliability: {bad} of {total} trials did not succeed; their numbers are not in here."))
-    blocks.append(Heading("How sure we are"))
-    blocks.append(Words(confidence_sentence(why)))
-    blocks.append(Heading("Next step"))
-    diagnosed = why.diagnosed
-    if diagnosed:
-        first = diagnosed[0]
+    blocks += [Heading("How sure we are"), Words(confidence_sentence(why)), Heading("Next step")]
+    if why.diagnosed:
+        first = why.diagnosed[0]
         weak = first.certainty == "weak"
         blocks.append(Words(f"{'Possible' if weak else 'Most likely'} cause: {first.title}. {_lies(first)}"))
         if weak:
@@ -192,26 +186,24 @@ def _product(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
 
 
 def _partner(why: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
-    blocks: list[Block] = []
-    worse = [symptom_sentence(one) for point in why.points for one in point.numbers]
-    blocks += [Heading("What we see"), Items(worse[:_MOST_NUMBERS])] if worse else _nothing_worse(why, setting)
+    worse = [symptom_sentence(number) for point in why.points for number in point.numbers]
+    seen: list[Block] = [Heading("What we see"), Items(worse[:_MOST_NUMBERS])]
+    blocks = [*(seen if worse else _nothing_worse(why, setting)), Heading("What is ours, what is upstream")]
     first = why.diagnosed[0] if why.diagnosed else None
-    blocks.append(Heading("What is ours, what is upstream"))
     if first:
-        blocks.append(Words(f"{_blame(first)} {first.says}"))
-        blocks.append(Items([one.says for one in first.evidence]))
+        blocks += [Words(f"{_blame(first)} {first.says}"), Items([item.says for item in first.evidence])]
     else:
         blocks.append(Words(_NO_CAUSE if why.points else "There is nothing to attribute."))
     if setting:
         blocks.append(Grid(("whose", "what", "which"), _whose(setting.trial)))
     blocks.append(Heading("Minimal repro"))
     if setting and setting.config:
-        blocks += [Words("Save as repro.yaml, then:"), Items(["bench run repro.yaml"], code=True)]
-        blocks.append(Listing(setting.config))
+        command = Items(["bench run repro.yaml"], code=True)
+        blocks += [Words("Save as repro.yaml, then:"), command, Listing(setting.config)]
     else:
         blocks.append(Words("The trial's configuration is not in this workspace."))
-    blocks.append(Heading("Smallest actionable change"))
-    blocks.append(Words(first.change if first else "None yet: no cause has evidence."))
+    change = first.change if first else "None yet: no cause has evidence."
+    blocks += [Heading("Smallest actionable change"), Words(change)]
     if first:
         blocks.append(Items(next_lines.get(0, first.next)))
     return blocks
@@ -220,7 +212,7 @@ def _partner(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
 def _whose(trial: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     commit = (trial["git_commit"] or "unknown")[:_SHORT] + (" (dirty)" if trial["git_dirty"] else "")
     target = {key: value for key, value in json.loads(trial["target"]).items() if key != "name"}
-    told = [
+    parts = [
         ("ours", "scenario", trial["scenario"]),
         ("ours", "experiment", f"{trial['experiment']} {trial['experiment_version']}"),
         ("ours", "from", f"{trial['distribution'] or ''} {trial['distribution_version'] or ''}".strip()),
@@ -230,7 +222,7 @@ def _whose(trial: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         *(("upstream", key, value if isinstance(value, str) else json.dumps(value)) for key, value in target.items()),
         ("evidence", "manifest", trial["artifact_manifest_digest"]),
     ]
-    return [row for row in told if row[2]]
+    return [row for row in parts if row[2]]
 
 
 def _nothing_worse(why: Why, setting: Setting | None) -> list[Block]:
@@ -244,24 +236,10 @@ def _nothing_worse(why: Why, setting: Setting | None) -> list[Block]:
     return [*blocks, Grid(("point", "number", "mean", "trials"), rows[:_MOST_NUMBERS])] if rows else blocks
 
 
-def _failures(why: Why) -> list[Block]:
-    if not why.failures:
-        return []
-    rows = [(one.point, one.outcome, f"{one.code}: {one.message}", one.folder) for one in why.failures]
-    return [Heading("Trials that did not succeed"), Grid(("point", "outcome", "why", "evidence"), rows)]
-
-
-def _differences(why: Why) -> list[Block]:
-    return [Heading("What else is not the same"), Items(why.differences)] if why.differences else []
-
-
 def _runs(why: Why) -> list[Block]:
     lines = [f"this run: {why.run_id}", *([f"base: {why.base} ({why.base_chosen})"] if why.base else [])]
-    return [Heading("Evidence"), Items([*lines, *why.notes]), Items([_again(why)], code=True)]
-
-
-def _again(why: Why) -> str:
-    return f"bench why {why.run_id} --vs {why.base}" if why.base else f"bench why {why.run_id}"
+    again = f"bench why {why.run_id} --vs {why.base}" if why.base else f"bench why {why.run_id}"
+    return [Heading("Evidence"), Items([*lines, *why.notes]), Items([again], code=True)]
 
 
 def _lies(first: Diagnosis) -> str:
@@ -282,24 +260,24 @@ def _blame(first: Diagnosis) -> str:
 
 def impact(number: Number) -> str:
     """One sentence: who notices what, and by how much."""
-    levels = f"{figure(number.base)} → {figure(number.now)} {number.unit if number.unit != '1' else ''}".rstrip()
+    levels = f"{figure(number.base)} → {figure(number.now)} {with_unit(number.unit)}".rstrip()
     if number.metric == "queue_s":
         return f"Jobs wait longer before they start ({levels})."
     if number.change is None:
         return f"{number.name} got worse ({levels})."
-    size = abs(number.change)
+    size, levels = abs(number.change), levels + _interval(number)
     if number.is_time:
         who = f"The slowest 1 in {_RARE[number.stat]}" if number.stat in _RARE else "A typical one"
         verb = "take" if number.stat in _RARE else "takes"
         longer = f"{1 + size:.1f} times as long" if size >= 1 else f"{size:.0%} longer"
-        return f"{who} ({number.metric}) {verb} {longer} ({levels}{_interval(number)})."
+        return f"{who} ({number.metric}) {verb} {longer} ({levels})."
     if number.is_rate:
-        return f"{size:.0%} less gets done a second ({number.metric} {levels}{_interval(number)})."
+        return f"{size:.0%} less gets done a second ({number.metric} {levels})."
     if "cost" in number.metric:
-        return f"It costs {size:.0%} more ({number.metric} {levels}{_interval(number)})."
+        return f"It costs {size:.0%} more ({number.metric} {levels})."
     if "error" in number.metric or "timeout" in number.metric:
-        return f"More requests fail ({number.name} {levels}{_interval(number)})."
-    return f"{number.name} is {size:.0%} worse ({levels}{_interval(number)})."
+        return f"More requests fail ({number.name} {levels})."
+    return f"{number.name} is {size:.0%} worse ({levels})."
 
 
 def _interval(number: Number) -> str:
