@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchhouse.analysis.batches import see
 from benchhouse.analysis.knee import fit_clumping
+from benchhouse.analysis.saturation import see
 
 
 def independent(generator, batches=600, n=50, share=0.05):

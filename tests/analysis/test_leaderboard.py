@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchhouse.analysis.leaderboard import rank_targets, sentence
+from benchhouse.analysis.ranking import rank_targets, sentence
 
 
 def draw(source, centre, n=8, spread=1.0):

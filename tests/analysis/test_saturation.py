@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from benchhouse.analysis.batches import Seen, see
-from benchhouse.analysis.saturation import Point, capacity, peak_power_load, share_interval
+from benchhouse.analysis.saturation import Point, Seen, capacity, peak_power_load, see, share_interval
 
 
 def curve(loads, delivered, latency=lambda load: None):

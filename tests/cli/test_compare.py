@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 
+from benchhouse.api.screen import number
 from benchhouse.report.terminal import screen
 from benchhouse.report.terminal.points import points_table
 from benchhouse.results.run_points import PointValue, TriedPoint, tried_points
@@ -105,7 +106,7 @@ def test_a_ratio_has_no_unit(printed):
 
 
 def test_the_terminal_writes_numbers_as_reports_do():
-    assert [screen.number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
+    assert [number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
 
 
 def test_tried_counts_what_failed_and_leaves_no_point_out(lab):

@@ -1,7 +1,7 @@
 import pytest
 from members import member
 
-from benchhouse.report.curve_sections import stage_heads, stage_rows
+from benchhouse.report.comparison_sections import stage_heads, stage_rows
 from benchhouse.report.markdown import scaling_markdown
 from benchhouse.results.scaling import automatic, make_scaling
 from benchhouse.schema.errors import BenchError

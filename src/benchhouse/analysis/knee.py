@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchhouse.analysis.batches import Seen
+from benchhouse.analysis.saturation import Seen
 
 Vector = NDArray[np.float64]
 

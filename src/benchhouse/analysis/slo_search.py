@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from benchhouse.analysis.batches import Batch as Batch
-from benchhouse.analysis.batches import Seen, see
-from benchhouse.analysis.saturation import Point, point
+from benchhouse.analysis.saturation import Batch as Batch
+from benchhouse.analysis.saturation import Point, Seen, point, see
 from benchhouse.analysis.student import critical_t
 
 if TYPE_CHECKING:

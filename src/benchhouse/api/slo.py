@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from benchhouse.analysis.batches import Batch
-from benchhouse.analysis.saturation import capacity, peak_power_load
+from benchhouse.analysis.saturation import Batch, capacity, peak_power_load
 from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml

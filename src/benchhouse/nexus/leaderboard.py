@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchhouse.analysis.compare import CONFIDENCE, p_value
-from benchhouse.analysis.leaderboard import FEW, Standing, rank_targets, sentence
+from benchhouse.analysis.ranking import FEW, Standing, rank_targets, sentence
 from benchhouse.catalog.domains import listed
 from benchhouse.catalog.logical import Answer, Logical, answer, by_experiment, fits_version, mapped_metric
 from benchhouse.catalog.logical_checks import split_stat

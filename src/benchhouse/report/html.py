@@ -2,8 +2,12 @@
 
 from markupsafe import Markup
 
-from benchhouse.report.comparison_section import comparison_section
-from benchhouse.report.curve_sections import scaling_section, tradeoff_section
+from benchhouse.report.comparison_sections import (
+    comparison_section,
+    scaling_section,
+    spread_section,
+    tradeoff_section,
+)
 from benchhouse.report.evidence_sections import (
     configuration_section,
     environments_section,
@@ -16,7 +20,6 @@ from benchhouse.report.evidence_sections import (
 from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
-from benchhouse.report.spread_section import spread_section
 from benchhouse.report.tags import asset, document, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural

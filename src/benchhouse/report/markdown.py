@@ -3,13 +3,18 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from benchhouse.report.curve_sections import stage_heads, stage_rows
+from benchhouse.report.comparison_sections import (
+    SPREAD_RIGHT,
+    axis_heads,
+    axis_row,
+    quartile_sentence,
+    stage_heads,
+    stage_rows,
+)
 from benchhouse.report.evidence_sections import no_failures
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
-from benchhouse.report.spread_section import RIGHT as SPREAD_RIGHT
-from benchhouse.report.spread_section import axis_heads, axis_row, quartile_sentence
 from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData, SpreadFacts
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER

@@ -65,7 +65,7 @@ def _echo_wrapped(sentence: str) -> None:
 
 
 def show_scaling(found: "Scaling") -> None:
-    from benchhouse.report.curve_sections import stage_heads, stage_rows
+    from benchhouse.report.comparison_sections import stage_heads, stage_rows
 
     for at, curve in enumerate(found.curves):
         heads, rows = stage_heads(found, curve), stage_rows(found, curve)

@@ -1,0 +1,221 @@
+"""The parts of the page that compare: points in order, targets at equal quality and along an axis, axes of a sweep."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from benchhouse.report.tags import details, join, marked, table, tag
+from benchhouse.results.content import (
+    AxisSpreadFacts,
+    CaseRanking,
+    Number,
+    Point,
+    Ranking,
+    ReportData,
+    SpreadFacts,
+    Standing,
+)
+from benchhouse.results.curves import Scaling, ScalingCurve, Tradeoff, span
+from benchhouse.results.numbers import NONE, THIN, number, percent, plural, quantity, spread_text, titled
+
+_HOW_CURVES = (
+    "Each curve goes through the points of one target. What it has at the level is read off the curve, never from "
+    "beyond its ends; the interval comes from the repetitions. The one shown decides for a pair; as the best was "
+    "picked by looking, the words also say whether the difference holds after Holm's correction."
+)
+_STOP = "Scaling stops where 95% of the highest throughput is reached; efficiency is what keeps step with the axis."
+_MOST_CURVES = 12
+SPREAD_HEADS = ("axis", "values", "best at", "median there", "worst at", "median there", "explains")
+SPREAD_RIGHT = (1, 3, 5, 6)  # numbers
+_HOW_SPREAD = (
+    "The median is over all points at a value of the axis. Explains: the share of the variance over all points that "
+    "the axis accounts for by itself (adjusted for its number of values)."
+)
+
+
+def comparison_section(data: ReportData) -> Markup:
+    intro = tag(
+        "p",
+        "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
+        "is by that interval and by Welch's t test at 5% after Holm's correction for all pairs, as the best was "
+        "picked by looking.",
+        class_="small soft",
+    )
+    first, *rest = [_ranking(data, ranking) for ranking in data.rankings]
+    folded = [
+        details(ranking.name, f": {ranking.sentence}", shown)
+        for ranking, shown in zip(data.rankings[1:], rest, strict=True)
+    ]
+    return join(intro, first, *folded, _cases(data) if data.cases else None)
+
+
+def _cases(data: ReportData) -> Markup:
+    """Services side by side under identical load, test by test."""
+    folded = [
+        details(case.case, f": {_best_of(data, case)}", *(_ranking(data, ranking) for ranking in case.rankings))
+        for case in data.cases
+    ]
+    return join(tag("h3", "Side by side under identical load"), *folded)
+
+
+def _best_of(data: ReportData, case: CaseRanking) -> str:
+    leaders = []
+    for ranking in case.rankings:
+        best = data.points[ranking.standings[0].point]
+        sure = all(standing.verdict == "worse than the best" for standing in ranking.standings[1:])
+        leaders.append(f"{ranking.name} best with {best.target_name}" + ("" if sure else " (not for certain)"))
+    return "; ".join(leaders)
+
+
+def _ranking(data: ReportData, ranking: Ranking) -> Markup:
+    rows: list[Sequence[str]] = []
+    last = 0
+    for standing in ranking.standings:
+        if last and standing.place > last + 1 and ranking.ranked > len(ranking.standings):
+            between = f"… {plural(standing.place - last - 1, 'point')} between"
+            rows.append(tag("tr", tag("td", between, colspan=6, class_="soft")))
+        rows.append(_standing(data.points[standing.point], ranking, standing))
+        last = max(standing.place, last + 1)
+    heads = ["place", "point", titled(ranking.name, ranking.unit), "against the best", "95% interval", "verdict"]
+    better = "higher is better" if ranking.direction == "higher" else "lower is better"
+    heading = tag("h3", f"{ranking.name} ", tag("span", better, class_="soft small"))
+    return tag("div", heading, table(heads, rows, (0, 2, 3, 4), label=ranking.name, row_head=1))
+
+
+def _standing(point: Point, ranking: Ranking, standing: Standing) -> list[str]:
+    number = point.number(ranking.column)
+    assert number
+    change, interval = standing.told(ranking.unit)
+    name = marked(point.label, standing.mark)
+    return [str(standing.place), name, _number(number), change or NONE, interval or NONE, standing.verdict]
+
+
+def _number(item: Number) -> Markup:
+    """A number that opens its lineage, with spread and n."""
+    value = item.cell.value
+    unit = "" if item.cell.unit == "1" else f" {item.cell.unit}"
+    title = f"{value!r}{unit}; trace {item.cell.ref}" + (f"; {item.shaky}" if item.shaky else "")
+    approx = tag("span", "~", class_="shaky") if item.shaky else None
+    shown = number(value, item.stdev)
+    button = tag("button", approx, shown, type="button", class_="num", data_ref=item.cell.ref, title=title)
+    spread = spread_text(value, item.stdev)
+    around = tag("span", f" ±{THIN}{spread}", class_="pm") if spread else None
+    return join(button, around, tag("span", f"n{THIN}{item.cell.n}", class_="count"))
+
+
+def tradeoff_section(found: Tradeoff) -> Markup:
+    """What every target has at the level, and the points that none beats."""
+    level = "" if found.level is None else f" at {found.x.name} {quantity(found.level, found.x.unit)}"
+    heads = ["target", titled(found.y.name, found.y.unit), _interval(found.confidence), "against the best (interval)"]
+    heads += ["would be at", "n", "verdict"]
+    rows = []
+    for row in found.rows() if found.level is not None else []:
+        cells = [row.value, row.interval, row.change, row.place, row.n]
+        rows.append([marked(row.name, row.mark), *(cell or NONE for cell in cells), row.verdict])
+    names = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
+    more = f" and {plural(len(names) - _MOST_CURVES, 'more point')}" if len(names) > _MOST_CURVES else ""
+    unbeaten = ", ".join(names[:_MOST_CURVES]) + more
+    return join(
+        tag("p", _HOW_CURVES, class_="small soft"),
+        *(tag("p", line) for line in found.sentences),
+        table(heads, rows, range(1, 6), label=f"{found.y.name}{level}") if rows else None,
+        tag("p", f"Not beaten on both {found.x.name} and {found.y.name}: {unbeaten}.", class_="small"),
+        tag("p", f"Interpolated: {found.scales}. " + " ".join(found.notes), class_="note"),
+    )
+
+
+def scaling_section(found: Sequence[Scaling]) -> Markup:
+    return join(tag("p", _STOP, class_="small soft"), *map(_along, found))
+
+
+def _along(found: Scaling) -> Markup:
+    lines = [tag("p", curve.sentence) for curve in found.curves[:_MOST_CURVES] if curve.sentence]
+    tables = []
+    for curve in found.curves:
+        heads, rows, label = stage_heads(found, curve), stage_rows(found, curve), f"{curve.name} along {found.axis}"
+        stages = table(heads, rows, range(9), label=label)
+        tables.append(details(curve.name, "", stages, open=len(found.curves) == 1))
+    notes = tag("p", " ".join(found.notes), class_="note") if found.notes else None
+    return join(tag("h3", f"Along {found.axis}"), *lines, *tables, notes)
+
+
+def stage_heads(found: Scaling, curve: ScalingCurve) -> list[str]:
+    latencies = list(dict.fromkeys(stat for stage in curve.stages for stat in stage.latency))
+    unit = found.latency.unit if found.latency else ""
+    metric = found.latency.metric if found.latency else ""
+    return [
+        found.axis,
+        titled(found.throughput.name, found.throughput.unit),
+        _interval(found.confidence),
+        "× first",
+        *(["efficiency"] if found.resource else []),
+        *(titled(metric if stat == "value" else f"{metric} {stat}", unit) for stat in latencies),
+        "n",
+    ]
+
+
+def stage_rows(found: Scaling, curve: ScalingCurve) -> list[list[str]]:
+    """One line a stage, as texts."""
+    latencies = list(dict.fromkeys(stat for stage in curve.stages for stat in stage.latency))
+    return [
+        [
+            number(stage.place),
+            number(stage.throughput),
+            span(stage.throughput_interval) if stage.throughput_interval else NONE,
+            _with_ends(stage.times, stage.times_interval),
+            *([percent(stage.efficiency, signed=False)] if found.resource else []),
+            *(number(stage.latency.get(stat)) for stat in latencies),
+            str(stage.n),
+        ]
+        for stage in curve.stages
+    ]
+
+
+def _with_ends(value: float | None, ends: tuple[float, float] | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends and ends[0] < ends[1] else "")
+
+
+def _interval(confidence: float) -> str:
+    return f"{confidence * 100:g}% interval"
+
+
+def spread_section(spreads: Sequence[SpreadFacts]) -> Markup:
+    return join(tag("p", _HOW_SPREAD, class_="small soft"), *(_spread(item) for item in spreads))
+
+
+def quartile_sentence(item: SpreadFacts) -> str:
+    """`1,000 points from 3 to 42.5 ms, half of them between 11 and 30, median 20`."""
+    low, lower, middle, upper, high = (quantity(value, item.unit) for value in item.quartiles)
+    half = f"half of them between {lower} and {upper}"
+    return f"{plural(item.points, 'point')} from {low} to {high}, {half}, median {middle}"
+
+
+def axis_row(item: SpreadFacts, row: AxisSpreadFacts) -> list[str]:
+    """The cells under SPREAD_HEADS."""
+    return [
+        row.axis,
+        str(row.levels),
+        row.best,
+        quantity(row.best_median, item.unit),
+        row.worst,
+        quantity(row.worst_median, item.unit),
+        percent(row.explained, signed=False),
+    ]
+
+
+def axis_heads(item: SpreadFacts) -> Sequence[str]:
+    """Without a direction, nothing is best: then the columns say highest and lowest."""
+    if item.direction:
+        return SPREAD_HEADS
+    return [head.replace("best", "highest").replace("worst", "lowest") for head in SPREAD_HEADS]
+
+
+def _spread(item: SpreadFacts) -> Markup:
+    rows = [axis_row(item, row) for row in item.axes]
+    return join(
+        tag("h3", titled(item.name, item.unit)),
+        tag("p", f"{quartile_sentence(item)}."),
+        table(axis_heads(item), rows, SPREAD_RIGHT) if rows else None,
+    )
