@@ -73,9 +73,9 @@ def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:
     shared = known_before * known_after - memory * memory
     explained = (before * before * known_after + 2.0 * memory * before * after + after * after * known_before) / shared
     whole = keep * float(sums[-1]) + first * float(x[0])
-    one = whole * whole / ((n - 1) * keep * keep + first)
+    single = whole * whole / ((n - 1) * keep * keep + first)
     sizes = (after * known_before + memory * before - before * known_after - memory * after) / shared
-    return explained - one, sizes
+    return explained - single, sizes
 
 
 class _Cuts:
@@ -109,26 +109,26 @@ class _Cuts:
 
 def prune(x: Vector, cuts: list[int], error: float, floor: float, shortest: int) -> list[int]:
     """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
-    found = _Cuts(x, cuts, error, shortest)
+    kept = _Cuts(x, cuts, error, shortest)
     needed = _LEAST_Z + _Z_A_DECADE * math.log10(len(x) / _USUAL)
-    while found.cuts:
-        weakest = min(range(len(found.cuts)), key=found.scores.__getitem__)
-        if found.scores[weakest] >= needed:
-            margins = _margins(found, needed, floor)
-            weakest = min(range(len(found.cuts)), key=margins.__getitem__)
+    while kept.cuts:
+        weakest = min(range(len(kept.cuts)), key=kept.scores.__getitem__)
+        if kept.scores[weakest] >= needed:
+            margins = _margins(kept, needed, floor)
+            weakest = min(range(len(kept.cuts)), key=margins.__getitem__)
             if margins[weakest] >= 0.0:
                 break
-        found.drop(weakest)
+        kept.drop(weakest)
     for _ in range(_SWEEPS):
-        for at in range(len(found.cuts)):
-            found.cuts[at] = found.look(at).at
-    return found.cuts
+        for at in range(len(kept.cuts)):
+            kept.cuts[at] = kept.look(at).at
+    return kept.cuts
 
 
-def _margins(found: _Cuts, needed: float, floor: float) -> list[float]:
+def _margins(kept: _Cuts, needed: float, floor: float) -> list[float]:
     """By how much each cut is stronger than it must be."""
-    sizes = [abs(place.size) for place in found.places]
-    scores = [score if size >= floor else -math.inf for score, size in zip(found.scores, sizes, strict=True)]
+    sizes = [abs(place.size) for place in kept.places]
+    scores = [score if size >= floor else -math.inf for score, size in zip(kept.scores, sizes, strict=True)]
     strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)
     small = strong[-1 - len(strong) // _LARGE_ONES] * _SMALL if strong else 0.0
     return [score - needed - (_SMALL_EXTRA if size < small else 0.0) for size, score in zip(sizes, scores, strict=True)]

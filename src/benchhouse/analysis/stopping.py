@@ -23,10 +23,10 @@ SPENT = 0.12
 
 def looks(fewest: int, most: int) -> list[int]:
     """Numbers of repetitions after which it is asked whether that is enough; the last is `most`."""
-    found = [fewest]
-    while found[-1] < most:
-        found.append(min(most, max(found[-1] + 1, math.ceil(found[-1] * GROWTH))))
-    return found
+    planned = [fewest]
+    while planned[-1] < most:
+        planned.append(min(most, max(planned[-1] + 1, math.ceil(planned[-1] * GROWTH))))
+    return planned
 
 
 def half_width(values: Sequence[float]) -> float | None:

@@ -196,8 +196,8 @@ def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
     if rule.unit is not None and rule.unit != past.unit:
         text = f"{past.name} of {case.label} is in {past.unit or 'no unit'}, the limit in {rule.unit}"
         return replace(known, sentence=text)
-    asked = {"case_id": case.benchmark_case_id, "target": case.target_name}
-    newest = warehouse.query(LAST_RUNS, asked, name="last_runs").dicts()[0]
+    parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
+    newest = warehouse.query(LAST_RUNS, parameters, name="last_runs").dicts()[0]
     if newest["run_id"] != known.run_id:
         text = f"none of {newest['tried']} trials of {case.label} in run {newest['run_id']} succeeded"
         return replace(known, state="firing", sentence=text, run_id=str(newest["run_id"]))

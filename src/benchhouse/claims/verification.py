@@ -152,13 +152,13 @@ def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
     ]
 
 
-def _same(name: str, one: Any, other: Any) -> bool:
+def _same(name: str, stated: Any, computed: Any) -> bool:
     if name == "value":
-        return same_bits(one, other) or close(one, other)
+        return same_bits(stated, computed) or close(stated, computed)
     if name == "interval":
-        pairs = zip(one or (None, None), other or (None, None), strict=True)
+        pairs = zip(stated or (None, None), computed or (None, None), strict=True)
         return all(close(x, y) for x, y in pairs)
-    return bool(one == other)
+    return bool(stated == computed)
 
 
 def _short(value: Any) -> str:

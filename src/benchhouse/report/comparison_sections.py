@@ -103,58 +103,58 @@ def _number(item: Number) -> Markup:
     return join(button, around, tag("span", f"n{THIN}{item.cell.n}", class_="count"))
 
 
-def tradeoff_section(found: Tradeoff) -> Markup:
+def tradeoff_section(curves: Tradeoff) -> Markup:
     """What every target has at the level, and the points that none beats."""
-    level = "" if found.level is None else f" at {found.x.name} {quantity(found.level, found.x.unit)}"
-    heads = ["target", titled(found.y.name, found.y.unit), _interval(found.confidence), "against the best (interval)"]
-    heads += ["would be at", "n", "verdict"]
+    level = "" if curves.level is None else f" at {curves.x.name} {quantity(curves.level, curves.x.unit)}"
+    value, interval = titled(curves.y.name, curves.y.unit), _interval(curves.confidence)
+    heads = ["target", value, interval, "against the best (interval)", "would be at", "n", "verdict"]
     rows = []
-    for row in found.rows() if found.level is not None else []:
+    for row in curves.rows() if curves.level is not None else []:
         cells = [row.value, row.interval, row.change, row.place, row.n]
         rows.append([marked(row.name, row.mark), *(cell or NONE for cell in cells), row.verdict])
-    names = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
+    names = [curve.named(point) for curve in curves.curves for point in curve.points if point.frontier]
     more = f" and {plural(len(names) - _MOST_CURVES, 'more point')}" if len(names) > _MOST_CURVES else ""
     unbeaten = ", ".join(names[:_MOST_CURVES]) + more
     return join(
         tag("p", _HOW_CURVES, class_="small soft"),
-        *(tag("p", line) for line in found.sentences),
-        table(heads, rows, range(1, 6), label=f"{found.y.name}{level}") if rows else None,
-        tag("p", f"Not beaten on both {found.x.name} and {found.y.name}: {unbeaten}.", class_="small"),
-        tag("p", f"Interpolated: {found.scales}. " + " ".join(found.notes), class_="note"),
+        *(tag("p", line) for line in curves.sentences),
+        table(heads, rows, range(1, 6), label=f"{curves.y.name}{level}") if rows else None,
+        tag("p", f"Not beaten on both {curves.x.name} and {curves.y.name}: {unbeaten}.", class_="small"),
+        tag("p", f"Interpolated: {curves.scales}. " + " ".join(curves.notes), class_="note"),
     )
 
 
-def scaling_section(found: Sequence[Scaling]) -> Markup:
-    return join(tag("p", _STOP, class_="small soft"), *map(_along, found))
+def scaling_section(scalings: Sequence[Scaling]) -> Markup:
+    return join(tag("p", _STOP, class_="small soft"), *map(_along, scalings))
 
 
-def _along(found: Scaling) -> Markup:
-    lines = [tag("p", curve.sentence) for curve in found.curves[:_MOST_CURVES] if curve.sentence]
+def _along(scaling: Scaling) -> Markup:
+    lines = [tag("p", curve.sentence) for curve in scaling.curves[:_MOST_CURVES] if curve.sentence]
     tables = []
-    for curve in found.curves:
-        heads, rows, label = stage_heads(found, curve), stage_rows(found, curve), f"{curve.name} along {found.axis}"
-        stages = table(heads, rows, range(9), label=label)
-        tables.append(details(curve.name, "", stages, open=len(found.curves) == 1))
-    notes = tag("p", " ".join(found.notes), class_="note") if found.notes else None
-    return join(tag("h3", f"Along {found.axis}"), *lines, *tables, notes)
+    for curve in scaling.curves:
+        heads, rows = stage_heads(scaling, curve), stage_rows(scaling, curve)
+        stages = table(heads, rows, range(9), label=f"{curve.name} along {scaling.axis}")
+        tables.append(details(curve.name, "", stages, open=len(scaling.curves) == 1))
+    notes = tag("p", " ".join(scaling.notes), class_="note") if scaling.notes else None
+    return join(tag("h3", f"Along {scaling.axis}"), *lines, *tables, notes)
 
 
-def stage_heads(found: Scaling, curve: ScalingCurve) -> list[str]:
+def stage_heads(scaling: Scaling, curve: ScalingCurve) -> list[str]:
     latencies = list(dict.fromkeys(stat for stage in curve.stages for stat in stage.latency))
-    unit = found.latency.unit if found.latency else ""
-    metric = found.latency.metric if found.latency else ""
+    unit = scaling.latency.unit if scaling.latency else ""
+    metric = scaling.latency.metric if scaling.latency else ""
     return [
-        found.axis,
-        titled(found.throughput.name, found.throughput.unit),
-        _interval(found.confidence),
+        scaling.axis,
+        titled(scaling.throughput.name, scaling.throughput.unit),
+        _interval(scaling.confidence),
         "× first",
-        *(["efficiency"] if found.resource else []),
+        *(["efficiency"] if scaling.resource else []),
         *(titled(metric if stat == "value" else f"{metric} {stat}", unit) for stat in latencies),
         "n",
     ]
 
 
-def stage_rows(found: Scaling, curve: ScalingCurve) -> list[list[str]]:
+def stage_rows(scaling: Scaling, curve: ScalingCurve) -> list[list[str]]:
     """One line a stage, as texts."""
     latencies = list(dict.fromkeys(stat for stage in curve.stages for stat in stage.latency))
     return [
@@ -163,7 +163,7 @@ def stage_rows(found: Scaling, curve: ScalingCurve) -> list[list[str]]:
             number(stage.throughput),
             span(stage.throughput_interval) if stage.throughput_interval else NONE,
             _with_ends(stage.times, stage.times_interval),
-            *([percent(stage.efficiency, signed=False)] if found.resource else []),
+            *([percent(stage.efficiency, signed=False)] if scaling.resource else []),
             *(number(stage.latency.get(stat)) for stat in latencies),
             str(stage.n),
         ]

@@ -98,11 +98,11 @@ def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
     for second in range(0, longest, round(every)):
         grid.append(tag("text", str(second), x=f"{x(second):.1f}", y=_HEIGHT - _BOTTOM + 17, text_anchor="middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) // 2
-    words = [
+    titles = [
         tag("text", "second of the window", x=middle, y=_HEIGHT - 4, text_anchor="middle"),
         tag("text", "answers/s", x=0, y=0, transform=f"translate(10 {_HEIGHT // 2}) rotate(-90)", text_anchor="middle"),
     ]
     lines = [line(load.rates, f"var(--c{at % 8})") for at, load in enumerate(loads)]
     lines += [line(load.errors, "var(--bad)") for load in loads if any(load.errors)]
     label = f"Answers a second, {plural(len(loads), 'trial')}, {longest} seconds"
-    return tag("svg", *grid, *words, *lines, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
+    return tag("svg", *grid, *titles, *lines, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)

@@ -39,7 +39,7 @@ def render(data: ReportData) -> str:
         plain(data.description),
         *_headline(data),
         tradeoff_markdown(data.tradeoff) if data.tradeoff else "",
-        *(scaling_markdown(found) for found in data.scalings),
+        *(scaling_markdown(scaling) for scaling in data.scalings),
         *(_spread(item) for item in data.spreads),
         *(_ranking(data, ranking) for ranking in data.rankings),
         *(_case(data, case) for case in data.cases[:_MOST_CASES]),
@@ -99,39 +99,40 @@ def _headline(data: ReportData) -> list[str]:
     return [*lines, "; ".join([*facts, f"trials: {outcomes or 'none'}"]) + "."]
 
 
-def tradeoff_markdown(found: Tradeoff) -> str:
+def tradeoff_markdown(curves: Tradeoff) -> str:
     """Targets at equal quality."""
-    level = "" if found.level is None else f" at {found.x.name} {quantity(found.level, found.x.unit)}"
-    parts = [f"## {plain(found.y.name + level)}", *(plain(line) for line in found.sentences)]
-    if found.level is not None:
-        heads = ["target", plain(titled(found.y.name, found.y.unit)), f"{found.confidence * 100:g}% interval"]
+    level = "" if curves.level is None else f" at {curves.x.name} {quantity(curves.level, curves.x.unit)}"
+    parts = [f"## {plain(curves.y.name + level)}", *(plain(line) for line in curves.sentences)]
+    if curves.level is not None:
+        heads = ["target", plain(titled(curves.y.name, curves.y.unit)), f"{curves.confidence * 100:g}% interval"]
         heads += ["against the best (interval)", "would be at", "n", "verdict"]
         rows = [
             [
                 plain(row.name) + (f" **{row.mark}**" if row.mark else ""),
                 *(plain(text) for text in (row.value, row.interval, row.change, row.place, row.n, row.verdict)),
             ]
-            for row in found.rows()
+            for row in curves.rows()
         ]
         parts.append(table(heads, rows, range(1, 6)))
     points = [
         [plain(curve.named(point)), number(point.x), number(point.y), "not beaten" if point.frontier else ""]
-        for curve in found.curves
+        for curve in curves.curves
         for point in curve.points
     ]
-    parts.append(table(["point", plain(found.x.name), plain(found.y.name), "frontier"], points[:_MOST_POINTS], (1, 2)))
-    parts.append(plain(f"Interpolated: {found.scales}. " + " ".join(found.notes)))
+    heads = ["point", plain(curves.x.name), plain(curves.y.name), "frontier"]
+    parts.append(table(heads, points[:_MOST_POINTS], (1, 2)))
+    parts.append(plain(f"Interpolated: {curves.scales}. " + " ".join(curves.notes)))
     return "\n\n".join(parts)
 
 
-def scaling_markdown(found: Scaling) -> str:
+def scaling_markdown(scaling: Scaling) -> str:
     """Targets along one axis."""
-    parts = [f"## Along {plain(found.axis)}"]
-    for curve in found.curves:
-        heads = [plain(head) for head in stage_heads(found, curve)]
-        rows = [[plain(text) for text in row] for row in stage_rows(found, curve)]
+    parts = [f"## Along {plain(scaling.axis)}"]
+    for curve in scaling.curves:
+        heads = [plain(head) for head in stage_heads(scaling, curve)]
+        rows = [[plain(text) for text in row] for row in stage_rows(scaling, curve)]
         parts += [f"### {plain(curve.name)}", plain(curve.sentence), table(heads, rows, range(len(heads)))]
-    return "\n\n".join([*parts, *map(plain, found.notes)])
+    return "\n\n".join([*parts, *map(plain, scaling.notes)])
 
 
 def _spread(item: SpreadFacts) -> str:

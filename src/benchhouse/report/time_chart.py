@@ -84,7 +84,7 @@ def time_chart(panel: Panel, phases: Sequence[Phase], duration_s: float, colours
 
 def _shade(phase: Phase, begin: float, end: float) -> list[Markup]:
     """A band, with its name above it where there is room."""
-    words = phase_words(phase.name)
+    name = phase_words(phase.name)
     shade = f"phase {phase.name if phase.name in _SHADES else 'other'}"
     size: dict[str, str | int] = {
         "x": f"{begin:.1f}",
@@ -92,7 +92,7 @@ def _shade(phase: Phase, begin: float, end: float) -> list[Markup]:
         "y": _TOP,
         "height": _HEIGHT - _BOTTOM - _TOP,
     }
-    parts = [tag("rect", tag("title", words), class_=shade, **size)]
-    if end - begin >= len(words) * _LETTER:
-        parts.append(tag("text", words, x=f"{(begin + end) / 2:.1f}", y=_TOP - 6, text_anchor="middle"))
+    parts = [tag("rect", tag("title", name), class_=shade, **size)]
+    if end - begin >= len(name) * _LETTER:
+        parts.append(tag("text", name, x=f"{(begin + end) / 2:.1f}", y=_TOP - 6, text_anchor="middle"))
     return parts

@@ -33,15 +33,15 @@ def show_curves(curves: "Tradeoff | Scaling") -> None:
     show_tradeoff(curves) if isinstance(curves, Tradeoff) else show_scaling(curves)
 
 
-def show_tradeoff(found: "Tradeoff") -> None:
+def show_tradeoff(curves: "Tradeoff") -> None:
     from benchhouse.results.numbers import quantity, titled
 
-    click.echo(f"At {found.x.name} {quantity(found.level, found.x.unit)}")
-    value, interval = titled(found.y.name, found.y.unit), f"{found.confidence * 100:g}% interval"
+    click.echo(f"At {curves.x.name} {quantity(curves.level, curves.x.unit)}")
+    value, interval = titled(curves.y.name, curves.y.unit), f"{curves.confidence * 100:g}% interval"
     against = "against best, interval"
     rows = [
         (f"{row.name} {row.mark}".strip(), row.value, row.interval, row.change, row.place, row.n, _verdict(row.verdict))
-        for row in found.rows()
+        for row in curves.rows()
     ]
     screen.table(
         ("target", value, interval, against, "at", "n", "verdict"),
@@ -50,12 +50,12 @@ def show_tradeoff(found: "Tradeoff") -> None:
         whole=(value, interval, "at", "n"),
         spare=("n", "at"),
     )
-    for line in found.sentences:
+    for line in curves.sentences:
         _echo_wrapped(line)
-    unbeaten = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
-    screen.note(f"not beaten on both {found.x.name} and {found.y.name}: {', '.join(unbeaten)}")
-    screen.note(f"interpolated: {found.scales}")
-    for note in found.notes:
+    unbeaten = [curve.named(point) for curve in curves.curves for point in curve.points if point.frontier]
+    screen.note(f"not beaten on both {curves.x.name} and {curves.y.name}: {', '.join(unbeaten)}")
+    screen.note(f"interpolated: {curves.scales}")
+    for note in curves.notes:
         screen.note(note)
 
 
@@ -64,28 +64,28 @@ def _echo_wrapped(sentence: str) -> None:
     click.echo(textwrap.fill(sentence, screen.console().width, subsequent_indent="  "))
 
 
-def show_scaling(found: "Scaling") -> None:
+def show_scaling(scaling: "Scaling") -> None:
     from benchhouse.report.comparison_sections import stage_heads, stage_rows
 
-    for at, curve in enumerate(found.curves):
-        heads, rows = stage_heads(found, curve), stage_rows(found, curve)
+    for at, curve in enumerate(scaling.curves):
+        heads, rows = stage_heads(scaling, curve), stage_rows(scaling, curve)
         click.echo(f"{'' if not at else chr(10)}{curve.name}")
         # A narrow screen keeps the axis, the throughput and how it grew.
         spare = [head for head in heads[2:] if head not in ("× first", "efficiency")]
         screen.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
         if curve.sentence:
             _echo_wrapped(curve.sentence)
-    for note in found.notes:
+    for note in scaling.notes:
         screen.note(note)
 
 
-def show_beside(found: "SideBySide") -> None:
+def show_beside(beside: "SideBySide") -> None:
     from statistics import fmean, stdev
 
     from benchhouse.results.numbers import number, spread_text, titled
 
-    by_place = {member.at: member for member in found.members}
-    for case in found.cases:
+    by_place = {member.at: member for member in beside.members}
+    for case in beside.cases:
         if case.case:
             click.echo(f"{case.case}\n")
         for ranking in case.rankings:
@@ -111,9 +111,9 @@ def show_beside(found: "SideBySide") -> None:
                 spare=("n", "place"),
             )
             click.echo()
-    if found.alone:
-        screen.note(f"{screen.count(found.alone, 'point')} without another target put to the same test")
-    for note in found.notes:
+    if beside.alone:
+        screen.note(f"{screen.count(beside.alone, 'point')} without another target put to the same test")
+    for note in beside.notes:
         screen.note(note)
 
 

@@ -17,53 +17,53 @@ _WIDEST = 100
 
 def show_history(watched: "Watched") -> None:
     """The values of all runs, where their level changed, and the baseline."""
-    found = watched.history
-    code = f"{found.case.experiment} {found.case.version}"
-    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {screen.count(len(found.runs), 'run')}, {code}")
-    places = {run.run_id: at for at, run in enumerate(found.runs)}
-    _chart(found.values, [places[change.run_after] for change in found.changes])
+    past = watched.history
+    code = f"{past.case.experiment} {past.case.version}"
+    click.echo(f"{past.case.label}  {titled(past.name, past.unit)}, {screen.count(len(past.runs), 'run')}, {code}")
+    places = {run.run_id: at for at, run in enumerate(past.runs)}
+    _chart(past.values, [places[change.run_after] for change in past.changes])
     rows = [
         (change.run_before, change.run_after, number(change.before), number(change.after), percent(change.change),
          f"{percent(change.interval[0])} to {percent(change.interval[1])}" if change.interval else "",
          change.verdict)
-        for change in found.changes
+        for change in past.changes
     ]  # fmt: skip
     if rows:
         columns = ("last run before", "first run after", "before", "after", "change", "95% interval", "verdict")
         screen.table(columns, rows, right=("before", "after", "change"), whole=columns)
     else:
         click.echo("no change of level was found")
-    for change in found.changes:
+    for change in past.changes:
         for name, before, after in change.differs:
             screen.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
         if not change.differs:
             screen.note(f"at {change.run_after} nothing else that is recorded changed")
-    for note in found.notes:
+    for note in past.notes:
         screen.note(note)
-    if found.noise:
-        memory = f", a run remembers {found.noise.memory:.0%} of the one before" if found.noise.memory else ""
-        screen.note(f"noise {percent(found.noise.spread, signed=False)} a run{memory}")
+    if past.noise:
+        memory = f", a run remembers {past.noise.memory:.0%} of the one before" if past.noise.memory else ""
+        screen.note(f"noise {percent(past.noise.spread, signed=False)} a run{memory}")
     _show_baseline(watched)
     if watched.note:
         screen.note(watched.note)
     screen.note(watched.selftest)
     if watched.baseline is None:
         screen.note(next_for_baseline(watched))
-    elif found.changes:
-        screen.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
+    elif past.changes:
+        screen.note(f"look closer:  bench compare {past.changes[-1].run_before} {past.changes[-1].run_after}")
 
 
 def _show_baseline(watched: "Watched") -> None:
     record, alarm = watched.baseline, watched.alarm
     if record is None:
         return
-    told = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
+    baseline = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
     if alarm is None:
-        click.echo(f"{told}: {screen.count(len(watched.later), 'later run')} fit it")
+        click.echo(f"{baseline}: {screen.count(len(watched.later), 'later run')} fit it")
         return
     verdict = {True: "WORSE", False: "better", None: "different"}[alarm.worse]
     since, noticed = watched.later[alarm.since].run_id, watched.later[alarm.at].run_id
-    click.echo(f"{told}: {verdict} by {percent(alarm.change)} since {since}, noticed at {noticed}")
+    click.echo(f"{baseline}: {verdict} by {percent(alarm.change)} since {since}, noticed at {noticed}")
 
 
 def _chart(values: list[float], changes: list[int]) -> None:
@@ -91,15 +91,15 @@ def history_arguments(case: str, metric: str, stat: str) -> str:
 
 def next_for_baseline(watched: "Watched") -> str:
     """What to do where no baseline is accepted: accept the level, or get the runs that it takes to know it."""
-    found = watched.history
+    past = watched.history
     if watched.can_be_accepted:
-        name = history_arguments(found.case.label, found.metric, found.stat)
+        name = history_arguments(past.case.label, past.metric, past.stat)
         return f"accept this level as the baseline:  bench baseline accept {name}"
     missing = watched.runs_missing
     if missing:
         needed = f"a baseline needs {missing} more run{'s' if missing > 1 else ''}"
     else:
         needed = "a baseline needs more runs at this level"
-    if len(found.runs) < 2:
+    if len(past.runs) < 2:
         return f"{needed}; two can be compared:  bench run SCENARIO.yaml --new && bench gate @last-1..@last"
-    return f"{needed}; two runs can be compared now:  bench gate {found.runs[-2].run_id}..{found.runs[-1].run_id}"
+    return f"{needed}; two runs can be compared now:  bench gate {past.runs[-2].run_id}..{past.runs[-1].run_id}"
