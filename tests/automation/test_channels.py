@@ -6,17 +6,19 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from dataclasses import asdict
 from email import message_from_bytes, policy
 
 import pytest
 from services.hook import hears
 from services.triton import free_ports
 
-from benchhouse.automation.alarms import Standing, _message
+from benchhouse.automation.alarms import Standing
 from benchhouse.automation.channels import tell
 from benchhouse.schema.alarms import Channel
 
-FIRED = _message(Standing("slow", "firing", "p99 of chat is 300 ms", case="chat/t", metric="lat", stat="p99"), "firing")
+TEXT = "p99 of chat is 300 ms"
+FIRED = asdict(Standing("slow", "firing", TEXT, case="chat/t", metric="lat", stat="p99")) | {"text": TEXT}
 
 
 def test_a_webhook_gets_the_numbers_and_a_text():
