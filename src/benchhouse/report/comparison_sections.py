@@ -85,7 +85,7 @@ def _ranking(data: ReportData, ranking: Ranking) -> Markup:
 def _standing(point: Point, ranking: Ranking, standing: Standing) -> list[str]:
     number = point.number(ranking.column)
     assert number
-    change, interval = standing.told(ranking.unit)
+    change, interval = standing.gap_texts(ranking.unit)
     name = marked(point.label, standing.mark)
     return [str(standing.place), name, _number(number), change or NONE, interval or NONE, standing.verdict]
 

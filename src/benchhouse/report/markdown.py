@@ -151,7 +151,7 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
     for standing in ranking.standings:
         item = data.points[standing.point].number(ranking.column)
         assert item
-        change, interval = (plain(text) for text in standing.told(ranking.unit))
+        change, interval = (plain(text) for text in standing.gap_texts(ranking.unit))
         change += f" ({interval})" if interval else ""
         label = plain(data.points[standing.point].label) + (f" **{standing.mark}**" if standing.mark else "")
         rows.append([str(standing.place), label, value_text(item), change, standing.verdict])

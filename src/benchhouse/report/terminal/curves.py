@@ -97,7 +97,7 @@ def show_beside(beside: "SideBySide") -> None:
                 values = member.samples[ranking.metric, ranking.stat].values
                 mean, spread = fmean(values), stdev(values) if len(values) > 1 else None
                 shown = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
-                change, interval = standing.told(ranking.unit)
+                change, interval = standing.gap_texts(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
                 first = (standing.place, name, member.executor) if where else (standing.place, name)
