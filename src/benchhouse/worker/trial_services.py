@@ -1,23 +1,185 @@
 """The servers of one trial: those that it starts itself, those that were attached to its run, and those outside."""
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, BinaryIO
 
-from benchhouse.evidence.writing import write_model
+from benchhouse.evidence.writing import now, write_model
 from benchhouse.processes.services import end_of
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service
 from benchhouse.schema.secrets import REDACTED
-from benchhouse.schema.service import SECRET, Addresses, LiveServices, Replica, ServiceFolder, TrialService, read_state
+from benchhouse.schema.service import (
+    OVER,
+    SECRET,
+    Addresses,
+    LiveServices,
+    Replica,
+    ServiceFolder,
+    ServiceSpec,
+    TrialService,
+    read_state,
+)
 from benchhouse.worker import nodes
-from benchhouse.worker.remote_services import RemoteServices
+from benchhouse.worker.nodes import command_on
 from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import Watch
 from benchhouse.worker.services import Services, describe
+
+_LOOK_S, _SLOWEST_LOOK_S = 0.02, 0.2
+_STEP_S = 120.0  # for the batch system to start a step, beside what the server itself may take
+_SEEN_S = 3.0  # a file written on another node may be seen later than the end of whoever wrote it
+_END_S = 30.0
+_ECHO_S = 0.25
+
+
+@dataclass
+class Kept:
+    """One server on another node, as the trial sees it."""
+
+    name: str
+    node: str
+    folder: ServiceFolder
+    recipe: Recipe
+    step: "subprocess.Popen[bytes]"
+    log: BinaryIO  # into the trial's own logs
+    read: int = field(default=0)  # bytes of the keeper's log that are there already
+
+    def echo(self) -> None:
+        """Take over what the server has printed since."""
+        with contextlib.suppress(OSError), (self.folder.path / "logs" / f"{self.name}.log").open("rb") as file:
+            file.seek(self.read)
+            while block := file.read(1 << 16):
+                self.read += len(block)
+                self.log.write(block)
+            self.log.flush()
+
+
+class RemoteServices:
+    """Starts, follows and ends them."""
+
+    def __init__(self, folder: Path, logs: Logs, cpus: int, interface: str | None, images: str) -> None:
+        """`folder` must be seen by all nodes; what is made below it is taken away again."""
+        self._folder, self._logs, self._cpus, self._interface = folder, logs, cpus, interface
+        self._images = images
+        self._kept: list[Kept] = []
+        self._closed = threading.Event()
+        self._echo = threading.Thread(target=self._listen, name="echo", daemon=True)
+
+    def start_all(
+        self, recipe: Recipe, name: str, parameters: Mapping[str, str], nodes: Sequence[str]
+    ) -> list[Service]:
+        """One replica on each of `nodes`, where one may be listed several times; returns when all are up."""
+        began = monotonic()
+        mine = [self._begin(recipe, name, parameters, number, node) for number, node in enumerate(nodes)]
+        if not self._echo.is_alive():
+            self._echo.start()
+        deadline = began + recipe.ready.timeout + _STEP_S
+        return [self._wait(item, began, deadline) for item in mine]
+
+    def died(self) -> str:
+        """How the first one ended that has ended by itself; empty while all run."""
+        return next((self._last_words(item) for item in self._kept if item.step.poll() is not None), "")
+
+    def close(self) -> str:
+        """End all; returns how one had ended by itself, else nothing."""
+        died = self.died()
+        for item in self._kept:
+            assert item.step.stdin is not None
+            with contextlib.suppress(OSError):
+                item.step.stdin.close()
+        deadline = monotonic() + _END_S
+        for item in self._kept:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                item.step.wait(max(0.0, deadline - monotonic()))
+            item.step.kill()  # Slurm ends the step with it
+            item.step.wait()
+        self._closed.set()
+        if self._echo.is_alive():
+            self._echo.join()
+        for item in self._kept:
+            item.echo()
+            item.log.close()
+        self._kept.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return died
+
+    def _begin(self, recipe: Recipe, name: str, parameters: Mapping[str, str], number: int, node: str) -> Kept:
+        own = f"{name}-{number}" if number else name
+        folder = ServiceFolder(self._folder / own)
+        folder.path.mkdir(parents=True, mode=0o700)
+        spec = ServiceSpec(
+            images=self._images,
+            id=own,
+            recipe=recipe,
+            parameters=dict(parameters),
+            replica=number,
+            owner="stdin",
+            reach="network",
+            interface=self._interface,
+            created=now(),
+        )
+        write_model(folder.spec, spec, sync=False)
+        keeper = [sys.executable, "-P", "-m", "benchhouse.worker", "--keep", str(folder.path)]
+        command = [*command_on(node, self._cpus), *keeper]
+        with folder.log.open("wb") as log:
+            step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+        kept = Kept(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))
+        self._kept.append(kept)
+        return kept
+
+    def _wait(self, item: Kept, began: float, deadline: float) -> Service:
+        pause_s = _LOOK_S
+        while (
+            (state := read_state(item.folder)) is None
+            or state.phase == "starting"
+            or not item.folder.endpoints.exists()
+        ):
+            if item.step.poll() is not None or (state and state.phase in OVER):
+                raise ExperimentFailed("server_died", self._last_words(item))
+            if monotonic() > deadline:
+                line = _last_line(item.folder.log)
+                raise ExperimentFailed("server_not_ready", f"{item.name} was not up on {item.node} in time{line}")
+            sleep(pause_s)
+            pause_s = min(pause_s * 1.2, _SLOWEST_LOOK_S)
+        (server,) = Addresses.model_validate_json(item.folder.endpoints.read_bytes()).servers
+        metrics = state.replicas[0].metrics
+        return Service(
+            item.recipe.name, item.name, server.endpoint, item.step.pid, item.folder.path, monotonic() - began, metrics
+        )
+
+    def _last_words(self, item: Kept) -> str:
+        """As its keeper wrote them down, or what is known of the keeper."""
+        deadline = monotonic() + _SEEN_S
+        while True:
+            state = read_state(item.folder)
+            if state is not None and state.phase in OVER:
+                return f"{item.name} on {item.node}: {state.message or state.phase}"
+            if monotonic() > deadline:
+                end = f"its keeper ended with {item.step.wait()}{_last_line(item.folder.log)}"
+                return f"{item.name} on {item.node} is over: {end}"
+            sleep(_LOOK_S)
+
+    def _listen(self) -> None:
+        while not self._closed.wait(_ECHO_S):
+            for item in list(self._kept):
+                item.echo()
+
+
+def _last_line(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = path.read_text(errors="replace").strip().splitlines()
+        return f" ({lines[-1]})" if lines else ""
+    return ""
 
 
 class TrialServices:

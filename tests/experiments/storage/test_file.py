@@ -14,8 +14,7 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.drivers.fileio import FileIO
 from benchhouse.experiments.storage.device import Device
-from benchhouse.experiments.storage.file import FileTarget, FileWorkload, file_io
-from benchhouse.experiments.storage.file_report import MOST_IOPS
+from benchhouse.experiments.storage.file import MOST_IOPS, FileTarget, FileWorkload, file_io
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.histogram import Histogram
 
@@ -165,7 +164,7 @@ def test_memory_is_not_sold_as_storage(play):
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_a_rate_beyond_what_python_keeps_up_with_names_fio(play, monkeypatch, direct):
-    monkeypatch.setattr("benchhouse.experiments.storage.file_report.MOST_IOPS", 1)
+    monkeypatch.setattr("benchhouse.experiments.storage.file.MOST_IOPS", 1)
     ctx = play(file_io, {}, {**SMALL, "pattern": "read", "direct": direct})
     told = ctx.invalidities if ctx.facts["direct"] else ctx.warnings
     assert "engine: fio" in told["client_bound"] and MOST_IOPS > 1

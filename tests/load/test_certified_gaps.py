@@ -7,7 +7,7 @@ import pytest
 from laws import ENDLESS
 
 from benchhouse.load.arrivals import Constant, Gamma, Poisson, Ramp, Steps, Trace
-from benchhouse.load.gaps import gamma_cdf, gaps_fit
+from benchhouse.load.certificate import gamma_cdf, gaps_fit
 
 NS = 1_000_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.schema.nodes import expand
+from benchhouse.worker.nodes import expand
 
 
 @pytest.mark.parametrize(
