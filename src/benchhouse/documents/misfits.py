@@ -249,7 +249,6 @@ def _names(shape: Any, label: str | int) -> bool:
 
 
 def _tags(shape: Any, key: str) -> list[str]:
-    """The values a variant's discriminating field may take."""
     field = _field(_bare(shape), key)
     annotation = getattr(field, "annotation", None)
     return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []

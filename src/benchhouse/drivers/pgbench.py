@@ -128,7 +128,6 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> Any:
 
 
 def _failure(code: int, stderr: str, job: PgbenchJob) -> Exception:
-    """Why it ended without a result."""
     lines = [line.removeprefix("pgbench: error: ") for line in stderr.splitlines() if line.startswith("pgbench: error")]
     first = lines[0] if lines else stderr.strip()[:300] or "it gave no reason"
     if password := job.login.password:

@@ -83,7 +83,6 @@ class PgVector(shared.Driver):
         return str(row[0]).split()[0], str(row[1])
 
     def _set_up(self) -> None:
-        """The search parameters of this connection."""
         collection, settings = self._collection, {}
         iterative = tuple(int(part) for part in self._extension.split(".")[:2]) >= _ITERATIVE and collection.labels
         if collection.index == "ivf":

@@ -110,7 +110,6 @@ class TritonHttp:
         return self.target.sample_item()
 
     def _sets(self) -> list[list[Tensor]]:
-        """The inputs of the requests that are made before the load."""
         return self.target.input_sets(self.model)
 
     def _infer(self, number: int, more: Mapping[str, Scalar]) -> bytes:
@@ -135,7 +134,6 @@ class TritonHttp:
         return head.encode("latin-1") + body
 
     def _exchange(self, request: bytes) -> Exchange:
-        """One exchange outside the timed path."""
         head, _, body = request.partition(b"\r\n\r\n")
         lines = [line.decode("latin-1").partition(": ") for line in head.split(b"\r\n")[1:]]
         verb = head.split(b" ")[1].decode().rpartition("/")[2]

@@ -188,7 +188,6 @@ class TritonGrpc:
                 self.close()
 
     def _serialise(self, tensors: Iterable[Tensor]) -> bytes:
-        """A ModelInferRequest with raw contents."""
         request = self._messages.ModelInferRequest(model_name=self.target.model, model_version=self.target.version)
         _set_parameters(request, self.target.parameters)
         for tensor in tensors:
@@ -216,7 +215,6 @@ class TritonGrpc:
         return described(_as_json(metadata), config, version)
 
     def _ask(self, method: str, request: "Message", response: "type[Answer]") -> "Answer":
-        """A question beside the load."""
         try:
             call = self._channel.unary_unary(_SERVICE + method, type(request).SerializeToString, response.FromString)
             answer: Answer = call(request, timeout=self.target.timeout, metadata=self._metadata)

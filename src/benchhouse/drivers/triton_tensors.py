@@ -192,7 +192,6 @@ def _check_names(specs: Sequence[TensorSpec], making: Making) -> None:
 
 
 def _shapes(spec: TensorSpec, making: Making) -> list[tuple[int, ...]]:
-    """The full shapes that an input takes in turn."""
     given = making.shapes.get(spec.name)
     if given is None and -1 in spec.shape:
         raise BenchError(

@@ -175,7 +175,6 @@ class _Request:
         self._enter(image, command, [Bind(str(folder), str(folder)) for folder in folders])
 
     def _enter(self, image: Image, command: Sequence[str], binds: Sequence[Bind] = ()) -> str:
-        """Run a command inside, now; what it prints."""
         entry = Entry(self.place.image, image, binds, modules=self.place.site.modules)
         try:
             completed = subprocess.run(

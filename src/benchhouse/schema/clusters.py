@@ -16,8 +16,6 @@ _HOST = r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)"
 
 
 def _text(kind: str, *patterns: str | re.Pattern[str]) -> Any:
-    """A text that matches one of the patterns."""
-
     def check(text: str) -> str:
         if not any(re.fullmatch(pattern, text) for pattern in patterns):
             raise ValueError(f"{text!r} is no {kind}")

@@ -119,7 +119,6 @@ def _is_path(hint: Any) -> bool:
 
 
 def _models(hint: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation may mean."""
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         yield hint
     for part in _members(hint):
