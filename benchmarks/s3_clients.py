@@ -184,8 +184,8 @@ CLIENTS: dict[str, Callable[[str, str, str], dict[str, float]]] = {
 def prepare(case: Case, endpoint: str, bucket: str) -> None:
     """The objects that are read, as the load knows them."""
     from benchhouse.drivers.s3 import S3
+    from benchhouse.experiments.storage.s3 import Writes
     from benchhouse.experiments.storage.s3_content import make_contents
-    from benchhouse.experiments.storage.s3_objects import Writes
     from benchhouse.experiments.storage.s3_source import Places
     from benchhouse.load.calls import CallTally
     from benchhouse.load.engine import run_load

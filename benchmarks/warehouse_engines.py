@@ -27,13 +27,12 @@ import psycopg
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.engine import Engine
-from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.engine_postgres import _csv
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.rows import read_folder
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
-from benchhouse.warehouse.transfer import transfer
+from benchhouse.warehouse.transfer import open_engine, transfer
 from benchhouse.worker.services import single_server
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))

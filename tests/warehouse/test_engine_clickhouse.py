@@ -8,10 +8,9 @@ from engines_at_hand import filled
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import engine_clickhouse
-from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_clickhouse import ClickHouseEngine
 from benchhouse.warehouse.engine_lake import LakeEngine
-from benchhouse.warehouse.transfer import transfer
+from benchhouse.warehouse.transfer import open_engine, transfer
 
 HOLD = """
 import sys

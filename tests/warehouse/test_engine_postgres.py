@@ -10,11 +10,10 @@ from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a f
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.engine import RunTables, rows_digest
-from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.run_tables import TRIAL_FACT
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
-from benchhouse.warehouse.transfer import transfer
+from benchhouse.warehouse.transfer import open_engine, transfer
 
 
 @pytest.fixture(scope="module")

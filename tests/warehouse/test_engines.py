@@ -12,11 +12,10 @@ from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.engine import rows_digest
-from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.table import Column, Table
-from benchhouse.warehouse.transfer import transfer
+from benchhouse.warehouse.transfer import open_engine, transfer
 
 KINDS = ("lake", "postgresql", "clickhouse")
 

@@ -13,13 +13,12 @@ from benchhouse.results.numbers import mean_interval
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
-from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.points import POINTS_VIEW, T_QUANTILES, T_TERMS
 from benchhouse.warehouse.queries import points, trials
 from benchhouse.warehouse.query import Warehouse
-from benchhouse.warehouse.transfer import transfer
+from benchhouse.warehouse.transfer import open_engine, transfer
 
 COUNTS = {1: 1, 2: 2, 16: 3, 128: 5, 9: 61, 10: 70}
 """Trials by ef."""

@@ -4,25 +4,116 @@ State is a file of lines. A channel that could not be told is tried again at the
 of the newest state only.
 """
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from benchhouse.analysis.gating import interval_of, stands
-from benchhouse.automation.channels import tell
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.results import history
 from benchhouse.results.numbers import quantity
-from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
+from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, State
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
+from benchhouse.schema.secrets import REDACTED, reference
 from benchhouse.warehouse.query import Warehouse
+
+Message = Mapping[str, Any]
+_PATIENCE_S = 15.0
+_LONGEST = 400
+_HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
+
+
+class Undelivered(Exception):  # noqa: N818 - a reason
+    """Why a channel could not be told."""
+
+
+def tell(channel: Channel, message: Message) -> str:
+    """Why it failed; empty when it was delivered. What an address holds never gets into that text."""
+    address = ""
+    try:
+        if channel.command is not None:
+            _run(channel.command, message)
+            return ""
+        address = _address(channel.webhook or channel.alertmanager or channel.apprise or "")
+        if channel.webhook is not None:
+            _post(address, message)
+        elif channel.alertmanager is not None:
+            _post(f"{address.rstrip('/')}/api/v2/alerts", [_alert(message)])
+        else:
+            _notify(address, message)
+    except (Undelivered, OSError, ValueError) as error:
+        text = str(error)
+        return (text.replace(address, REDACTED) if address else text)[:_LONGEST]
+    return ""
+
+
+def _address(text: str) -> str:
+    name = reference(text)
+    if name is None:
+        return text
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise Undelivered(f"the variable {name} is not set")
+    return value
+
+
+def _post(address: str, body: Any) -> None:
+    if not address.startswith(("http://", "https://")):
+        raise Undelivered("the address does not begin with http:// or https://")
+    try:
+        answer = HttpClient(_PATIENCE_S, proxy=True, redirects=True).post_json(address, body)
+    except NoAnswer as error:
+        raise Undelivered(error.reason) from error
+    if not answer.ok:
+        raise Undelivered(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
+
+
+def _alert(message: Message) -> dict[str, Any]:
+    """An alert's labels are its identity, so only what stays the same while it fires is among them."""
+    labels = {"alertname": message["alarm"], "severity": "warning"}
+    labels |= {name: str(message[name]) for name in ("case", "metric", "stat") if message[name]}
+    now = datetime.now(UTC)
+    end = now if message["state"] == "over" else now + _HELD
+    annotations = {"summary": message["text"], "run": str(message["run_id"])}
+    return {"labels": labels, "annotations": annotations, "endsAt": end.isoformat()}
+
+
+def _run(argv: list[str], message: Message) -> None:
+    line = json.dumps(message).encode() + b"\n"
+    try:
+        done = subprocess.run(argv, input=line, capture_output=True, timeout=_PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
+    if done.returncode:
+        raise Undelivered(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _notify(address: str, message: Message) -> None:
+    try:
+        import apprise
+    except ImportError as error:
+        raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
+    recipient = apprise.Apprise()
+    if not recipient.add(address):
+        raise Undelivered("apprise does not know such an address")
+    kind = apprise.NotifyType.SUCCESS if message["state"] == "over" else apprise.NotifyType.WARNING
+    with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
+        title = f"bench: {message['alarm']} {message['state']}"
+        if not recipient.notify(title=title, body=message["text"], notify_type=kind):
+            raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
+
 
 _EXAMPLE = """alarms:
   - {name: slow, case: SCENARIO, metric: METRIC, above: 250, tell: [me]}

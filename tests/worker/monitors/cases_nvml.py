@@ -13,9 +13,9 @@ import pytest
 
 from benchhouse.schema.telemetry import Monitors
 from benchhouse.worker import topology
-from benchhouse.worker.monitors import nvml, outward
-from benchhouse.worker.monitors.outward import Outward
+from benchhouse.worker.monitors import nvml, watch
 from benchhouse.worker.monitors.sampler import Sampler
+from benchhouse.worker.monitors.watch import Outward
 from benchhouse.worker.topology import read_gpus
 
 ASKED = Monitors(interval=0.1, sources=["gpu"])
@@ -160,7 +160,7 @@ def test_what_a_gpu_does_not_tell_has_a_reason(faults):
 
 @pytest.fixture
 def fake_driver(faults, monkeypatch):
-    monkeypatch.setattr(outward, "driver_is_here", lambda: True)
+    monkeypatch.setattr(watch, "driver_is_here", lambda: True)
     return faults
 
 

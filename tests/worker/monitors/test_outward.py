@@ -9,16 +9,16 @@ import time
 import pytest
 
 from benchhouse.schema.telemetry import Monitors
-from benchhouse.worker.monitors import nvml, outward
-from benchhouse.worker.monitors.outward import Outward
+from benchhouse.worker.monitors import nvml, watch
 from benchhouse.worker.monitors.sampler import Sampler
+from benchhouse.worker.monitors.watch import Outward
 
 ASKED = Monitors(interval=0.1, sources=["gpu"])
 
 
 @pytest.fixture
 def fake_driver(monkeypatch):
-    monkeypatch.setattr(outward, "driver_is_here", lambda: True)
+    monkeypatch.setattr(watch, "driver_is_here", lambda: True)
 
 
 def watched(seconds: float, meanwhile=None):
