@@ -38,8 +38,14 @@ def test_marks_for_every_count(count, marks):
     assert [row.mark for row in rank({str(i): [float(i)] * 2 for i in range(count)}, "lower")] == marks
 
 
+def test_the_last_is_the_worst_only_where_the_data_tell_it_from_the_best():
+    ranked = rank({"a": [1.0, 1.4, 1.2], "b": [1.3, 1.1, 1.5]}, "lower")
+    assert [(row.mark, row.distinguishable) for row in ranked] == [("best", False), (None, False)]
+
+
 def test_one_repetition_is_neither_told_apart_nor_not():
     ranked = rank({"a": [1.0, 1.1], "b": [5.0]}, "lower")
+    assert ranked[1].mark is None
     assert (ranked[1].p_value, ranked[1].distinguishable) == (None, None)
 
 

@@ -62,7 +62,7 @@ def rank(
         p = adjusted.get(name)
         distinguishable = False if name == best else None if p is None else p <= 1.0 - confidence
         place = places.setdefault(means[name], index + 1)
-        mark = mark_of(index, len(order))
+        mark = mark_of(index, len(order), worse=bool(distinguishable))
         ranked.append(Ranked(name, place, len(samples[name]), means[name], mark, p, distinguishable))
     return ranked
 
@@ -78,12 +78,15 @@ def holm(p_values: Mapping[str, float], *, family: int | None = None) -> dict[st
     return adjusted
 
 
-def mark_of(index: int, count: int) -> Mark | None:
-    """Of a place from 0, best first. The median of an even count is the better of the two; two groups have none."""
+def mark_of(index: int, count: int, *, worse: bool = False) -> Mark | None:
+    """Of a place from 0, best first. The last is the worst only where the data tell it from the best (`worse`).
+
+    The median of an even count is the better of the two; two groups have none.
+    """
     if index == 0:
         return "best"
     if index == count - 1:
-        return "worst"
+        return "worst" if worse else None
     return "median" if index == (count - 1) // 2 else None
 
 

@@ -32,7 +32,7 @@ def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.9
     if len(ranked) < 2:
         return None
     few = len(ranked) <= SHOWN + 3
-    shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark]
+    shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark or at == len(ranked) - 1]
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     results = compare_many(pairs, seed=SEED, confidence=confidence)

@@ -207,7 +207,8 @@ def _standings(met: Sequence[Crossing], scale: Scale, axis: Axis, confidence: fl
         }
         shared = ("change", "change_interval", "difference", "difference_interval")
         verdict = verdicts.get(gap.verdict, gap.verdict)
-        judged = {"mark": mark_of(at + 1, len(met)), "p_adjusted": p_adjusted, "verdict": verdict}
+        worse = verdict == verdicts["worse"] and certain
+        judged = {"mark": mark_of(at + 1, len(met), worse=worse), "p_adjusted": p_adjusted, "verdict": verdict}
         standings.append({name: getattr(gap, name) for name in shared} | judged)
     return standings
 
