@@ -1,6 +1,7 @@
 """The files of a report: a folder for each run, and the newest one of a scenario in the scenario's own folder."""
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from benchhouse.results.content import ReportData, ReportFile
 from benchhouse.results.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.schema.digests import digest
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.query import Cell
+from benchhouse.schema.query import Cell, QuerySpec
 
 _LONGEST_NAME = 100  # of the characters that a folder's name may have
 
@@ -37,9 +38,9 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     home = folder.parent
     (home / PUBLISHED).mkdir(exist_ok=True)
+    _keep_replaced(workspace, home)
     proof = report_json(data)
-    # A copy of its own, as its numbers lead to it: it stays when a later report takes the place of this one.
-    kept = home / PUBLISHED / f"{hashlib.sha256(proof.encode()).hexdigest()[:16]}.json"
+    kept = _kept(home, proof)
     write_text(kept, proof)
     publish(workspace, kept, data.queries, _cells(data))
     files = {REPORT_FILE: proof, "report.md": markdown.render(data), "index.html": html.render(data)}
@@ -73,6 +74,26 @@ def show_newest(file: Path) -> None:
         shutil.copyfile(file, temporary)
     temporary.replace(newest)
     temporary.unlink(missing_ok=True)  # where both were one file already, a rename leaves both
+
+
+def _kept(home: Path, proof: str) -> Path:
+    """Where a report stays when a later one takes its place: a copy of its own, as its numbers lead to it."""
+    return home / PUBLISHED / f"{hashlib.sha256(proof.encode()).hexdigest()[:16]}.json"
+
+
+def _keep_replaced(workspace: WorkspaceFolder, home: Path) -> None:
+    """A report of the time when only the newest was kept stays too, now that another takes its place."""
+    try:
+        proof = (home / REPORT_FILE).read_text(encoding="utf-8")
+        if (kept := _kept(home, proof)).exists():
+            return
+        replaced = json.loads(proof)
+        queries = [QuerySpec.model_validate(query) for query in replaced["queries"].values()]
+        cells = [Cell.model_validate(cell) for cell in replaced["cells"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return  # nothing there, or no report: no number leads to it
+    write_text(kept, proof)
+    publish(workspace, kept, queries, cells)
 
 
 def report_json(data: ReportData) -> str:

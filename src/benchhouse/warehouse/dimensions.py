@@ -145,8 +145,10 @@ def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
 
 def _old_hardware(hardware: Mapping[str, Any]) -> Row:
     """Evidence of before topology was read has a few of these under other names."""
+    same = ("machine", "cpu_model", "cpus_usable", "cpu_governor", "numa_nodes", "memory_bytes")
     models = "+".join(sorted(set(hardware.get("gpus") or []))) or None
-    known = {**hardware, "cpu_threads": hardware.get("cpus_online"), "gpu_model": models}
+    known = {name: hardware.get(name) for name in same}
+    known |= {"cpu_threads": hardware.get("cpus_online"), "gpu_model": models}
     own_columns = HARDWARE_TOPOLOGY_DIM.columns[5:-1]  # between those that every dimension has
     row = {column.name: known.get(column.name) for column in own_columns}
     return row | {"unknown": explained(_gaps(row, dict.fromkeys(row, _NOT_READ)))}
