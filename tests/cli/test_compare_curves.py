@@ -147,7 +147,7 @@ def swept_once(tmp_path_factory):
 
 def test_one_target_has_nothing_beside_it(lab):
     lab.run("once", workload={"n": [0, 1]})
-    assert "no two targets were put to the same test" in lab.bench("compare", "@last", code=2).stderr
+    assert "no two targets ran the same test" in lab.bench("compare", "@last", code=2).stderr
 
 
 def test_an_experiment_without_a_throughput_asks_for_one(lab):

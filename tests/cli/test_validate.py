@@ -36,7 +36,7 @@ MISTAKES = {
     ),
     "no targets": ("\nscenario: bad\nexperiment: command\ntargets: []\n", (4, 10, "expected at least 1 item, found 0")),
     "number in environment": ("environment: {A: 1}\n", (4, 18, "expected text, found the number 1")),
-    "bind without destination": ("binds: [/data]\n", (4, 8, "'/data' is not source:destination")),
+    "bind without destination": ("binds: [/data]\n", (4, 9, "'/data' is not source:destination")),
     "version as a list in which one is twice": ("version: [1.0, 1.0]\n", (4, 10, "version 1.0 is given twice")),
     "version as something else": ("version: true\n", (4, 10, "found true")),
     "unknown number as a version": ("version: 1.10\n", (2, 13, "not installed in version '1.10'")),

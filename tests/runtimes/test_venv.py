@@ -102,7 +102,7 @@ def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
 
 @pytest.mark.slow
 def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
-    monkeypatch.setattr("benchhouse.runtimes.venv._uv", lambda: None)
+    monkeypatch.setattr("benchhouse.runtimes.venv.find_uv", lambda: None)
     wheel = make_package(lab.root / "wheels", 2)
     runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
     place = Place(lab.root / "cache")

@@ -163,7 +163,7 @@ class Orchestrator:
         """Hand over as much as the executor can use now; False when nothing was handed over."""
         batch: list[Active] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
-            item = self._due() or self.holding.next(todo, (*self.active.values(), *self.waiting, *batch))
+            item = self._due() or self.holding.next(todo, self._under_way(batch))
             if item is None:
                 break
             if over := self._overspent(len(batch)):
@@ -182,6 +182,10 @@ class Orchestrator:
             self.attached.ensure()
             self.executor.submit(jobs)
         return bool(jobs)
+
+    def _under_way(self, batch: list[Active]) -> Iterator[Active]:
+        """As of when it is looked at, not of when it is asked for: `_missing` finds adopted trials in between."""
+        yield from (*self.active.values(), *self.waiting, *batch)
 
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.catalog.nexus_root import find_nexus
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
@@ -26,6 +25,8 @@ def cache() -> Path:
 
 def nexus(given: str | Path | None, *starts: Path) -> Path | None:
     """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
+    from benchhouse.catalog.nexus_root import find_nexus
+
     path = find_nexus(given, os.environ, *starts)
     return near(path) if path else None
 
