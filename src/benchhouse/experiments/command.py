@@ -69,7 +69,9 @@ _DECLARED = frozenset(metric.name for metric in METRICS)
 class CommandTarget(Model):
     """The program: `argv`, or `shell` where a shell is really wanted."""
 
-    argv: list[str] = Field([], description="Program and arguments, without a shell; relative paths start in `cwd`.")
+    argv: list[str] = Field(
+        default_factory=empty_list, description="Program and arguments, without a shell; relative paths start in `cwd`."
+    )
     shell: str = Field("", description="A line for `/bin/sh -c`; the shell's own time is measured with it.")
     name: str = Field("", description="Name in reports.")
 
@@ -87,12 +89,15 @@ class CommandWorkload(Model):
     warmup: int = Field(1, ge=0, le=100_000, description="Executions before them that are not measured.")
     cwd: InputPath = Field("", description="Folder to run in; `.` is that of the scenario, by default an empty one.")
     values: dict[str, str | int | float] = Field(
-        {}, description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare."
+        default_factory=dict,
+        description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare.",
     )
     stdin: str = Field("", description="What the program reads; nothing by default.")
-    environment: dict[str, str] = Field({}, description="Variables added for the program.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for the program.")
     timeout: Seconds | None = Field(None, gt=0, description="Of one execution; it then counts as failed.")
-    allowed_exit_codes: list[int] = Field([0], min_length=1, description="Exit codes that mean success.")
+    allowed_exit_codes: list[int] = Field(
+        default_factory=lambda: [0], min_length=1, description="Exit codes that mean success."
+    )
     tolerate_failures: bool = Field(False, description="Count failures in `error_rate` instead of failing the trial.")
     prepare: list[str] = Field(default_factory=empty_list, description="Program run before each execution, not timed.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")

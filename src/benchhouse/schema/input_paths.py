@@ -73,9 +73,8 @@ def _has_paths(hint: Any, above: frozenset[Any]) -> bool:
 
 
 def _in_model(model: type[BaseModel], data: Mapping[str, Any], folder: Path, written: dict[str, str]) -> dict[str, Any]:
-    fields = _fields(model)
-    return {key: _in_hint(fields[key], value, folder, written) if key in fields else value
-            for key, value in data.items()}  # fmt: skip
+    fields = _path_fields(model)
+    return dict(data) | {key: _in_hint(fields[key], data[key], folder, written) for key in fields.keys() & data.keys()}
 
 
 def _in_hint(hint: Any, value: Any, folder: Path, written: dict[str, str]) -> Any:
@@ -136,6 +135,11 @@ def _inside(hint: Any, *containers: type) -> Iterator[Any]:
 def _members(hint: Any) -> tuple[Any, ...]:
     """Of a union or an annotated type; none of a container."""
     return () if get_origin(hint) in (None, *_SEQUENCES, dict) else get_args(hint)
+
+
+@cache
+def _path_fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {name: hint for name, hint in _fields(model).items() if has_paths(hint)}
 
 
 @cache

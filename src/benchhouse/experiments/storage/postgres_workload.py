@@ -83,7 +83,7 @@ class PostgresWorkload(Shape):
         "transaction), oltp (update, lookup and insert in one), insert (many rows), copy, or a name from `sql`.",
     )
     mix: dict[str, float] | None = Field(None, description="Several by weight: {lookup: 80, update: 20}.")
-    sql: dict[str, CustomSql] = Field({}, description="Transactions of your own, by name.")
+    sql: dict[str, CustomSql] = Field(default_factory=dict, description="Transactions of your own, by name.")
     rows: int = Field(100_000, ge=2, le=10**9, description="Rows of the table `accounts`.")
     span: int = Field(100, ge=1, description="range: rows that one reads.")
     batch: int = Field(1000, ge=1, description="insert, copy: rows of one transaction.")
