@@ -74,8 +74,8 @@ def look_up(identifier: str, target: Mapping[str, Any], parameters: Mapping[str,
         return _inside(target, identifier.removeprefix("target."))
     if identifier.startswith("workload."):
         return _inside(parameters, identifier.removeprefix("workload."))
-    found = _inside(parameters, identifier)
-    return _inside(target, identifier) if found is MISSING else found
+    value = _inside(parameters, identifier)
+    return _inside(target, identifier) if value is MISSING else value
 
 
 def whole(value: float) -> float | int:

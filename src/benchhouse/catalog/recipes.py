@@ -43,15 +43,15 @@ def find_recipe(name: str, *folders: Path) -> FoundRecipe:
 
 def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
     """All that can be found by name, and what is wrong with those that can't be read."""
-    found: dict[str, FoundRecipe] = {}
+    recipes: dict[str, FoundRecipe] = {}
     broken: list[BenchError] = []
     names = [path.stem for path in _files(folders)] + [entry.name for entry in entries("recipes")]
     for name in dict.fromkeys(names):
         try:
-            found[name] = find_recipe(name, *folders)
+            recipes[name] = find_recipe(name, *folders)
         except BenchError as error:
             broken.append(error)
-    return [found[name] for name in sorted(found)], broken
+    return [recipes[name] for name in sorted(recipes)], broken
 
 
 def _files(folders: tuple[Path, ...]) -> list[Path]:

@@ -145,7 +145,7 @@ def _reply(message: dict[str, Any]) -> None:
 
 
 def unanswered(title: str, place: tuple[str, int], limit_s: float, speaks: Callable[[socket.socket], bool]) -> str:
-    """Why no `title` is there, by a probe of its protocol; empty where it is. Libraries wait a minute or for ever."""
+    """Why no `title` is there, by a probe of its protocol; empty where it is. Libraries wait a minute or forever."""
     try:
         with socket.create_connection(place, timeout=limit_s) as connection:
             return "" if speaks(connection) else f"something other than {title} is there"

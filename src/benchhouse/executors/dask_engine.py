@@ -225,7 +225,7 @@ def _no_answer(address: str, why: str) -> BenchError:
 
 
 def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s: float = _ANSWER_S) -> str:
-    """Why no scheduler is there; empty where one is. Dask itself waits for ever for one that accepts and is silent."""
+    """Why no scheduler is there; empty where one is. Dask itself waits forever for one that accepts and is silent."""
     protocol, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
 

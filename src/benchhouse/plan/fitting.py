@@ -12,7 +12,7 @@ from benchhouse.schema.site import Partition, Site
 
 
 def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
-    """What Slurm on that site would refuse, or would let wait for ever; with its place in the scenario."""
+    """What Slurm on that site would refuse, or would let wait forever; with its place in the scenario."""
     settings = file.scenario.slurm
     return list(_Fitting(file, plan, site, settings.together, settings.time).problems())
 
@@ -74,7 +74,7 @@ class _Fitting:
         return "a trial asks for" if self.together == 1 else f"{self.together} trials in one job ask for"
 
     def _too_long(self, what: str, most_s: float | None) -> Iterator[Problem]:
-        """Slurm takes a job that is longer than its QoS allows, and lets it wait for ever."""
+        """Slurm takes a job that is longer than its QoS allows, and lets it wait forever."""
         loc: Loc = ("slurm", "time") if self.time_s else ("limits", "wall")
         asked_s = self.time_s or self.plan.limits.wall
         if asked_s is not None and most_s is not None and asked_s > most_s:

@@ -71,7 +71,7 @@ def automatic(
         return []
     made = []
     for along in sorted(_axes(usable) - set(leave)):
-        longest = [one for one in sweeps(usable, along) if len(one.members) > _FEWEST]
+        longest = [sweep for sweep in sweeps(usable, along) if len(sweep.members) > _FEWEST]
         if longest and len(longest) <= _MOST:
             made.append(make_scaling(usable, throughput, latency, along, confidence=confidence))
     return made

@@ -36,7 +36,7 @@ Flag = Annotated[str, AfterValidator(_flag)]
 
 
 class Partition(Model, strict=True):
-    """What a node of a partition has, so that a job no node can hold is refused before it waits for ever."""
+    """What a node of a partition has, so that a job no node can hold is refused before it waits forever."""
 
     nodes: int | None = Field(None, ge=1, description="Nodes in it.")
     cpus: int | None = Field(None, ge=1, description="Cores of a node.")

@@ -69,14 +69,14 @@ def read_time(text: str) -> float | None:
 
 def read_config(text: str) -> dict[str, str]:
     """The settings of `scontrol show config`, and under `as of` the controller's clock."""
-    found = {}
+    settings = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals:
-            found[key.strip()] = value.strip()
+            settings[key.strip()] = value.strip()
         elif line.startswith("Configuration data as of "):
-            found["as of"] = line.rpartition(" ")[2].strip()
-    return found
+            settings["as of"] = line.rpartition(" ")[2].strip()
+    return settings
 
 
 def read_qualities(text: str) -> dict[str, Quality]:

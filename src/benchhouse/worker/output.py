@@ -141,9 +141,9 @@ class Capture:
         return (*self._readers, handle) if handle >= 0 else tuple(self._readers)
 
     def pump(self, timeout_s: float | None) -> bool:
-        """Waits up to `timeout_s` (None: for ever) for output, takes at most 256 KiB of each pipe, answers the child.
+        """Waits up to `timeout_s` (None: forever) for output, takes at most 256 KiB of each pipe, answers the child.
 
-        False once all pipes have ended. True with nothing read is normal: a grandchild may hold a pipe for ever, so
+        False once all pipes have ended. True with nothing read is normal: a grandchild may hold a pipe forever, so
         never wait for False alone.
         """
         if not self._selector.get_map():
