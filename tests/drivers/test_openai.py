@@ -39,7 +39,7 @@ def exchange(*reads, status=200, head=b"", every_ns=1000):
     """An answer whose body came in these reads, one each microsecond."""
     reads = [read.encode() if isinstance(read, str) else read for read in reads]
     ends = list(accumulate(len(read) for read in reads))
-    marks = [(end, number * every_ns) for number, end in enumerate(ends, 1)]
+    marks = [(end, number * every_ns, number * every_ns) for number, end in enumerate(ends, 1)]
     return Exchange(0, status, head, b"".join(reads), marks, marks[-1][1] if marks else 0)
 
 

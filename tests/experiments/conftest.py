@@ -46,6 +46,8 @@ class RecordingContext:
         self.warnings: dict[str, str] = {}
         self.invalidities: dict[str, str] = {}
         self.histograms: dict[str, Histogram] = {}
+        self.errors: dict[str, dict[str, float]] = {}
+        self.beyond: dict[str, set[str]] = {}
 
     def emit(
         self, name: str, value: float, unit: str | None = None, *, direction: str | None = None, window: str = ""
@@ -69,6 +71,9 @@ class RecordingContext:
         assert self.experiment.metric(name), f"{name} is not declared"
         if histogram.n:
             self.histograms[name] = histogram
+
+    def bound(self, name: str, errors: dict[str, float], beyond: Any = ()) -> None:
+        self.errors[name], self.beyond[name] = dict(errors), set(beyond)
 
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
         assert begin_ns <= end_ns

@@ -109,8 +109,8 @@ def test_each_read_is_stamped_when_it_came_and_the_answer_ends_with_its_last_byt
     with ScriptedServer(script) as server:
         exchange, _, _ = Asking(server.url).ask()
     assert exchange.body == b"onetwo"
-    assert [length for length, _ in exchange.marks] == [0, 3, 6]
-    stamps = [stamp for _, stamp in exchange.marks]
+    assert [length for length, _, _ in exchange.marks] == [0, 3, 6]
+    stamps = [stamp for _, stamp, _ in exchange.marks]
     assert exchange.sent_ns <= stamps[0] and exchange.ended_ns == stamps[-1]
     assert stamps[1] - stamps[0] > 45e6 and stamps[2] - stamps[1] > 45e6
 

@@ -14,6 +14,7 @@ from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
+from benchhouse.load.shape import ERROR_LIMIT_S
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.runs import records
 from benchhouse.runs.execution import trial_folders
@@ -25,8 +26,7 @@ from benchhouse.schema.quantities import parse_seconds
 LOADS = ("rps", "concurrency")
 _TRIES = 3  # of a probe whose trial is invalid
 _NOT_DELIVERED = (  # why a trial is invalid where the client could not offer the load
-    "client_saturated", "client_starved", "client_paused", "concurrency_not_reached", "not_delivered", "schedule_late",
-    "arrivals_bent",
+    "client_saturated", "client_starved", "client_paused", "concurrency_not_reached", "not_delivered", "arrivals_bent",
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ class Answer:
     probes: list[Probed]
     path: Path
     undelivered: list[Undelivered]  # probes whose load the client could not offer
-    lateness_limit: float | None  # seconds, where the scenario relaxes the limits of the load certificate
+    error_limit: float | None  # seconds, where the scenario takes times that can be off by more than usual
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, as `bench slo find --json` prints it."""
@@ -128,7 +128,7 @@ def find(
     scenario = f"{prepared.plan.scenario.scenario}-slo"
     answer = Answer(
         scenario, over, str(request.slo), result, peak_power_load(result.curve), capacity(result.curve), probes,
-        workspace.reports / scenario / "slo.json", undelivered, _lateness_limit(prepared),
+        workspace.reports / scenario / "slo.json", undelivered, _error_limit(prepared),
     )  # fmt: skip
     answer.path.parent.mkdir(parents=True, exist_ok=True)
     write_text(answer.path, json.dumps(answer.as_json(), indent=2) + "\n")
@@ -175,17 +175,20 @@ class _Prober:
         for left in reversed(range(tries)):
             run_id, folder = self._run_once(text)
             meta = json.loads(folder.meta.read_text(encoding="utf-8"))
+            why = _why(meta)
             if meta["outcome"] == "succeeded":
-                return run_id, folder, ""
-            if meta["outcome"] != "invalid" or (meta.get("failure") or {}).get("code") not in _NOT_DELIVERED:
+                why = _beyond_limits(folder, self.slo)
+                if not why:
+                    return run_id, folder, ""
+            elif meta["outcome"] != "invalid" or (meta.get("failure") or {}).get("code") not in _NOT_DELIVERED:
                 raise BenchError(
-                    f"the probe at {probe.load:g} {self.over} {meta['outcome']}: {_why(meta)}",
+                    f"the probe at {probe.load:g} {self.over} {meta['outcome']}: {why}",
                     f"look at {folder.path}",
                     Exit.TRIAL_FAILED,
                 )
             if left:
-                self.note(f"INVALID ({_why(meta)}): trying again, at most {left} more ...")
-        return run_id, folder, _why(meta)
+                self.note(f"INVALID ({why}): trying again, at most {left} more ...")
+        return run_id, folder, why
 
     def _run_once(self, text: str) -> tuple[str, TrialFolder]:
         prepared = prepare_text(self.workspace, text, str(self.path), self.path.parent, Where())
@@ -196,17 +199,27 @@ class _Prober:
         return run_id, TrialFolder(place)
 
 
+def _beyond_limits(folder: TrialFolder, slo: Slo) -> str:
+    """Which times of the objective can be off by more than is taken; empty where none is."""
+    rows = json.loads(folder.metrics.read_bytes())["benchhouse"]["measurements"]
+    limited = {(clause.metric, f"p{clause.quantile * 100:g}") for clause in slo.clauses if clause.quantile}
+    off = [row for row in rows if not row.get("valid", True) and (row["metric"], row["stat"]) in limited]
+    return ", ".join(
+        f"{row['metric']}.{row['stat']} can be off by {row['error_bound']:.3g} {row['unit']}" for row in off
+    )
+
+
 def _nothing_delivered(probe: Undelivered, over: str) -> BenchError:
     return BenchError(
         f"the client could not deliver any load, not even {probe.load:.4g} {over}: {probe.reason}",
-        "free a core for the client, give it more processes, or accept its lateness: workload: {lateness_limit: 20ms}",
+        "free a core for the client, give it more processes, or accept its lateness: workload: {error_limit: 20ms}",
         Exit.TRIAL_FAILED,
     )
 
 
-def _lateness_limit(prepared: Prepared) -> float | None:
-    limit = next(iter(prepared.plan.instances())).parameters.get("lateness_limit")
-    return None if limit is None else float(parse_seconds(limit))
+def _error_limit(prepared: Prepared) -> float | None:
+    limit = float(parse_seconds(next(iter(prepared.plan.instances())).parameters.get("error_limit", ERROR_LIMIT_S)))
+    return limit if limit > ERROR_LIMIT_S else None
 
 
 def _offered(probe: Probe, over: str, search: Search) -> str:

@@ -3,14 +3,14 @@
 import json
 import re
 from array import array
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.marks import arrivals
 from benchhouse.load.protocols.text import Generation
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
@@ -131,7 +131,8 @@ class OpenAI:
             return Reply(error="reset", detail="the stream ended without finish_reason and without [DONE]")
         if not ends:
             return Reply(error="empty", detail="the stream brought no output")
-        reply.token_ns, reply.text = _stamps(ends, exchange.marks), _joined(texts)
+        reply.token_ns, reply.unsure_ns = arrivals(ends, exchange.marks)
+        reply.text = _joined(texts)
         return reply
 
     def _pass_over_its_like(self, body: bytes, line: bytes, start: int, ends: "array[int]") -> int:
@@ -197,14 +198,6 @@ def _split(data: bytes, glue: bytes) -> list[bytes]:
         return data.split(glue)
     more = len(glue) - len(short)
     return [parts[0], *(part[more:] for part in parts[1:])]
-
-
-def _stamps(ends: "array[int]", marks: Sequence[tuple[int, int]]) -> list[int]:
-    """The stamp of the read that completed each event, from where the events and the reads end in the body."""
-    if len(marks) == 1:
-        return [marks[0][1]] * len(ends)
-    reads, times = [end for end, _ in marks], [stamp for _, stamp in marks]
-    return [times[bisect_left(reads, end)] for end in ends]
 
 
 def _joined(texts: dict[int, list[str]]) -> str:

@@ -74,9 +74,9 @@ class S3:
         """A get has a sink; a put says an ETag; the rest answers in XML, whose root says what it is."""
         if not 200 <= exchange.status < 300:
             return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
-        first = exchange.marks[0][1] if exchange.marks else exchange.ended_ns
         if exchange.sink is not None:
-            return Reply(size=exchange.size, token_ns=(first,), value=exchange.sink)
+            _, first, floor = exchange.marks[0] if exchange.marks else (0, exchange.ended_ns, exchange.ended_ns)
+            return Reply(size=exchange.size, token_ns=(first,), unsure_ns=(first - floor,), value=exchange.sink)
         if not exchange.body:
             etag = _ETAG.search(exchange.head)
             return Reply(value=etag[1].decode("latin-1") if etag else "")

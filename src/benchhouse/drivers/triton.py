@@ -9,7 +9,6 @@ import math
 import mmap
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +21,7 @@ from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, seq
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
+from benchhouse.load.protocols.marks import arrivals
 from benchhouse.schema.errors import BenchError
 
 __all__ = ["TritonHttp", "TritonTarget"]
@@ -141,7 +141,8 @@ class TritonHttp:
         path = f"{model_path(self.target.model, self.target.version)}/{verb}"
         answer = self._server.send(path, body, headers)
         lines_back = "HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
-        return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, [(len(answer.body), 0)])
+        marks = [(len(answer.body), 0, 0)]
+        return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, marks)
 
     def _share(self) -> None:
         """Put inputs into shared memory, and make room there for what each of them was answered with once."""
@@ -227,8 +228,8 @@ class TritonHttp:
         return Reply(size=len(exchange.body), text=text or "")
 
     def _read_stream(self, exchange: Exchange) -> Reply:
-        body, ends = exchange.body, [mark[0] for mark in exchange.marks]
-        stamps: list[int] = []
+        body = exchange.body
+        ends: list[int] = []
         texts: list[str] = []
         at = 0
         while at < len(body):
@@ -242,13 +243,14 @@ class TritonHttp:
             except ValueError as error:
                 return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
             if self._is_error(answer):
-                return Reply(error="server_error", detail=error_text(answer), token_ns=stamps, size=len(body))
+                return Reply(error="server_error", detail=error_text(answer), size=len(body))
             if (text := self._text(answer)) != "":
-                stamps.append(exchange.marks[bisect_left(ends, at)][1])
+                ends.append(at)
                 texts.append(text or "")
-        if not stamps:
+        if not ends:
             return Reply(error="empty", detail="the stream ended without any output")
-        return Reply(token_ns=stamps, size=len(body), text="".join(texts))
+        stamps, unsure = arrivals(ends, exchange.marks)
+        return Reply(token_ns=stamps, unsure_ns=unsure, size=len(body), text="".join(texts))
 
     def _text(self, answer: Mapping[str, Any]) -> str | None:
         """The text of an answer that is to have one; without any it brought no output."""

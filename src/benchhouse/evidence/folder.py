@@ -21,6 +21,7 @@ from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 _PACKAGES = TypeAdapter(dict[str, str])
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
+    "error_bound", "valid",
 )  # fmt: skip
 
 
@@ -29,9 +30,10 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for row in measurements:
+        bound = "" if row.error_bound is None else repr(row.error_bound)
         writer.writerow(
             [spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit, row.direction or "",
-             row.n, row.scope, row.window]
+             row.n, row.scope, row.window, bound, str(row.valid).lower()]
         )  # fmt: skip
     write_fresh(path, text.getvalue())
 

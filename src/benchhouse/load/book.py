@@ -14,23 +14,23 @@ from pydantic import Field
 from benchhouse.load.endpoint import Place
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
-from benchhouse.schema.histogram import Histogram, Measured
+from benchhouse.load.streams import Stream
 from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
 _STAMPS_KEPT = 200_000  # of send times, for the test of their distribution
 _NEVER = 1 << 62
-_AT_A_TIME = 512
 
 
 class Call:
     """One request from the engine's side."""
 
-    __slots__ = ("due_ns", "ended_ns", "index", "item", "measured", "resent", "sent_ns")
+    __slots__ = ("due_ns", "ended_ns", "index", "item", "measured", "resent", "sending_ns", "sent_ns")
 
     def __init__(self, index: int, due_ns: int, measured: bool, item: Any) -> None:
         self.index, self.due_ns, self.measured, self.item = index, due_ns, measured, item
         self.sent_ns = self.ended_ns = 0
+        self.sending_ns = 0  # what handing it to the kernel took: it may have left at the end of that
         self.resent = False
 
 
@@ -42,47 +42,6 @@ class Answers(NamedTuple):
     sent_ns: Sequence[int]
     ended_ns: Sequence[int]
     operations: float  # of all together
-
-
-class Stream:
-    """Values on their way into a histogram: a list takes each at once, the histogram many at a time."""
-
-    __slots__ = ("_histogram", "_values", "add")
-
-    def __init__(self, histogram: Histogram | None = None) -> None:
-        self._histogram = histogram or Histogram()
-        self._values: list[int] = []
-        self.add = self._values.append
-
-    def extend(self, values: Iterable[int]) -> None:
-        self._values.extend(values)
-
-    def count(self, values: Measured) -> None:
-        """Values that go into other streams too."""
-        self._histogram.count(values)
-
-    def repeat(self, value: int, count: int) -> None:
-        """One value, so many times."""
-        self._histogram.add(value, count)
-
-    @property
-    def histogram(self) -> Histogram:
-        """All that was added so far."""
-        self._histogram.extend(self._values)
-        self._values.clear()
-        return self._histogram
-
-    def settle_some(self) -> bool:
-        """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
-        self._histogram.extend(self._values[:_AT_A_TIME])
-        del self._values[:_AT_A_TIME]
-        return bool(self._values)
-
-    def merge(self, other: "Stream") -> None:
-        self.histogram.merge(other.histogram)
-
-    def __reduce__(self) -> Any:
-        return Stream, (self.histogram,)
 
 
 class Tally(Protocol):
@@ -165,6 +124,7 @@ class Book:
     connections_late: int = 0  # of these, after the load had begun
     most_in_flight: int = 0
     kernel_stamps: bool = False
+    by_threads: bool = False  # blocking calls, whose lateness is only known from that of ticks
     cpu_share: float = 0.0  # of one core, by the busiest load process while the window was open
     cpu_all_ns: int = 0  # of all load processes together, since it was opened
     peak_mb: float = 0.0  # of the largest load process

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from operator import sub
 
-from benchhouse.load.book import Answers, Call, Stream
+from benchhouse.load.book import Answers, Call
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.slo import Slo, missed
+from benchhouse.load.streams import Stream
 from benchhouse.schema.histogram import Measured
 
 
@@ -32,15 +33,18 @@ class CallTally:
     def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
         """All of them good and measured."""
         self.calls += len(ended)
-        self.latency.extend([call.ended_ns - call.due_ns for call, _ in ended])
-        self.latency_sent.extend([call.ended_ns - call.sent_ns for call, _ in ended])
+        sending = [call.sending_ns for call, _ in ended]
+        late = [call.sent_ns - call.due_ns + call.sending_ns for call, _ in ended]
+        self.latency.extend_unsure([call.ended_ns - call.due_ns for call, _ in ended], late)
+        self.latency_sent.extend_unsure([call.ended_ns - call.sent_ns for call, _ in ended], sending)
         self.bytes += sum([reply.size for _, reply in ended])
         self.operations += sum([reply.count for _, reply in ended])
-        for call, reply in ended:
+        for (call, reply), earlier in zip(ended, late, strict=True):
             if reply.token_ns:
-                self.first_byte.add(reply.token_ns[0] - call.due_ns)
+                unsure = earlier + (reply.unsure_ns[0] if reply.unsure_ns else 0)
+                self.first_byte.add_unsure(reply.token_ns[0] - call.due_ns, unsure)
             if kind := getattr(call.item, "kind", None):
-                self.by_kind[kind].add(call.ended_ns - call.due_ns)
+                self.by_kind[kind].add_unsure(call.ended_ns - call.due_ns, earlier)
                 self.bytes_by_kind[kind] += reply.size
 
     def count_answers(self, answers: Answers) -> tuple[list[int], Measured]:

@@ -1,7 +1,7 @@
-"""A client connection for HTTP/1.1 on the reactor: it moves bytes, stamps each read, and tells when an answer ends.
+"""A client connection for HTTP/1.1 on the reactor: it moves bytes, marks each read, and tells when an answer ends.
 
-Stamps come from the kernel where it gives them: then the time that this process takes to get round to reading is in
-no latency.
+Stamps come from the kernel where it gives them. Then the time that this process takes to get round to reading is in no
+latency, unless more came behind meanwhile: `poller.py` says how far such a stamp can be off.
 """
 
 import errno
@@ -9,20 +9,18 @@ import os
 import select
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
 from benchhouse.load.endpoint import Endpoint, Place
 from benchhouse.load.framing import Answer, Malformed
+from benchhouse.load.poller import ANCILLARY_BYTES, OPEN, kernel_stamp
 from benchhouse.load.protocols.calls import Exchange, Sink, discard
 from benchhouse.load.reactor import Reactor
 
 _SO_TIMESTAMPNS = 35
-_READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
-_ANCILLARY_BYTES = 64
-_LONGEST_LAG_NS = 10_000_000_000
-_STAMP = struct.Struct("=qq")
+_TLS_BYTES = 1 << 16
+_ENOUGH = 1 << 20  # bytes of a stream, at which it is looked at in any case
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 _LOW_BYTES = 1 << 20  # of a long body, what must have come before the kernel says so
 _ROOM = memoryview(bytearray(_LOW_BYTES))  # for what a sink takes, used up before the next read of any connection
@@ -39,12 +37,13 @@ class Connection:
 
     __slots__ = (
         "_answer", "_data", "_done", "_endpoint", "_handshaking", "_incoming", "_kept", "_low", "_more", "_outgoing",
-        "_pieces", "_reactor", "_read_ns", "_recvmsg", "_socket", "_tls", "_unsent", "busy", "exchange",
+        "_pieces", "_poller", "_reactor", "_sinks", "_socket", "_tls", "_unsent", "busy", "exchange",
         "kernel_stamps", "last_error", "place", "read_lag_ns", "ready",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, endpoint: Endpoint, done: Done) -> None:
         self._reactor, self._endpoint, self._done = reactor, endpoint, done
+        self._poller = reactor.poller
         self._socket: socket.socket | None = None
         self.ready = False
         self._tls: ssl.SSLObject | None = None
@@ -55,7 +54,7 @@ class Connection:
         self._unsent = memoryview(b"")
         self.exchange = Exchange(0)
         self._answer = Answer()
-        self._read_ns = 0
+        self._sinks = False  # whether it reads for itself, into a sink
         self._low = 1  # bytes that must have come before the kernel says so
         self._kept = False  # the connection had been open before the request came
         self.last_error = ""  # why it is not open
@@ -80,8 +79,8 @@ class Connection:
             self.kernel_stamps = True
         except OSError:
             self.kernel_stamps = False
-        self._socket, self._recvmsg, self.ready, self._low = made, made.recvmsg, False, 1
-        self._reactor.watch(made.fileno(), self._on_connected, select.EPOLLOUT)
+        self._socket, self.ready, self._low, self._sinks = made, False, 1, False
+        self._reactor.watch(made, self._on_connected, select.EPOLLOUT)
         code = made.connect_ex(self._endpoint.address)
         if code not in (0, errno.EINPROGRESS):
             self.fail("refused", os.strerror(code))
@@ -92,7 +91,6 @@ class Connection:
         self._data, self._pieces = data, pieces
         self.exchange = Exchange(monotonic_ns())
         self.exchange.sink = sink
-        self._read_ns = self.exchange.sent_ns
         self._answer = Answer(sink)
         self._kept = self.ready
         if self._socket is None:
@@ -107,7 +105,7 @@ class Connection:
 
     def close(self) -> None:
         if self._socket is not None:
-            self._reactor.forget(self._socket.fileno())
+            self._reactor.forget(self._socket)
             self._socket.close()
             self._socket, self._tls, self.ready, self._handshaking = None, None, False, False
             self._unsent, self._more = memoryview(b""), None
@@ -119,9 +117,8 @@ class Connection:
         if code := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.fail("refused", os.strerror(code))
             return
-        fd = self._socket.fileno()
-        self._reactor.forget(fd)
-        self._reactor.watch(fd, self._on_event)
+        self._reactor.watch(self._socket, self._on_event)
+        self._poller.collect(self._socket, 0)
         if self._endpoint.tls is None:
             self._become_ready()
             return
@@ -147,7 +144,7 @@ class Connection:
     def _become_ready(self) -> None:
         self.ready = True
         if self.busy:
-            self.exchange.sent_ns = self._read_ns = monotonic_ns()
+            self.exchange.sent_ns = monotonic_ns()
             self._write()
 
     # sending
@@ -188,11 +185,14 @@ class Connection:
             return
         if sent < len(data):
             self._unsent = memoryview(data)[sent:]
-            self._reactor.change(self._socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
+            self._poller.watch(self._socket, select.EPOLLIN | select.EPOLLOUT)
 
     def _on_event(self, mask: int) -> None:
         if mask & ~select.EPOLLOUT:  # first: a server that refuses a large request may answer, and then reset
-            self._read()
+            if self._sinks:
+                self._read_sink()
+            else:
+                self._take()
         if mask & select.EPOLLOUT and self.ready | self._handshaking:
             assert self._socket is not None
             try:
@@ -207,82 +207,109 @@ class Connection:
                 if not self.ready:
                     return
             if not self._unsent:
-                self._reactor.change(self._socket.fileno(), select.EPOLLIN)
+                self._poller.watch(self._socket, select.EPOLLIN)
 
     # reading
 
-    def _read(self) -> None:
-        data: bytes | memoryview
+    def _take(self) -> None:
+        """What the poller has read."""
+        assert self._socket is not None
+        data, marks, ended = self._poller.take(self._socket)
+        numbers = memoryview(marks).cast("q")
+        ends, stamps, floors = (numbers[at::4].tolist() for at in range(3))
+        complete = False
+        if ends:
+            self.read_lag_ns = numbers[-1] - stamps[-1]
+            if self._tls is not None:
+                ends, data, over = self._decrypted(data, ends)
+                ended = 0 if over else ended
+            if self.ready and data:  # not in a handshake, and nothing has failed
+                complete = self._feed(data, ends, stamps, floors)
+            if not self.ready:
+                return
+        if complete:
+            self._answer.closing |= ended != OPEN
+            self._finish(self.exchange.marks[-1][1])
+        elif ended == 0:
+            self._ended_by_server()
+        elif ended != OPEN:
+            self._broken(OSError(ended, os.strerror(ended)))
+
+    def _read_sink(self) -> None:
+        """A part of a long body that is not kept. For TCP, MSG_TRUNC means: throw it away without copying it."""
+        assert self._socket is not None
         try:
-            if self._answer.sink is not None and self._answer.only_sinks and self._tls is None:
-                assert self._socket is not None
-                # Of TCP, MSG_TRUNC means: throw away what would be read, without copying it.
-                flags = socket.MSG_TRUNC if self._answer.sink is discard else 0
-                size, ancillary, _, _ = self._socket.recvmsg_into([_ROOM], _ANCILLARY_BYTES, flags)
-                data = _ROOM[:size]
-            else:
-                data, ancillary, _, _ = self._recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+            flags = socket.MSG_TRUNC if self._answer.sink is discard else 0
+            size, ancillary, _, _ = self._socket.recvmsg_into([_ROOM], ANCILLARY_BYTES, flags)
         except BlockingIOError:
             return
         except OSError as error:
             self._broken(error)
             return
-        now = stamp = monotonic_ns()
-        if ancillary:
-            seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
-            stamp = seconds * 1_000_000_000 + nanoseconds - self._reactor.realtime_ahead_ns
-            if not self._read_ns <= stamp <= now:  # a clock that was set is not believed, nor that time goes back
-                stamp = now if stamp > now or now - stamp > _LONGEST_LAG_NS else self._read_ns
-        self._read_ns = stamp
+        now = monotonic_ns()
+        stamp = kernel_stamp(ancillary, self._poller.realtime_ahead_ns, self.exchange.sent_ns, now)
         self.read_lag_ns = now - stamp
-        if not data:
+        if not size:
             self._ended_by_server()
-        elif self._tls is None:
-            self._take(data, stamp)
-        else:
-            self._decrypt(data, stamp)
+            return
+        complete = self._answer.feed_sink(_ROOM[:size])
+        self.exchange.marks.append((self._answer.size, stamp, stamp))
+        if complete:
+            self._finish(stamp)
+        elif self._answer.left:
+            self._wait_for(min(self._answer.left, _LOW_BYTES))
 
-    def _decrypt(self, data: bytes | memoryview, stamp: int) -> None:
-        self._incoming.write(data)
-        if self._handshaking:
-            self._shake_hands()
-            return
-        tls, parts, over = self._tls, [], False
-        assert tls is not None
-        try:
-            while part := tls.read(_READ_BYTES):
-                parts.append(part)
-            over = True  # the server has closed the session
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            self.fail("tls", str(error))
-            return
+    def _decrypted(self, data: bytes, ends: Sequence[int]) -> tuple[list[int], bytes, bool]:
+        """What these reads mean, as far as the session is up, and whether the server has closed the session."""
+        parts: list[bytes] = []
+        clear_ends, start, over = [], 0, False
+        assert self._tls is not None
+        for end in ends:
+            self._incoming.write(data[start:end])
+            start = end
+            if self._handshaking:
+                self._shake_hands()
+                return [], b"", False
+            try:
+                while part := self._tls.read(_TLS_BYTES):
+                    parts.append(part)
+                over = True
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                self.fail("tls", str(error))
+                return [], b"", False
+            clear_ends.append(sum(map(len, parts)))
         if self._outgoing.pending:  # an answer of the protocol itself, to a change of keys
             self._push(self._outgoing.read())
-        if parts:
-            self._take(b"".join(parts), stamp)
-        if over and self._tls is tls:
-            self._ended_by_server()
+        return clear_ends, b"".join(parts), over
 
-    def _take(self, data: bytes | memoryview, stamp: int) -> None:
-        """Bytes of an answer, in the clear."""
+    def _feed(self, data: bytes, ends: Sequence[int], stamps: Sequence[int], floors: Sequence[int]) -> bool:
+        """Bytes of an answer, in the clear, of one read or several; whether it is complete."""
         if not self.busy:  # unasked, mostly a server that will close
             self.close()
-            return
-        answer = self._answer
+            return False
+        answer, begun = self._answer, self._answer.status
         try:
-            complete = answer.feed(data) if isinstance(data, bytes) else answer.feed_sink(data)
+            complete, sizes = answer.feed_reads(data, ends)
         except Malformed as problem:
             self.fail("malformed", str(problem))
-            return
-        self.exchange.marks.append((answer.size, stamp))
-        if complete:
-            if self._low > 1:
-                self._wait_for(1)
-            self._finish(stamp)
-        elif self._tls is None and answer.only_sinks and answer.left:
-            self._wait_for(min(answer.left, _LOW_BYTES))
+            return False
+        self.exchange.marks.extend(zip(sizes, stamps, floors))  # noqa: B905 - what came after the answer has no size
+        if self._tls is None and not complete and answer.status and not begun:
+            self._expect(answer)
+        return complete
+
+    def _expect(self, answer: Answer) -> None:
+        """The head has come: what of the rest need not be looked at one by one."""
+        assert self._socket is not None
+        if answer.only_sinks:
+            self._sinks = True
+            self._poller.collect(self._socket, -1)
+            if answer.left:
+                self._wait_for(min(answer.left, _LOW_BYTES))
+        else:
+            self._poller.collect(self._socket, min(answer.left or _ENOUGH, _ENOUGH))
 
     def _wait_for(self, low: int) -> None:
         """Wake only when so much has come: for a long body that costs less. The kernel makes its buffer large enough,
@@ -296,6 +323,11 @@ class Connection:
 
     def _finish(self, stamp: int) -> None:
         exchange = self._answered(stamp)
+        if self._sinks and self._low > 1:
+            self._wait_for(1)
+        self._sinks = False
+        if self._tls is None and self._socket is not None:
+            self._poller.collect(self._socket, 0)
         if self._answer.closing or self._unsent or self._more is not None:  # it was answered before all of it was sent
             self.close()
         self._done(self, exchange, None, "")

@@ -4,17 +4,20 @@ import ctypes
 import heapq
 import os
 import select
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns, time_ns
 from typing import Any
 
+from benchhouse.load.poller import Poller, make_poller
+
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 _CLOSE_ON_EXEC = 0o2000000
-_NEVER = 1 << 63
-_MOST_LATER = 64  # beyond that, memory matters more than a delay
+_NEVER = 1 << 62
+_SLICE_NS = 300_000  # of work, between two looks at the sockets
 _MOST_DUE = 64  # callbacks in a row; sockets must be read even when the schedule is behind
 
 
@@ -25,31 +28,31 @@ class Reactor:
     has not gone to sleep. `early_ns` before a due time the loop stops waiting and looks again and again instead.
     """
 
-    def __init__(self, early_ns: int = 0) -> None:
+    def __init__(self, early_ns: int = 0, poller: Poller | None = None) -> None:
         self._early_ns = early_ns
-        self._epoll = select.epoll()
+        self.poller = poller or make_poller()
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self._ready: dict[int, int] = {}  # events that no handler has seen yet, by file descriptor
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = 0
         self._alarm = Alarm()
         self._armed = _NEVER
-        self._epoll.register(self._alarm.fd, select.EPOLLIN | select.EPOLLET)
+        self.poller.watch(self._alarm.fd, select.EPOLLIN | select.EPOLLET)
         self._stopped = False
         self.later: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # for when nothing else is to be done
-        self.realtime_ahead_ns = 0  # of the monotonic clock; kernel stamps are in real time
         self.compare_clocks()
         self.spun_ns = 0  # CPU time spent on being early
 
-    def watch(self, fd: int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
-        self._handlers[fd] = handler
-        self._epoll.register(fd, events)
+    def watch(self, file: socket.socket | int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        """Call `handler(events)` when one of these events happens; of one that is watched already, from now on."""
+        self._handlers[file if isinstance(file, int) else file.fileno()] = handler
+        self.poller.watch(file, events)
 
-    def change(self, fd: int, events: int) -> None:
-        self._epoll.modify(fd, events)
-
-    def forget(self, fd: int) -> None:
+    def forget(self, file: socket.socket | int) -> None:
+        fd = file if isinstance(file, int) else file.fileno()
         if self._handlers.pop(fd, None):
-            self._epoll.unregister(fd)
+            self._ready.pop(fd, None)
+            self.poller.forget(file)
 
     def at(self, when_ns: int, callback: Callable[[int], None]) -> None:
         """Call `callback(when_ns)` then, or as soon after as can be."""
@@ -64,50 +67,57 @@ class Reactor:
             real = time_ns()
             after = monotonic_ns()
             looks.append((after - before, real - (before + after) // 2))
-        self.realtime_ahead_ns = min(looks)[1]
+        self.poller.realtime_ahead_ns = min(looks)[1]
 
     def stop(self) -> None:
         self._stopped = True
 
     def run(self) -> None:
-        """Until `stop`: sockets and what is due by turns, then the rest. What has arrived bears a stamp and can
-        wait."""
-        poll, handlers, timers, later = self._epoll.poll, self._handlers, self._timers, self.later
-        alarm_fd, early_ns = self._alarm.fd, self._early_ns
+        """Until `stop`: what is due, then sockets, then the rest, and a look at all sockets every now and then: what
+        has arrived bears a stamp and can wait, but not until more has arrived behind it."""
+        poller, ready, timers, later, early_ns = self.poller, self._ready, self._timers, self.later, self._early_ns
         self._stopped = False
         while not self._stopped:
             now = monotonic_ns()
-            if later or (timers and timers[0][0] - early_ns <= now):
-                events = poll(0)
-                if not events and not later and timers[0][0] > now:
-                    self.spun_ns += monotonic_ns() - now
-                    continue
-            else:
-                if timers and timers[0][0] != self._armed:
-                    self._armed = timers[0][0]
-                    self._alarm.set(self._armed - early_ns)
-                events = poll(1.0)
-            for fd, mask in events:
-                if fd == alarm_fd:
-                    self._armed = _NEVER
-                elif handler := handlers.get(fd):  # an earlier handler of this round may have closed it
-                    handler(mask)
-                if timers and timers[0][0] <= monotonic_ns():
-                    when, _, callback = heapq.heappop(timers)
-                    callback(when)
-            for _ in range(_MOST_DUE):
-                if not timers or timers[0][0] > monotonic_ns():
-                    break
-                when, _, callback = heapq.heappop(timers)
-                callback(when)
-            while later and (not events or len(later) > _MOST_LATER):
-                work, arguments = later.popleft()
-                work(*arguments)
-                if not events:
-                    break
+            due = timers[0][0] if timers else _NEVER
+            busy = ready or later or due - early_ns <= now
+            if not busy and timers and due != self._armed:
+                self._armed = due
+                self._alarm.set(due - early_ns)
+            events = poller.wait(not busy, due)
+            for fd, mask in zip(events[::2], events[1::2], strict=True):
+                ready[fd] = ready.get(fd, 0) | mask
+            if busy and not ready and not later and monotonic_ns() < due:
+                self.spun_ns += monotonic_ns() - now
+                continue
+            self._work_on(monotonic_ns() + _SLICE_NS)
+
+    def _work_on(self, until_ns: int) -> None:
+        ready, handlers, timers, later = self._ready, self._handlers, self._timers, self.later
+        for _ in range(_MOST_DUE):
+            if not timers or timers[0][0] > monotonic_ns():
+                break
+            self._call_first()
+        while ready:
+            fd = next(iter(ready))
+            mask = ready.pop(fd)
+            if handler := handlers.get(fd):  # that of the alarm is none
+                handler(mask)
+            now = monotonic_ns()
+            if timers and timers[0][0] <= now:
+                self._call_first()
+            if now >= until_ns:
+                return
+        while later and monotonic_ns() < until_ns and not (timers and timers[0][0] <= monotonic_ns()):
+            work, arguments = later.popleft()
+            work(*arguments)
+
+    def _call_first(self) -> None:
+        when, _, callback = heapq.heappop(self._timers)
+        callback(when)
 
     def close(self) -> None:
-        self._epoll.close()
+        self.poller.close()
         self._alarm.close()
 
 

@@ -11,6 +11,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 MAX_IN_FLIGHT = 4096
+ERROR_LIMIT_S, ERROR_SHARE = 0.001, 0.02
 _DEFAULT_DURATION_S = 10.0
 
 
@@ -33,13 +34,13 @@ class Shape(Model):
     nodes: Literal["own", "others", "all"] = Field(
         "own", description="Nodes of the trial that run load processes: that of the experiment, the others, or all."
     )
-    lateness_limit: Seconds | None = Field(
-        None,
-        ge=0.002,
+    error_limit: Seconds = Field(
+        ERROR_LIMIT_S,
+        gt=0,
         le=10,
-        description="Accept a client that sends or wakes up to this late (p99) and pauses for up to ten times that; "
-        "gaps between sends are then not judged, and the results carry a warning with this limit.",
+        description="How far a time may be off as the client was late; beyond this and `error_share` it is INVALID.",
     )
+    error_share: float = Field(ERROR_SHARE, gt=0, le=1, description="The same, as a share of the time.")
     records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
     slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from time import monotonic_ns
 
-from benchhouse.load.book import Book, Call, Clock, Stream
+from benchhouse.load.book import Book, Call, Clock
 from benchhouse.load.endpoint import Endpoint, Place
 from benchhouse.load.http import Connection
 from benchhouse.load.protocols.calls import CONNECTING, Exchange, HttpDriver, Reply
 from benchhouse.load.reactor import Reactor
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Source
+from benchhouse.load.streams import Stream
 
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 20_000_000
@@ -164,6 +165,7 @@ class SocketLoad:
         self._active[connection] = call
         connection.send(planned.data, planned.pieces, planned.sink)
         call.sent_ns = connection.exchange.sent_ns
+        call.sending_ns = monotonic_ns() - call.sent_ns
         if not self._open_loop:
             call.due_ns = call.sent_ns
         if not self._booked_late:

@@ -1,7 +1,7 @@
 """What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,17 @@ from benchhouse.load.certificate import Certificate, certify
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached, run_load
 from benchhouse.load.nodes import Spread
-from benchhouse.load.shape import Shape
+from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, Shape
 from benchhouse.load.shards import AllLost
 from benchhouse.load.slo import Slo
 from benchhouse.load.source import Source
+from benchhouse.load.streams import Stream, figures
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.telemetry import STEADY
 
+_MOST_REFUSED = 6
 _REACH = "is the server up, and is its address in target right?"
 _ADVICE = {
     "refused": _REACH,
@@ -125,6 +127,35 @@ def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
     return requests_per_s
 
 
+def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
+    """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told.
+
+    Threads that make blocking calls don't know how late each of them woke: the ticks of their process stand for that.
+    """
+    wakes = book.loop_lag.histogram
+    waking = figures(wakes) if book.by_threads and wakes.n else {}
+    refused: list[str] = []
+    for name, stream in streams.items():
+        ctx.distribution(name, stream.histogram)
+        errors = {stat: bound / 1e6 for stat, bound in stream.bounds_ns().items()}
+        values = figures(stream.histogram) if errors else {}
+        taken = {stat: max(shape.error_limit * 1e3, shape.error_share * value / 1e6) for stat, value in values.items()}
+        beyond = [stat for stat, error in errors.items() if error > taken[stat]]
+        ctx.bound(name, {stat: error + waking.get(stat, 0.0) / 1e6 for stat, error in errors.items()}, beyond)
+        refused += [f"{name}.{stat} (by {errors[stat]:.3g} ms, {taken[stat]:.3g} is taken)" for stat in beyond]
+    if refused:
+        shown = ", ".join(refused[:_MOST_REFUSED])
+        more = f" and {len(refused) - _MOST_REFUSED} more" if len(refused) > _MOST_REFUSED else ""
+        ctx.warn(
+            "figures_invalid",
+            f"a late client can have changed {shown}{more}: these are INVALID; free a core for the client, or give it "
+            "more processes",
+        )
+    if shape.error_limit > ERROR_LIMIT_S or shape.error_share > ERROR_SHARE:
+        limits = f"{shape.error_limit * 1e3:g} ms, or by {shape.error_share:.3g} of themselves"
+        ctx.warn("limits_relaxed", f"the workload takes times that can be off by {limits}")
+
+
 def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
     """A load without a good answer measured nothing; one that was not offered as asked is invalid."""
     kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
@@ -137,7 +168,3 @@ def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
         ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
     for problem in certificate.problems:
         ctx.invalid(problem.code, problem.message)
-    if certificate.lateness_limit_ms is not None:
-        limit, lag, loop_lag = certificate.lateness_limit_ms, certificate.lag.p99_ms, certificate.loop_lag.p99_ms
-        late = f"the client sent up to {lag:.1f} ms late and woke up to {loop_lag:.1f} ms late (p99)"
-        ctx.warn("lateness_relaxed", f"certified with a lateness limit of {limit:g} ms: {late}")

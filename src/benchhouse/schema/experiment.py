@@ -3,7 +3,7 @@
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,14 @@ class Context(Protocol):
         """Record a metric whose values were counted in a histogram of nanoseconds; its unit is s, ms, us or ns.
 
         A copy is kept. Several histograms of one name and window are merged; an empty one adds nothing.
+        """
+        ...
+
+    def bound(self, name: str, errors: Mapping[str, float], beyond: Collection[str] = ()) -> None:
+        """Say how far the figures of a metric can be off, by stat (`mean`, `p99`, ...) and in its unit.
+
+        The stats that are `beyond` what is taken become INVALID: they are kept as evidence and enter no summary, while
+        everything else of the trial stands.
         """
         ...
 

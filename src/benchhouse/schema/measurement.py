@@ -20,6 +20,8 @@ class Measurement(Model):
     n: int = Field(1, description="Samples behind the number.")
     scope: str = "trial"
     window: str = ""
+    error_bound: float | None = Field(None, description="How far it can be off, in its unit; null: not known.")
+    valid: bool = Field(True, description="Not where that is more than is taken: then no summary takes it.")
 
 
 class HistogramEntry(Model):

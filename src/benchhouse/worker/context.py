@@ -16,7 +16,7 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.worker import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from benchhouse.schema.recipe import Recipe, Service
     from benchhouse.schema.service import TrialService
@@ -31,6 +31,8 @@ class Series:
     window: str
     values: array  # type: ignore[type-arg]  # of doubles
     histogram: Histogram | None = None  # of nanoseconds, instead of values
+    errors: "Mapping[str, float]" = field(default_factory=dict)  # how far figures can be off, by stat
+    beyond: "Collection[str]" = ()  # stats that can be off by more than is taken
 
 
 @dataclass
@@ -96,6 +98,11 @@ class TrialContext:
         series = self.series.setdefault((name, window), Series(metric, window, array("d"), Histogram()))
         assert series.histogram is not None
         series.histogram.merge(histogram)
+
+    def bound(self, name: str, errors: "Mapping[str, float]", beyond: "Collection[str]" = ()) -> None:
+        for (known, _), series in self.series.items():
+            if known == name:
+                series.errors, series.beyond = errors, beyond
 
     def _refuse_mixture(self, name: str, *, histogram: bool) -> None:
         """A metric is emitted or counted, not both: its percentiles have one definition."""

@@ -99,11 +99,17 @@ def measure(series: Iterable[Series]) -> list[Measurement]:
             "window": item.window,
         }  # fmt: skip
         if len(values) == 1 and metric.role != "latency":
-            rows.append(Measurement(stat="value", value=values[0], n=1, **common))
-            continue
-        counted = item.histogram
-        summary = summarise(values) if counted is None else summarise_histogram(counted, metric.unit)
-        rows += [Measurement(stat=stat, value=value, n=summary.n, **common) for stat, value in summary.stats().items()]
+            stats, n = {"value": values[0]}, 1
+        else:
+            counted = item.histogram
+            summary = summarise(values) if counted is None else summarise_histogram(counted, metric.unit)
+            stats, n = summary.stats(), summary.n
+        rows += [
+            Measurement(
+                stat=stat, value=value, n=n, error_bound=item.errors.get(stat), valid=stat not in item.beyond, **common
+            )
+            for stat, value in stats.items()
+        ]
     return rows
 
 
@@ -117,7 +123,7 @@ def metrics_file(
 ) -> MetricsFile:
     """metrics.json in the common schema; what a field would claim without a measurement is null."""
     measurements = handover.measurements
-    by_role = {(row.role, row.stat): row for row in measurements if row.role and not row.window}
+    by_role = {(row.role, row.stat): row for row in measurements if row.role and row.valid and not row.window}
 
     def role(name: Any, *stats: str) -> Measurement | None:
         return next((by_role[name, stat] for stat in stats if (name, stat) in by_role), None)

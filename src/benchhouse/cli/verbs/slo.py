@@ -84,13 +84,13 @@ def _show(answer: "Answer", names: list[str]) -> None:
 
 def _show_limits(answer: "Answer", unit: str) -> None:
     """What stood in the way of a better answer, and what this one was certified with."""
-    if answer.lateness_limit is not None:
-        screen.note(f"certified with a lateness limit of {answer.lateness_limit * 1e3:g} ms")
+    if answer.error_limit is not None:
+        screen.note(f"times are taken that can be off by {answer.error_limit * 1e3:g} ms")
     if answer.undelivered:
         lowest = min(answer.undelivered, key=lambda probe: probe.load)
         screen.note(
             f"the client could not deliver {lowest.load:.4g} {unit} ({lowest.reason}): free a core for it, give it "
-            "more processes, or accept its lateness (workload: {lateness_limit: 20ms})"
+            "more processes, or accept its lateness (workload: {error_limit: 20ms})"
         )
     if answer.found.status == "budget" and answer.found.requests:
         screen.note(f"not as precise as requested after {answer.found.requests} requests; raise --requests")

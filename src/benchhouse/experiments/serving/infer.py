@@ -20,7 +20,7 @@ from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Survey, TensorInputs
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool, Source
-from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
@@ -208,11 +208,10 @@ def _keep_evidence(
 
 def _report(target: InferTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
     tally: ServingTally = book.tally
-    ctx.distribution("latency", tally.e2e.histogram)
-    ctx.distribution("latency_sent", tally.e2e_sent.histogram)
+    times = {"latency": tally.e2e, "latency_sent": tally.e2e_sent}
     if target.call == "stream":
-        ctx.distribution("ttft", tally.ttft.histogram)
-        ctx.distribution("itl", tally.itl.histogram)
+        times |= {"ttft": tally.ttft, "itl": tally.itl}
+    emit_times(times, book, workload, ctx)
     ctx.emit("items_per_s", emit_rates(book, workload, ctx) * workload.batch)
     for name in ("queue_ms", "compute_ms", "batch_mean"):
         if name in served:

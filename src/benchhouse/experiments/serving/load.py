@@ -18,7 +18,7 @@ from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
@@ -231,8 +231,7 @@ def _counted_by(tally: ServingTally) -> str:
 
 def _report(requests: Requests, workload: ServingWorkload, book: Book, server: ServerMetrics, ctx: Context) -> None:
     tally: ServingTally = book.tally
-    for name in tally.STREAMS:
-        ctx.distribution(name, getattr(tally, name).histogram)
+    emit_times({name: getattr(tally, name) for name in tally.STREAMS}, book, workload, ctx)
     if (delay_ms := server.queue_delay_ms()) is not None:
         ctx.emit("queue_delay", delay_ms)
     prompts = contamination.PromptFacts(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchhouse.experiments.serving.steadiness import History, Silence
-from benchhouse.load.book import Call, Stream
+from benchhouse.load.book import Call
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.slo import Slo, missed
+from benchhouse.load.streams import Stream
 
 
 class ServingTally:
@@ -68,27 +69,39 @@ class ServingTally:
         e2e = call.ended_ns - call.due_ns
         ttft = tpot = worst = None
         self.requests += 1
-        self.e2e.add(e2e)
-        self.e2e_sent.add(call.ended_ns - call.sent_ns)
+        sending, late = call.sending_ns, call.sent_ns - call.due_ns
+        self.e2e.add_unsure(e2e, late + sending)
+        self.e2e_sent.add_unsure(e2e - late, sending)
         if reply.token_ns:
+            unsure = reply.unsure_ns or (0,)
+            first, last, count = unsure[0], unsure[-1], max((reply.output_tokens or 0) - 1, 1)
             ttft = stamps[0] - call.due_ns
-            self.ttft.add(ttft)
-            self.ttft_sent.add(stamps[0] - call.sent_ns)
+            self.ttft.add_unsure(ttft, late + sending + first)
+            self.ttft_sent.add_unsure(ttft - late, sending + first)
             self.events += len(stamps)
             gaps = [after - before for before, after in itertools.pairwise(stamps)]
             if gaps:
                 worst = max(gaps)
-                self.itl.extend(gaps)
+                self._gaps(gaps, reply.unsure_ns)
                 if reply.output_tokens:
-                    tpot = (stamps[-1] - stamps[0]) // max(reply.output_tokens - 1, 1)
-                    self.tpot.add(tpot)
-                if len(gaps) > 1:
-                    changes = [abs(b - a) for a, b in itertools.pairwise(gaps)]
-                    self.jitter.add(sum(changes) // len(changes))
+                    tpot = (stamps[-1] - stamps[0]) // count
+                    self.tpot.add_unsure(tpot, last // count, first // count)
         self._count(call, reply, len(stamps))
         self.history.add(call.due_ns - start_ns, e2e if ttft is None else ttft, e2e)
         times = {"ttft": ttft, "itl": worst, "tpot": tpot, "e2e": e2e, "latency": e2e}
         return missed(self.slo, times)
+
+    def _gaps(self, gaps: list[int], unsure: Sequence[int]) -> None:
+        """Between events that may have come `unsure` earlier: a gap is then longer after it, and shorter before it."""
+        if unsure:
+            for gap, (before, after) in zip(gaps, itertools.pairwise(unsure), strict=True):
+                self.itl.add_unsure(gap, after, before)
+        else:
+            self.itl.extend(gaps)
+        if len(gaps) > 1:
+            changes = [abs(after - before) for before, after in itertools.pairwise(gaps)]
+            most = 4 * sum(unsure) // len(changes)  # each event is in two gaps, each gap in two changes
+            self.jitter.add_unsure(sum(changes) // len(changes), most, most)
 
     def _count(self, call: Call, reply: Reply, events: int) -> None:
         if reply.output_tokens is None:

@@ -19,10 +19,10 @@ from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, R
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, Statement, too_old
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, with_hint
+from benchhouse.load.streams import Stream
+from benchhouse.load.trial import advised, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
-from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
 from benchhouse.schema.secrets import is_made_up
 from benchhouse.schema.service import is_mention
@@ -268,15 +268,13 @@ def _wait_until_back(session: Administrator) -> None:
 
 def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context, *, counts_rows: bool) -> None:
     tally: PostgresTally = book.tally
-    ctx.distribution("latency", tally.latency.histogram)
-    ctx.distribution("latency_sent", tally.latency_sent.histogram)
-    own = Histogram()
+    times = {"latency": tally.latency, "latency_sent": tally.latency_sent, "latency_sql": Stream()}
     for kind, stream in tally.by_kind.items():
         if kind in BUILT_IN:
-            ctx.distribution(f"latency_{kind}", stream.histogram)
+            times[f"latency_{kind}"] = stream
         else:
-            own.merge(stream.histogram)
-    ctx.distribution("latency_sql", own)
+            times["latency_sql"].merge(stream)
+    emit_times(times, book, workload, ctx)
     rate = emit_rates(book, workload, ctx)
     ctx.emit("transactions_per_s", rate)
     if counts_rows:

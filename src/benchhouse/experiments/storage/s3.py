@@ -29,7 +29,7 @@ from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused, S3Target
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned
-from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import advised, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.quantities import Bytes
@@ -351,12 +351,10 @@ def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> Non
     ctx.emit("operations_per_s", operations_per_s)
     ctx.emit("bandwidth", bytes_per_s / 1e6)
     ctx.emit("corrupt", corrupt)
-    ctx.distribution("latency", tally.latency.histogram)
-    ctx.distribution("latency_sent", tally.latency_sent.histogram)
-    ctx.distribution("ttfb", tally.first_byte.histogram)
     single = {kind: tally.by_kind[kind] for kind in _SINGLE if kind in tally.by_kind}
-    for kind, stream in (single | tally.whole).items():
-        ctx.distribution(f"latency_{kind}", stream.histogram)
+    times = {"latency": tally.latency, "latency_sent": tally.latency_sent, "ttfb": tally.first_byte}
+    times |= {f"latency_{kind}": stream for kind, stream in (single | tally.whole).items()}
+    emit_times(times, book, workload, ctx)
     if book.failed:
         kind, count = book.errors.most_common(1)[0]
         total = book.failed + book.succeeded

@@ -8,12 +8,13 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple
 
 from benchhouse.experiments.storage.s3_content import Compared, Stretch
-from benchhouse.load.book import Call, Stream
+from benchhouse.load.book import Call
 from benchhouse.load.calls import CallTally
 from benchhouse.load.protocols.calls import Reply, discard
 from benchhouse.load.protocols.s3 import Page, S3Item
 from benchhouse.load.slo import Slo
 from benchhouse.load.source import Planned
+from benchhouse.load.streams import Stream
 
 Operation = Literal["get", "put", "delete", "list", "multipart"]
 _CYCLE = 1000  # requests in which the weights of a mix are met exactly

@@ -16,7 +16,8 @@ class Exchange:
     status: int = 0
     head: bytes = b""  # status line and header lines
     body: bytes = b""  # without the transfer encoding; empty where a sink took it
-    marks: list[tuple[int, int]] = field(default_factory=list)  # (length of `body` after a read, stamp of the read)
+    marks: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each read: length of `body` after it, when the last of it arrived, and when the first did at the earliest."""
     ended_ns: int = 0
     size: int = 0  # of the body, kept or not
     sink: "Sink | None" = None  # what took the body of a good answer, where it was not to be kept
@@ -39,6 +40,7 @@ class Reply:
     error: str | None = None  # a kind from ERRORS, or `http_<status>`
     detail: str = ""  # for a person: the server's own words, cut short
     token_ns: Sequence[int] = ()  # one stamp for each event that brought output, in order; empty when not streamed
+    unsure_ns: Sequence[int] = ()  # how much earlier each of these may have come; empty: they are as stamped
     input_tokens: int | None = None  # as counted by the server
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input, served from the server's cache, where it says so

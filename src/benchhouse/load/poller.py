@@ -1,0 +1,201 @@
+"""Poller: waits for sockets, and reads those whose answers need not be looked at before they may be complete.
+
+There are two of it. `_poller.c` is this module compiled: reading an event costs it a fifth of the time. This one is for
+where nothing could be compiled, and says what the other is to do: the same tests run over both.
+
+Every read leaves a mark. The kernel stamps what arrives, but joins what waits in a socket's queue and keeps the newest
+stamp: of several things in one read only the last has a stamp of its own. When the first came at the earliest is the
+mark's floor. That is the later of two moments: when this socket was last read empty, and when all sockets were last
+looked at and this one was not ready. A thread that slept until something came adds a third: when it began to wait for
+a core, by the kernel's count. Where that count is missing, or the thread was stopped, it is when it fell asleep.
+"""
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic_ns
+from typing import NamedTuple, Protocol
+
+_READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
+ANCILLARY_BYTES = 64
+_MOST_KEPT = 1 << 20
+_LONGEST_LAG_NS = 10_000_000_000
+_STAMP = struct.Struct("=qq")
+MARK = struct.Struct("=4q")
+OPEN = -1  # how a socket ended that did not
+
+READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
+
+
+class Taken(NamedTuple):
+    """What a socket brought since it was last handed over."""
+
+    data: bytes
+    marks: bytes  # of each read: end in `data`, the kernel's stamp, floor, and when it was read; four 64-bit numbers
+    ended: int  # OPEN, 0 where the other side closed, else an errno
+
+
+class Poller(Protocol):
+    realtime_ahead_ns: int  # of the monotonic clock: kernel stamps are in real time
+
+    def watch(self, file: socket.socket | int, events: int, /) -> None:
+        """Tell from now on when one of these events happens."""
+
+    def forget(self, file: socket.socket | int, /) -> None: ...
+
+    def collect(self, file: socket.socket, enough: int, /) -> None:
+        """Read it from now on, and tell when so many bytes are there, a read ends with an empty line, as heads and
+        most streams do, or nothing more will come. A negative number: read it no longer."""
+
+    def take(self, file: socket.socket, /) -> tuple[bytes, bytes, int]:
+        """A `Taken`, as a plain tuple."""
+
+    def wait(self, sleep: bool, until_ns: int, /) -> list[int]:
+        """File descriptors and events by turns. Sleeps until there is something, where it may; reads what is to be
+        collected, but not on after `until_ns`, if that is not 0."""
+
+    def close(self) -> None: ...
+
+
+class _Watched:
+    __slots__ = ("collects", "data", "drained_ns", "ended", "enough", "file", "marks", "stamp_ns")
+
+    def __init__(self, file: socket.socket | int) -> None:
+        self.file = file
+        self.collects, self.enough = False, 0
+        self.data, self.marks = bytearray(), bytearray()
+        self.drained_ns = self.stamp_ns = 0
+        self.ended = OPEN
+
+
+class PythonPoller:
+    """The reference."""
+
+    def __init__(self) -> None:
+        self.realtime_ahead_ns = 0
+        self._epoll = select.epoll()
+        self._watched: dict[int, _Watched] = {}
+        self._harvest: list[tuple[int, int]] = []  # not yet looked at, the last first
+        self._swept_ns = self._floor_ns = monotonic_ns()
+        self._schedstat = -1
+        with suppress(OSError):
+            self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self._waited_ns = self._run_delay_ns()  # as last read
+
+    def watch(self, file: socket.socket | int, events: int) -> None:
+        fd = _number(file)
+        if fd in self._watched:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+            self._watched[fd] = _Watched(file)
+
+    def forget(self, file: socket.socket | int) -> None:
+        fd = _number(file)
+        self._epoll.unregister(fd)
+        del self._watched[fd]
+        self._harvest = [item for item in self._harvest if item[0] != fd]
+
+    def collect(self, file: socket.socket, enough: int) -> None:
+        watched = self._watched[file.fileno()]
+        watched.collects, watched.enough = enough >= 0, enough
+
+    def take(self, file: socket.socket) -> tuple[bytes, bytes, int]:
+        watched = self._watched[file.fileno()]
+        taken = bytes(watched.data), bytes(watched.marks), watched.ended
+        watched.data.clear()
+        watched.marks.clear()
+        return taken
+
+    def wait(self, sleep: bool, until_ns: int) -> list[int]:
+        ready: list[int] = []
+        while True:
+            if not self._harvest:
+                self._look(sleep)
+            while self._harvest:
+                fd, mask = self._harvest.pop()
+                watched = self._watched[fd]
+                if watched.collects and mask & ~WRITABLE and watched.ended == OPEN:
+                    mask = mask & WRITABLE | READABLE * self._read(watched)
+                if mask:
+                    ready += (fd, mask)
+                if until_ns and monotonic_ns() >= until_ns:
+                    return ready
+            if ready or not sleep:
+                return ready
+
+    def close(self) -> None:
+        self._epoll.close()
+        if self._schedstat >= 0:
+            os.close(self._schedstat)
+            self._schedstat = -1
+
+    def _look(self, sleep: bool) -> None:
+        """Look at all sockets; where none is ready, and it may, sleep until one is."""
+        most = len(self._watched) + 1
+        self._floor_ns, self._swept_ns = self._swept_ns, monotonic_ns()
+        self._harvest = self._epoll.poll(0, most)[::-1]
+        if not sleep or self._harvest:
+            return
+        waited = self._waited_ns
+        self._harvest = self._epoll.poll(1.0, most)[::-1]
+        woken = monotonic_ns()
+        self._waited_ns = self._run_delay_ns()
+        self._floor_ns = self._swept_ns
+        if self._harvest and waited is not None and self._waited_ns is not None:
+            self._swept_ns = self._floor_ns = max(self._floor_ns, woken - (self._waited_ns - waited))
+
+    def _run_delay_ns(self) -> int | None:
+        """How long this thread was ready to run and did not, in all; None where the kernel does not say."""
+        return int(os.pread(self._schedstat, 96, 0).split()[1]) if self._schedstat >= 0 else None
+
+    def _read(self, watched: _Watched) -> bool:
+        """Read all that has come; whether it is to be handed over."""
+        assert isinstance(watched.file, socket.socket)
+        while True:
+            before = monotonic_ns()
+            try:
+                data, ancillary, _, _ = watched.file.recvmsg(_READ_BYTES, ANCILLARY_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return bool(watched.data) and len(watched.data) >= watched.enough
+            except OSError as error:
+                watched.ended = error.errno or 0
+                return True
+            if not data:
+                watched.ended = 0
+                return True
+            now = monotonic_ns()
+            watched.data += data
+            watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, now)
+            floor = max(watched.drained_ns, self._floor_ns)
+            watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
+            if len(data) < _READ_BYTES:
+                watched.drained_ns = before
+                return watched.data.endswith(b"\r\n\r\n") or len(watched.data) >= watched.enough
+            if len(watched.data) >= _MOST_KEPT:
+                return True
+
+
+def kernel_stamp(ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, now_ns: int) -> int:
+    """When the kernel took in what was read, but a clock that was set is not believed, nor that time goes back."""
+    if not ancillary:
+        return now_ns
+    seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
+    stamp: int = seconds * 1_000_000_000 + nanoseconds - ahead_ns
+    return now_ns if stamp > now_ns or now_ns - stamp > _LONGEST_LAG_NS else max(stamp, least_ns)
+
+
+def _number(file: socket.socket | int) -> int:
+    return file if isinstance(file, int) else file.fileno()
+
+
+def make_poller() -> Poller:
+    """The compiled one, where there is one."""
+    try:
+        from benchhouse.load._poller import Poller as CompiledPoller
+    except ImportError:
+        return PythonPoller()
+    return CompiledPoller()

@@ -1,0 +1,109 @@
+"""Streams of measured times: on their way into a histogram, and with how far each of them can be off."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
+
+_AT_A_TIME = 512
+FINE_NS = 100_000
+"""What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+
+
+class Stream:
+    """Values on their way into a histogram: a list takes each at once, the histogram many at a time."""
+
+    __slots__ = ("_doubts", "_histogram", "_values", "add")
+
+    def __init__(self, histogram: Histogram | None = None, doubts: "Doubts | None" = None) -> None:
+        self._histogram = histogram or Histogram()
+        self._doubts = doubts
+        self._values: list[int] = []
+        self.add = self._values.append
+
+    def add_unsure(self, value: int, earlier: int, later: int = 0) -> None:
+        """A time that may in truth be less by `earlier`, or more by `later`."""
+        self.add(value)
+        if earlier > FINE_NS or later > FINE_NS:
+            self._doubts = self._doubts or Doubts()
+            self._doubts.add(value, earlier, later)
+
+    def extend(self, values: Iterable[int]) -> None:
+        self._values.extend(values)
+
+    def extend_unsure(self, values: Sequence[int], earlier: Sequence[int]) -> None:
+        """As `add_unsure` of each."""
+        self._values.extend(values)
+        if earlier and max(earlier) > FINE_NS:
+            self._doubts = self._doubts or Doubts()
+            for value, less in zip(values, earlier, strict=True):
+                if less > FINE_NS:
+                    self._doubts.add(value, less, 0)
+
+    def count(self, values: Measured) -> None:
+        """Values that go into other streams too."""
+        self._histogram.count(values)
+
+    def repeat(self, value: int, count: int) -> None:
+        """One value, so many times."""
+        self._histogram.add(value, count)
+
+    @property
+    def histogram(self) -> Histogram:
+        """All that was added so far."""
+        self._histogram.extend(self._values)
+        self._values.clear()
+        return self._histogram
+
+    def bounds_ns(self) -> dict[str, float]:
+        """How far the mean and the percentiles can be off."""
+        doubts = self._doubts or Doubts()
+        return doubts.bounds_ns(self.histogram) if self.histogram.n else {}
+
+    def settle_some(self) -> bool:
+        """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
+        self._histogram.extend(self._values[:_AT_A_TIME])
+        del self._values[:_AT_A_TIME]
+        return bool(self._values)
+
+    def merge(self, other: "Stream") -> None:
+        self.histogram.merge(other.histogram)
+        if other._doubts:
+            self._doubts = self._doubts or Doubts()
+            self._doubts.merge(other._doubts)
+
+    def __reduce__(self) -> Any:
+        return Stream, (self.histogram, self._doubts)
+
+
+class Doubts:
+    """Of a stream, the times that are only known to lie between two others."""
+
+    def __init__(self) -> None:
+        self._sides = Stream(), Stream(), Stream()  # as measured, the least that it can be, the most
+
+    def add(self, value: int, earlier: int, later: int) -> None:
+        measured, least, most = self._sides
+        measured.add(value)
+        least.add(max(value - earlier, 0))
+        most.add(value + later)
+
+    def merge(self, other: "Doubts") -> None:
+        for ours, theirs in zip(self._sides, other._sides, strict=True):
+            ours.merge(theirs)
+
+    def bounds_ns(self, all_measured: Histogram) -> dict[str, float]:
+        """Where each is the least that it can be, so is every percentile; and where it is the most."""
+        measured, least, most = (side.histogram for side in self._sides)
+        low = figures(all_measured.replaced(measured, least))
+        high = figures(all_measured.replaced(measured, most))
+        return {
+            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * value + FINE_NS
+            for stat, value in figures(all_measured).items()
+        }
+
+
+def figures(times: Histogram) -> Mapping[str, float]:
+    """The figures that a bound is given for."""
+    return {"mean": times.mean or 0.0} | {stat: times.quantile(q) for stat, q in _QUANTILES.items()}
