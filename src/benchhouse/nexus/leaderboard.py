@@ -89,7 +89,6 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         standing, summary, beside = self.standing, self.standing.summary, self.standing.against_best
-        compared = ("change", "change_interval", "difference", "difference_interval")
         return {
             "rank": standing.rank,
             "target": standing.target,
@@ -99,12 +98,19 @@ class Row:
             "stdev": summary.stdev,
             "min": summary.min,
             "max": summary.max,
-            **{name: getattr(beside, name) if beside else None for name in compared},
+            "change": beside.change if beside else None,
+            "change_interval": beside.change_interval if beside else None,
+            "difference": beside.difference if beside else None,
+            "difference_interval": beside.difference_interval if beside else None,
             "verdict": standing.verdict,
             "surely_better": list(standing.better),
             "experiments": self.experiments,
             "experiments_disagree": self.disagree,
-            **{name: getattr(self, name) for name in ("points", "invalid", "failed", "runs", "trials")},
+            "points": self.points,
+            "invalid": self.invalid,
+            "failed": self.failed,
+            "runs": self.runs,
+            "trials": self.trials,
         }
 
 
