@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from benchhouse.analysis.gating import interval_of, stands
+from benchhouse.analysis.gating import stands
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
@@ -21,7 +21,7 @@ from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.results import history
-from benchhouse.results.numbers import quantity
+from benchhouse.results.numbers import mean_interval, quantity
 from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, State
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -322,7 +322,7 @@ def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: Standing) -
         limit = level + abs(level) * (rule.worse_by if side == "above" else -rule.worse_by)
         meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, unit)}"
     assert limit is not None  # one of them is given: the file was checked
-    ends = interval_of(last.mean, last.stdev, last.n)
+    ends = mean_interval(last.mean, last.stdev, last.n)
     spread = " (one trial: how sure is not known)"
     if ends:
         spread = f" ({quantity(ends[0], unit)} to {quantity(ends[1], unit)}, n={last.n})"
