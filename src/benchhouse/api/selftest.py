@@ -93,6 +93,17 @@ def _metrics(rows: list[dict[str, Any]], repetitions: int) -> list[SelftestMetri
             continue
         tested = judge_pairs(members, "higher" if direction == "higher" else "lower", confidence=_CONFIDENCE)
         low, high = tested.rate_interval
-        values = {name: getattr(tested, name) for name in ("pairs", "false_positives", "rate", "cv", "smallest_effect")}
-        metrics.append(SelftestMetric(metric=metric, stat=stat, rate_low=low, rate_high=high, **values))
+        metrics.append(
+            SelftestMetric(
+                metric=metric,
+                stat=stat,
+                pairs=tested.pairs,
+                false_positives=tested.false_positives,
+                rate=tested.rate,
+                rate_low=low,
+                rate_high=high,
+                cv=tested.cv,
+                smallest_effect=tested.smallest_effect,
+            )
+        )
     return metrics

@@ -11,6 +11,7 @@ import itertools
 import shlex
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -70,9 +71,9 @@ class ClusterExecutor(QueueExecutor):
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
 
+    @abstractmethod
     def settings(self) -> Mapping[str, Any]:
         """What `Engine.open` is given."""
-        raise NotImplementedError
 
     def ask(self, resources: Resources) -> Ask:
         """What a slot asks for, so that a trial of these resources runs in it."""

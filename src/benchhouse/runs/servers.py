@@ -293,14 +293,19 @@ def _described(folder: ServiceFolder, state: ServiceState) -> Server:
     run_id, job = "", _job(folder)
     with contextlib.suppress(OSError, ValueError):
         run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id
-    same = ("id", "recipe", "version", "message", "host", "started", "checked")
     return Server(
-        **{name: getattr(state, name) for name in same},
+        id=state.id,
+        recipe=state.recipe,
+        version=state.version,
         phase="lost" if is_lost(state) else state.phase,
+        message=state.message,
         endpoints=tuple(item.endpoint for item in state.replicas),
         metrics=tuple(item.metrics for item in state.replicas if item.metrics),
         pids=tuple(item.pid for item in state.replicas),
         job=state.job or (job.job_id if job else "") or str(pid_of(state.keeper) or ""),
         run_id=run_id,
+        host=state.host,
+        started=state.started,
+        checked=state.checked,
         folder=str(folder.path),
     )

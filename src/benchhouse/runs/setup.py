@@ -32,12 +32,24 @@ class RunSetup:
     def trial_frame(self) -> dict[str, Any]:
         """What all trials of this run have in common."""
         plan, scenario = self.plan, self.plan.scenario
-        given = ("executor", "runtime", "partition", "account", "qos", "artifacts", "binds", "environment")
         return {
             "run_id": self.ledger.folder.run_id,
             "scenario": scenario.scenario,
-            **{name: getattr(plan, name) for name in ("experiment", "component", "axes", "resources", "limits")},
-            **{name: getattr(scenario, name) for name in (*given, "logs", "monitors")},
+            "experiment": plan.experiment,
+            "component": plan.component,
+            "axes": plan.axes,
+            "resources": plan.resources,
+            "limits": plan.limits,
+            "executor": scenario.executor,
+            "runtime": scenario.runtime,
+            "partition": scenario.partition,
+            "account": scenario.account,
+            "qos": scenario.qos,
+            "artifacts": scenario.artifacts,
+            "binds": scenario.binds,
+            "environment": scenario.environment,
+            "logs": scenario.logs,
+            "monitors": scenario.monitors,
             "services": self.attached.for_trials(),
         } | self.frame
 
