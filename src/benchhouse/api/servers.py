@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.verb_group import VerbGroup
+from benchhouse.api.groups import VerbGroup
 from benchhouse.catalog.recipes import find_recipe, load_recipe
 from benchhouse.runs import servers
 from benchhouse.runs.servers import (

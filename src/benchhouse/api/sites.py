@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.verb_group import VerbGroup
+from benchhouse.api.groups import VerbGroup
 from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import check, images, places
 from benchhouse.sites.check import SiteSummary, profile_text

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm_script import clock, partition_for, put_together, quoted, request, time_s
+from benchhouse.processes.services import job_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
@@ -103,13 +104,6 @@ class SlurmKeepers:
         partition = partition_for(resources, self._scenario, self._site)
         known = site.partitions.get(partition) if partition else None
         return (known.max_time if known else None) or max(site.time, time_s(self._scenario, self._site))
-
-
-def job_of(folder: ServiceFolder) -> KeeperJob | None:
-    try:
-        return KeeperJob.model_validate_json(folder.job.read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:

@@ -15,7 +15,7 @@ from typing import Any
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.processes.forking import Forked, can_fork, fork
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
-from benchhouse.processes.services import end_of
+from benchhouse.processes.services import end_of, is_lost
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder
@@ -266,8 +266,3 @@ def _mark_over(folder: ServiceFolder, state: ServiceState, message: str, phase: 
     folder.endpoints.unlink(missing_ok=True)
     over = {"phase": phase, "message": message, "since": now()}
     write_model(folder.state, state.model_copy(update=over), sync=False)
-
-
-def is_lost(state: ServiceState) -> bool:
-    """Whether its keeper was killed before it could say that it is over."""
-    return state.phase not in OVER and state.host == os.uname().nodename and is_gone(state.keeper)

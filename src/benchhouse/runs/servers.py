@@ -15,23 +15,15 @@ from benchhouse.catalog.recipes import find_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
+from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keepers import (
-    Keep,
-    is_lost,
-    running_states,
-    settle,
-    start_job,
-    start_keeper,
-    stop_keepers,
-    wait_ready,
-)
+from benchhouse.runs.keepers import Keep, running_states, settle, start_job, start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import is_secret_key, reference
-from benchhouse.schema.service import OVER, Addresses, KeeperJob, ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
 
 
@@ -175,7 +167,7 @@ def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
 def _end(folders: Sequence[ServiceFolder]) -> list[int]:
     jobs: dict[str, list[ServiceFolder]] = {}
     for folder in folders:
-        if job := _job(folder):
+        if job := job_of(folder):
             jobs.setdefault(job.executor, []).append(folder)
     for executor, job_folders in jobs.items():
         if keepers := _keepers(executor, Assignment()):
@@ -283,14 +275,8 @@ def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
     return [*_own_folders(workspace), *workspace.runs.glob("*/services/*")]
 
 
-def _job(folder: ServiceFolder) -> KeeperJob | None:
-    with contextlib.suppress(OSError, ValueError):
-        return KeeperJob.model_validate_json(folder.job.read_bytes())
-    return None
-
-
 def _described(folder: ServiceFolder, state: ServiceState) -> Server:
-    run_id, job = "", _job(folder)
+    run_id, job = "", job_of(folder)
     with contextlib.suppress(OSError, ValueError):
         run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id
     return Server(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from benchhouse.evidence.folder import read_meta, read_spec
+from benchhouse.processes.services import is_lost
 from benchhouse.runs import batch
 from benchhouse.runs.batch import Queue
-from benchhouse.runs.keepers import attached_folders, is_lost, running_states
+from benchhouse.runs.keepers import attached_folders, running_states
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
