@@ -1,9 +1,10 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -23,42 +24,7 @@ if TYPE_CHECKING:
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result
 
-T = TypeVar("T")
 _MOST_ROWS = 200
-
-
-class Rows(Sequence[T], Generic[T]):
-    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
-
-    def __init__(self, rows: Sequence[T]) -> None:
-        self._rows = list(rows)
-
-    @overload
-    def __getitem__(self, at: int) -> T: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[T]: ...
-    def __getitem__(self, at: int | slice) -> T | list[T]:
-        return self._rows[at]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._rows)
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, as `--json` prints it."""
-        return [plain(row) for row in self._rows]
-
-    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
-        """A data frame of pandas, or of polars."""
-        return frame(self.arrow(), library)
-
-    def arrow(self) -> "pa.Table":
-        """An Arrow table."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(self.to_dicts())
 
 
 def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
@@ -77,7 +43,7 @@ def plain(value: Any) -> Any:
     """A value of the API as data for JSON."""
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, list | tuple | Rows):
+    if isinstance(value, list | tuple | Points):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
@@ -86,13 +52,37 @@ def plain(value: Any) -> Any:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
-class Points(Rows["PointValue"]):
+class Points(Sequence["PointValue"]):
     """The numbers of runs: a row for each point, metric and statistic."""
 
     def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
-        super().__init__(rows)
+        self._rows = list(rows)
         self.tried: list[TriedPoint] = list(tried)
         """Every point that was tried, also those without a number."""
+
+    @overload
+    def __getitem__(self, at: int) -> "PointValue": ...
+    @overload
+    def __getitem__(self, at: slice) -> "list[PointValue]": ...
+    def __getitem__(self, at: int | slice) -> "PointValue | list[PointValue]":
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain data, as `--json` prints it."""
+        return [plain(row) for row in self._rows]
+
+    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """A data frame of pandas, or of polars."""
+        return frame(self.arrow(), library)
+
+    def arrow(self) -> "pa.Table":
+        """An Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.to_dicts())
 
     def show(self) -> None:
         """Print one row a point, one column a metric."""
@@ -104,6 +94,18 @@ class Points(Rows["PointValue"]):
         from benchhouse.report.notebook import points_html
 
         return points_html(self, self.tried)
+
+
+class Printed(ABC):
+    """An answer that looks in a notebook as `show` prints it."""
+
+    @abstractmethod
+    def show(self) -> None: ...
+
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import text_html
+
+        return text_html(self.show)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class CurveComparison:
+class CurveComparison(Printed):
     """Targets at equal quality (`at`), or along an axis (`along`)."""
 
     curves: "Tradeoff | Scaling"
@@ -173,18 +175,13 @@ class CurveComparison:
 
         return curves_markdown(self.curves)
 
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return self.curves.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
-class TargetComparison:
+class TargetComparison(Printed):
     """Targets that were put to the same test, side by side."""
 
     beside: "SideBySide"
@@ -195,11 +192,6 @@ class TargetComparison:
         from benchhouse.report.terminal.curves import show_beside
 
         show_beside(self.beside)
-
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -240,7 +232,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Printed):
     """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
 
     workspace: "Workspace"
@@ -269,11 +261,6 @@ class Diagnosis:
         from benchhouse.api.why import page
 
         return page(self.workspace.folder, self.why)
-
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""

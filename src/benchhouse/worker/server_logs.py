@@ -79,7 +79,7 @@ def receive(line: socket.socket, most: int = 1) -> tuple[bytes, list[int]]:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The supervisor's end, which never blocks, and the asker's."""
+    """The supervisor's end, which never blocks, and the other's; packets, so that no message is ever half there."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.setblocking(False)
     return mine, theirs
