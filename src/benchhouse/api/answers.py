@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -24,47 +24,21 @@ if TYPE_CHECKING:
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result
 
+T = TypeVar("T")
 _MOST_ROWS = 200
 
 
-def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
-    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
-    try:
-        if library == "polars":
-            import polars
+class Rows(Sequence[T], Generic[T]):
+    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
 
-            return polars.from_arrow(table)
-        return table.to_pandas()
-    except ImportError as error:
-        raise BenchError(f"{library} is not installed", f"pip install {library}; or use .arrow()") from error
-
-
-def plain(value: Any) -> Any:
-    """A value of the API as data for JSON."""
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, list | tuple | Points):
-        return [plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
-
-
-class Points(Sequence["PointValue"]):
-    """The numbers of runs: a row for each point, metric and statistic."""
-
-    def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+    def __init__(self, rows: Sequence[T]) -> None:
         self._rows = list(rows)
-        self.tried: list[TriedPoint] = list(tried)
-        """Every point that was tried, also those without a number."""
 
     @overload
-    def __getitem__(self, at: int) -> "PointValue": ...
+    def __getitem__(self, at: int) -> T: ...
     @overload
-    def __getitem__(self, at: slice) -> "list[PointValue]": ...
-    def __getitem__(self, at: int | slice) -> "PointValue | list[PointValue]":
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
         return self._rows[at]
 
     def __len__(self) -> int:
@@ -84,6 +58,40 @@ class Points(Sequence["PointValue"]):
 
         return pa.Table.from_pylist(self.to_dicts())
 
+
+def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
+    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
+    try:
+        if library == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        return table.to_pandas()
+    except ImportError as error:
+        raise BenchError(f"{library} is not installed", f"pip install {library}; or use .arrow()") from error
+
+
+def plain(value: Any) -> Any:
+    """A value of the API as data for JSON."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | tuple | Rows):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+class Points(Rows["PointValue"]):
+    """The numbers of runs: a row for each point, metric and statistic."""
+
+    def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+        super().__init__(rows)
+        self.tried: list[TriedPoint] = list(tried)
+        """Every point that was tried, also those without a number."""
+
     def show(self) -> None:
         """Print one row a point, one column a metric."""
         from benchhouse.report.terminal.points import points_table
@@ -96,7 +104,7 @@ class Points(Sequence["PointValue"]):
         return points_html(self, self.tried)
 
 
-class Printed(ABC):
+class _Printed(ABC):
     """An answer that looks in a notebook as `show` prints it."""
 
     @abstractmethod
@@ -155,7 +163,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class CurveComparison(Printed):
+class CurveComparison(_Printed):
     """Targets at equal quality (`at`), or along an axis (`along`)."""
 
     curves: "Tradeoff | Scaling"
@@ -181,7 +189,7 @@ class CurveComparison(Printed):
 
 
 @dataclass(frozen=True)
-class TargetComparison(Printed):
+class TargetComparison(_Printed):
     """Targets that were put to the same test, side by side."""
 
     beside: "SideBySide"
@@ -232,7 +240,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Diagnosis(Printed):
+class Diagnosis(_Printed):
     """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
 
     workspace: "Workspace"

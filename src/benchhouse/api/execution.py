@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.runs import batch, execution, hot_metrics
 from benchhouse.runs.execution import QUIET as QUIET
@@ -68,23 +69,12 @@ def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
 
 
 def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[Prepared, Path]:
-    """A scenario that was read and planned, and its file, or a label for it."""
+    """A scenario that was read and planned, and its file, or a label for it.
+
+    One that was made in Python: relative paths in it start from the workspace, and messages quote it as YAML.
+    """
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), Where(**where)), Path(source)
-    return _prepare_content(workspace, source, where)
-
-
-def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
-    """The same for what may be a space of ado: one plan for each of its experiments."""
-    if isinstance(source, str | os.PathLike):
-        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
-    return [_prepare_content(workspace, source, where)]
-
-
-def _prepare_content(
-    workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: PlaceKeywords
-) -> tuple[Prepared, Path]:
-    """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
     if isinstance(source, Scenario):
         source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
     label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file
@@ -95,6 +85,13 @@ def _prepare_content(
             f"{label} holds what YAML has no form for: {error}", "use text, numbers, lists and dicts"
         ) from error
     return prepare_text(workspace, text, str(label), workspace.root, Where(**where)), label
+
+
+def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
+    """The same for what may be a space of ado: one plan for each of its experiments."""
+    if isinstance(source, str | os.PathLike):
+        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
+    return [prepare_source(workspace, source, where)]
 
 
 def carry_out(
@@ -153,7 +150,7 @@ class Submitted:
 def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: RunListener) -> Submitted:
     """Hand a run over to whatever carries it, and return."""
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
-    outlives = batch.outlives(prepared)
+    outlives = plug("executors", prepared.plan.scenario.executor).outlives
     if prepared.plan.scenario.until and outlives:
         listener.note(f"a rule ends the repetitions: each  bench collect {run_id}  looks, and hands over the next ones")
     for line in prepared.notes:

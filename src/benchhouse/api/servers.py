@@ -7,33 +7,59 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.api.groups import VerbGroup
 from benchhouse.catalog.entries import plug
-from benchhouse.catalog.recipes import find_recipe, load_recipe, parameter_faults
+from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import running_states, settle, start_job, start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
-from benchhouse.sites.recipes import RecipeStatus, list_recipe_status, recipe_text
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
 
-__all__ = ["Placement", "RecipeStatus", "Servers", "StartedServer", "recipe_text"]
+
+@dataclass(frozen=True)
+class RecipeStatus:
+    """A recipe, and what of it is installed here."""
+
+    recipe: str
+    """Its name; empty where its file can't be read."""
+    version: str | None = None
+    """Version of the installed program."""
+    program: str | None = None
+    """Path of the program; None where it is not installed."""
+    image: str | None = None
+    """Container image that it may be started from, as the recipe names it."""
+    pinned: bool = False
+    """Whether that image was pulled and pinned at this site."""
+    install: str = ""
+    """How to install the program."""
+    licence: str = ""
+    parameters: Mapping[str, str | None] = field(default_factory=dict)
+    """Default of each parameter; None where it must be given."""
+    description: str = ""
+    origin: str = ""
+    """The file, or the distribution that ships it."""
+    broken: str | None = None
+    """Why its file can't be read."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +146,9 @@ class Servers(VerbGroup):
 
     def recipes(self) -> list[RecipeStatus]:
         """All recipes, with the version of each program that is installed here."""
-        return list_recipe_status(self._folder)
+        good, broken = list_recipes(self._folder.recipes)
+        images = places.images_if_known(places.site(self._folder))
+        return [_status(item, images) for item in good] + [RecipeStatus("", broken=error.message) for error in broken]
 
     def recipe(self, name: str) -> Recipe:
         """A recipe by its name or file; `recipe_text` makes a file of it."""
@@ -220,8 +248,37 @@ class Servers(VerbGroup):
 
     def stop_all(self) -> StoppedServers:
         """Stop every server that was started by itself; those attached to runs go on."""
-        states = running_states(_own_folders(self._folder))
+        states = running_states(list(self._folder.services.glob("*")))
         return _stopped(self._folder, [(folder, state) for folder, state in states if state.phase not in OVER])
+
+
+def _status(found: FoundRecipe, images: str) -> RecipeStatus:
+    from benchhouse.processes.programs import find_program, version_of
+
+    recipe = found.recipe
+    program = version = None
+    with contextlib.suppress(ExperimentFailed):
+        program = find_program(recipe)
+        version = version_of(recipe)
+    if recipe.version_command and not version:  # an interpreter without the package is not the server
+        program = None
+    return RecipeStatus(
+        recipe=recipe.name,
+        version=version,
+        program=program,
+        image=recipe.image or None,
+        pinned=bool(recipe.image and images and find_pinned(Path(images), recipe.image)),
+        install=recipe.install,
+        licence=recipe.licence,
+        parameters=recipe.parameters,
+        description=recipe.description,
+        origin=found.origin,
+    )
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """A recipe as the content of its file."""
+    return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
 
 
 def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
@@ -287,12 +344,8 @@ def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tu
     raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
 
 
-def _own_folders(workspace: WorkspaceFolder) -> list[Path]:
-    return list(workspace.services.iterdir()) if workspace.services.is_dir() else []
-
-
 def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
-    return [*_own_folders(workspace), *workspace.runs.glob("*/services/*")]
+    return [*workspace.services.glob("*"), *workspace.runs.glob("*/services/*")]
 
 
 def _described(folder: ServiceFolder, state: ServiceState) -> Server:

@@ -52,8 +52,8 @@ class Sites(VerbGroup):
         for name, path in [*files, *shipped().items()]:
             site = load_site(path)
             used = name == named if named else path == self._folder.site if own else name == "local"
-            about = site.executor or "", site.description, len(site.to_confirm)
-            profiles.append(SiteSummary(name, *about, used, str(path)))
+            open_values = len(site.to_confirm)
+            profiles.append(SiteSummary(name, site.executor or "", site.description, open_values, used, str(path)))
         return profiles
 
     def profile(self, site: str | None = None) -> Site:

@@ -108,7 +108,7 @@ class SlurmKeepers:
 
 def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
     """Of a run's services, those with a job that is not over, and whether the keeper itself has begun."""
-    for path in sorted(services.iterdir()) if services.is_dir() else []:
+    for path in sorted(services.glob("*")):
         folder = ServiceFolder(path)
         state, job = read_state(folder), job_of(folder)
         if job and state and state.phase not in OVER:

@@ -58,4 +58,4 @@ def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Pa
         except (OSError, ValueError):  # killed while it was made, or being made by another run
             return all(abandoned(other) for other in list_runs(workspace))
 
-    return [path for path in sorted(folder.iterdir()) if is_left(path)] if folder.is_dir() else []
+    return [path for path in sorted(folder.glob("*")) if is_left(path)]

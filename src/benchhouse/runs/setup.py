@@ -1,15 +1,15 @@
 """A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from benchhouse.plan.expand import Plan
 from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor
 
 
@@ -56,12 +56,5 @@ class RunSetup:
     @cached_property
     def shared_frame(self) -> dict[str, Any]:
         """The same as JSON, for tasks that make the folders of their trials themselves."""
-        return {key: _plain(value) for key, value in self.trial_frame.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+        frame: dict[str, Any] = to_jsonable_python(self.trial_frame, by_alias=True)
+        return frame

@@ -269,19 +269,10 @@ def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str])
                     yield RunService(name, "", "ready", "", "", trial_id, [item.endpoint], [item.pid])
 
 
-def failures(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
-    """The failed trials of a run, with what a person needs to go on."""
-    return _explained(workspace, run_id, status(workspace, run_id).failures)
-
-
-def invalid(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
-    """The trials of a run whose numbers are refused, with the reason."""
-    return _explained(workspace, run_id, status(workspace, run_id).invalid)
-
-
-def _explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
+def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
+    """The same trials, with what a person needs to go on."""
     scenario = Ledger(workspace.run(run_id)).record.scenario
-    explained = []
+    detailed = []
     for trial in trials:
         folder = workspace.trial(scenario, trial.trial_id)
         trial = replace(trial, folder=str(folder.path), rerun=rerun_line(folder))
@@ -295,8 +286,8 @@ def _explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[Unsucce
                     traceback=failure.traceback,
                     log_tail=failure.log_tail,
                 )
-        explained.append(trial)
-    return explained
+        detailed.append(trial)
+    return detailed
 
 
 def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:

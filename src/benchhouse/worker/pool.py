@@ -49,13 +49,9 @@ class Pool:
         self.quiet = quiet  # signals that a worker ignores until its trial listens to them
 
     @property
-    def busy(self) -> list[Worker]:
-        return [worker for worker in self.workers.values() if worker.job is not None]
-
-    @property
     def measuring(self) -> int:
         """Trials whose experiments may still run."""
-        return sum(not worker.measured for worker in self.busy)
+        return sum(worker.job is not None and not worker.measured for worker in self.workers.values())
 
     def lines(self) -> list[int]:
         """Descriptors to wait on."""

@@ -23,11 +23,9 @@ class Logs(Protocol):
 
         Raises ValueError for a name that is none, OSError where no log can be made.
         """
-        ...
 
     def tail(self, component: str, n_lines: int) -> str:
         """The last lines that came, redacted, for an error message; empty when there are none."""
-        ...
 
 
 class ServerLogs:
