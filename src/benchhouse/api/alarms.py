@@ -2,7 +2,7 @@
 
 import builtins
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation import alarms
 from benchhouse.automation.alarms import Checked, Standing
 from benchhouse.results import history

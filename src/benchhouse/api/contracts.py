@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import contracts
 from benchhouse.claims.contracts import UNKNOWN, RunEvidence, Settled
 from benchhouse.evidence.folder import read_meta

@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
 
-class VerbGroup:
-    """Methods that belong together, on one workspace."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._workspace, self._folder = workspace, workspace.folder
-
-
 class Groups:
     """What `Workspace` has beside its own methods: an object for each group of verbs."""
 

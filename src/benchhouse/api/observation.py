@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.runs import log_files, logs
 from benchhouse.schema.errors import unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.nexus import logical, package_scaffold, packages, scaffold
 from benchhouse.nexus.logical import Checked, LogicalSummary
 from benchhouse.nexus.packages import (

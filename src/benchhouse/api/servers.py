@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.api.groups import VerbGroup
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml

@@ -56,5 +56,4 @@ class RunSetup:
     @cached_property
     def shared_frame(self) -> dict[str, Any]:
         """The same as JSON, for tasks that make the folders of their trials themselves."""
-        frame: dict[str, Any] = to_jsonable_python(self.trial_frame, by_alias=True)
-        return frame
+        return dict(to_jsonable_python(self.trial_frame, by_alias=True))
