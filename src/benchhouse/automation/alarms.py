@@ -233,13 +233,14 @@ def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
             say(f"alarm {line.alarm}: {line.channel} could not be notified: {line.error}")
 
 
-def try_channel(workspace: WorkspaceFolder, name: str) -> str:
-    """Send a message that says it is a trial; why that failed, or nothing."""
+def try_channel(workspace: WorkspaceFolder, name: str) -> None:
+    """Send a message that says it is a trial. Raises BenchError where it does not arrive."""
     channels = read_alarms(workspace).channels
     if name not in channels:
         raise BenchError(f"no channel {name!r} in alarms.yaml", f"There are {', '.join(channels)}")
     text = "a trial message of `bench alarms try`: nothing is wrong"
-    return tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text})
+    if error := tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text}):
+        raise BenchError(f"channel {name} could not be reached: {error}", "correct alarms.yaml, or set the variable")
 
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
