@@ -41,7 +41,6 @@ class Shelf(Protocol):
 
     def read(self, key: str) -> Iterable[bytes]:
         """Piece by piece; raises FileNotFoundError where there is none."""
-        ...
 
 
 class Carried(Model):
