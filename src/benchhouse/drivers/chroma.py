@@ -3,6 +3,8 @@
 import contextlib
 from typing import Any, ClassVar
 
+import numpy
+
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
@@ -62,7 +64,7 @@ class Chroma(shared.Database):
             raise
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         ids = [str(first + number) for number in range(len(vectors))]
         marks = None if labels is None else [{"label": int(label)} for label in labels]
         self._call(lambda: self._records.add(ids, vectors, marks))
@@ -72,8 +74,6 @@ class Chroma(shared.Database):
 
     def build(self) -> None:
         """Chroma takes vectors into a log; its index catches up with it when it is first asked."""
-        import numpy
-
         self._ids(numpy.ones((1, self._collection.dimensions), numpy.float32), 1, None)
 
     def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:

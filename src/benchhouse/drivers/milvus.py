@@ -81,7 +81,7 @@ class Milvus(shared.Database):
         self._call(lambda: self._client.create_collection(name, schema=schema, consistency_level="Strong"))
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         marks = [0] * len(vectors) if labels is None else labels.tolist()
         rows = [
             {"id": number, "label": label, "vector": vector}

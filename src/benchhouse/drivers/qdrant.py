@@ -68,7 +68,7 @@ class Qdrant(shared.Database):
             kind = models.PayloadSchemaType.INTEGER
             self._call(lambda: self._client.create_payload_index(name, "label", field_schema=kind))
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         ids = list(range(first, first + len(vectors)))
         payloads = None if labels is None else [{"label": int(label)} for label in labels]
         batch = self._library.models.Batch(ids=ids, vectors=vectors.tolist(), payloads=payloads)

@@ -4,26 +4,26 @@ import importlib
 import json
 import shutil
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from urllib.parse import urlsplit
+
+import numpy
+from numpy.typing import NDArray
 
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorDriver
 from benchhouse.schema.errors import BenchError
 
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
-
-Vectors: TypeAlias = "NDArray[float32]"
-Ids: TypeAlias = "NDArray[int64]"
+Vectors: TypeAlias = NDArray[numpy.float32]
+Ids: TypeAlias = NDArray[numpy.int64]
 CONNECT_S = 10.0  # limit of a server's first answer
 ANSWER_S = 60.0  # limit of one search; building an index has none
 
 
-class Driver:
+class Driver(ABC):
     """Checks what every driver is handed: a database takes vectors by `_insert` and answers by `_search`."""
 
     indexes: ClassVar[tuple[IndexKind, ...]]
@@ -33,7 +33,7 @@ class Driver:
     recipe: ClassVar[str] = ""
     _collection: Collection
 
-    def ingest(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
+    def ingest(self, first: int, vectors: Vectors, labels: Ids | None) -> None:
         refuse_bad_vectors(vectors, self._collection)
         most = self._batch_size() or max(len(vectors), 1)
         for start in range(0, len(vectors), most):
@@ -49,16 +49,16 @@ class Driver:
         """The most vectors that one request may carry; 0: any number."""
         return 0
 
-    def _insert(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _insert(self, first: int, vectors: Vectors, labels: Ids | None) -> None: ...
 
-    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
-        raise NotImplementedError
+    @abstractmethod
+    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids: ...
 
 
 class Database(Driver):
     """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
-    folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
+    folder of its own. `_drop` removes the collection from a server."""
 
     def __init__(self, name: str, package: str, endpoint: str, collection: Collection) -> None:
         refuse_what_it_lacks(self, name, collection)
@@ -84,8 +84,8 @@ class Database(Driver):
             self.close()
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def _drop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _drop(self) -> None: ...
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -139,8 +139,6 @@ def refuse_what_it_lacks(driver: "VectorDriver | Driver", name: str, collection:
 
 def refuse_bad_vectors(vectors: Vectors, collection: Collection) -> None:
     """Raises BenchError for vectors of other dimensions and for NaN and infinity, which some databases just take."""
-    import numpy
-
     if vectors.ndim != 2 or vectors.shape[1] != collection.dimensions:
         raise BenchError(
             f"the vectors have the shape {vectors.shape}, and the collection has {collection.dimensions} dimensions"
@@ -170,8 +168,6 @@ def claim(home: Path) -> None:
 
 def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
     """Ids, a row for each query, filled up with -1."""
-    import numpy
-
     lists = [[int(number) for number in answer] for answer in answers]
     rows = numpy.full((len(lists), k), -1, dtype=numpy.int64)
     for number, ids in enumerate(lists):

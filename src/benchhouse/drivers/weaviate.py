@@ -74,7 +74,7 @@ class Weaviate(shared.Database):
             raise
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         from weaviate.proto.v1 import batch_pb2
 
         request = batch_pb2.BatchObjectsRequest()
