@@ -299,7 +299,7 @@ def _from_csv(table: Table, text: bytes) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    schema = table.schema()
+    schema = table.schema
     if not text:
         return schema.empty_table()
     kinds = {field.name: pa.string() if pa.types.is_list(field.type) else field.type for field in schema}

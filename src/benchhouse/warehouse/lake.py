@@ -62,7 +62,7 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema())
+    content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -72,7 +72,7 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
         store_schema=False,  # Parquet's own types say all there is to say
     ) as writer:
         writer.write_table(content)
-        writer.add_key_value_metadata(table.schema().metadata)
+        writer.add_key_value_metadata(table.schema.metadata)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -140,7 +140,7 @@ def _read(path: Path, table: Table) -> "pa.Table":
     version = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
     if version != str(SCHEMA_VERSION):
         raise Foreign(f"schema version {version or 'none'}, expected {SCHEMA_VERSION}")
-    if not content.schema.equals(table.schema()):
+    if not content.schema.equals(table.schema):
         raise Foreign(f"its columns are not those of {table.name}")
     return content
 

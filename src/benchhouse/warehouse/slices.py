@@ -107,7 +107,7 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
     """The table of these trials, (row of trial_fact, its slices) each, sorted by trial."""
     import pyarrow as pa
 
-    schema = TELEMETRY_SLICE_FACT.schema()
+    schema = TELEMETRY_SLICE_FACT.schema
     kinds = {field.name: field.type for field in schema}
     made: dict[str, pa.Array] = {}
     counts = [len(slices) for _, slices in parts]
