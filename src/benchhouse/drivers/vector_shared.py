@@ -14,7 +14,7 @@ import numpy
 from numpy.typing import NDArray
 
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorDriver
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind
 from benchhouse.schema.errors import BenchError
 
 Vectors: TypeAlias = NDArray[numpy.float32]
@@ -127,14 +127,12 @@ def library(name: str, extra: str) -> Any:
         ) from error
 
 
-def refuse_what_it_lacks(driver: "VectorDriver | Driver", name: str, collection: Collection) -> None:
+def refuse_what_it_lacks(driver: Driver, name: str, collection: Collection) -> None:
     """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
-    if collection.index not in driver.indexes:
-        raise BenchError(f"{name} has no index {collection.index!r}", hint=f"it has: {', '.join(driver.indexes)}")
-    if collection.distance not in driver.distances:
-        raise BenchError(
-            f"{name} has no distance {collection.distance!r}", hint=f"it has: {', '.join(driver.distances)}"
-        )
+    options = ("index", collection.index, driver.indexes), ("distance", collection.distance, driver.distances)
+    for what, wanted, known in options:
+        if wanted not in known:
+            raise BenchError(f"{name} has no {what} {wanted!r}", hint=f"it has: {', '.join(known)}")
 
 
 def refuse_bad_vectors(vectors: Vectors, collection: Collection) -> None:

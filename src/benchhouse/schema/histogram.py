@@ -69,11 +69,6 @@ class Histogram:
         self.extend(values)
 
     @property
-    def total(self) -> int:
-        """The sum of all values."""
-        return self._total
-
-    @property
     def mean(self) -> float | None:
         return self._total / self.n if self.n else None
 
