@@ -21,12 +21,12 @@ class Chroma(shared.Database):
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("chroma", "chromadb", endpoint, collection)
-        self._version = str(self._library.__version__)
+        self.version = str(self._library.__version__)
         self._records: Any = None
 
     def open(self) -> None:
         if self._address:
-            self._version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
+            self.version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
             tls, who = self._address.startswith("https"), {"x-chroma-token": self._key} if self._key else None
             self._client = self._call(
                 lambda: self._library.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())

@@ -30,6 +30,7 @@ class Faiss(vector_shared.Driver):
     def __init__(self, endpoint: str, collection: Collection) -> None:
         vector_shared.refuse_what_it_lacks(self, "faiss", collection)
         self._faiss = vector_shared.library("faiss", "faiss")
+        self.version = str(self._faiss.__version__)
         self._collection, self._one = collection, (1, collection.dimensions)
         self._index: Any = None
         self._built = False
@@ -43,10 +44,6 @@ class Faiss(vector_shared.Driver):
         self._looked_at: Sequence[Vectors] | None = None  # prepared calls that are good
         self._adding = False
         self._added = threading.Condition()
-
-    @property
-    def version(self) -> str:
-        return str(self._faiss.__version__)
 
     def open(self) -> None:
         self._threads_of_this_one()

@@ -21,7 +21,7 @@ class LanceDB(shared.Database):
         if shared.is_address(endpoint):
             raise BenchError(f"lancedb runs inside this process: {endpoint!r} is not a folder")
         super().__init__("lancedb", "lancedb", endpoint, collection)
-        self._version = str(self._library.__version__)
+        self.version = str(self._library.__version__)
         self._table: Any = None
 
     def open(self) -> None:

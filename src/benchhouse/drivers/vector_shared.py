@@ -68,11 +68,7 @@ class Database(Driver):
         self._home = Path(endpoint) / collection.name
         self._made = False
         self._client: Any = None
-        self._version = ""
-
-    @property
-    def version(self) -> str:
-        return self._version
+        self.version = ""
 
     def delete(self) -> None:
         if not self._made:
@@ -93,7 +89,10 @@ class Database(Driver):
             client.close()
 
     def _claim_folder(self) -> None:
-        claim(self._home)
+        """Make sure that an embedded database may have this folder for its own, which it makes itself."""
+        if self._home.exists():
+            raise refuse_existing("folder", str(self._home))
+        self._home.parent.mkdir(parents=True, exist_ok=True)
         self._made = True
 
     def _bytes(self) -> int | None:
@@ -155,13 +154,6 @@ def refuse_existing(what: str, name: str) -> BenchError:
     return BenchError(
         f"the {what} {name!r} exists already; it is left unchanged", hint="choose another name, or remove it yourself"
     )
-
-
-def claim(home: Path) -> None:
-    """Make sure that an embedded database may have this folder for its own, which it makes itself."""
-    if home.exists():
-        raise refuse_existing("folder", str(home))
-    home.parent.mkdir(parents=True, exist_ok=True)
 
 
 def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
