@@ -48,7 +48,7 @@ class ClickHouseEngine:
     """A folder with ClickHouse's own files; made when it is not there."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self.name = folder, f"clickhouse:{folder}"
         try:
             import chdb  # noqa: F401 - is it there
         except ImportError as error:
@@ -66,10 +66,6 @@ class ClickHouseEngine:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def name(self) -> str:
-        return f"clickhouse:{self._folder}"
 
     def runs(self) -> dict[str, Files]:
         sql = "SELECT run_id, argMax(files, entered) FROM benchhouse_store.runs GROUP BY run_id ORDER BY run_id"

@@ -24,12 +24,8 @@ class LakeEngine:
     """Parquet files and their catalog. Bytes that come from another lake are kept as they are."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
-        self._workspace = workspace
+        self._workspace, self.name = workspace, str(workspace.root)
         self._catalog: Catalog = open_catalog(workspace)
-
-    @property
-    def name(self) -> str:
-        return str(self._workspace.root)
 
     def runs(self) -> dict[str, Files]:
         entries = grouped(self._catalog.files(EVIDENCE_TABLES), lambda entry: entry.run_id)

@@ -67,13 +67,9 @@ class PostgresEngine:
     def __init__(self, address: str) -> None:
         self._address = address
         parts = urlsplit(address)
-        self._name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
         self._connection = self._connect()
         self._ready = False
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def runs(self) -> dict[str, Files]:
         with self._asking():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
-from benchhouse.warehouse.columns import chained, pick, spread
 from benchhouse.warehouse.labels import utc
 from benchhouse.warehouse.run_tables import TELEMETRY_SLICE_FACT
 from benchhouse.warehouse.table import Row
@@ -106,6 +105,8 @@ def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
 def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
     """The table of these trials, (row of trial_fact, its slices) each, sorted by trial."""
     import pyarrow as pa
+
+    from benchhouse.warehouse.columns import chained, pick, spread
 
     schema = TELEMETRY_SLICE_FACT.schema
     kinds = {field.name: field.type for field in schema}
