@@ -76,7 +76,7 @@ def selftest(
         confidence=_CONFIDENCE,
         metrics=metrics,
     )
-    journals.append(journals.selftests(workspace), record, f"bench selftest {path}")
+    journals.append(workspace.selftest_journal, record, f"bench selftest {path}")
     return record
 
 

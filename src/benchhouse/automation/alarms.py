@@ -245,7 +245,7 @@ def try_channel(workspace: WorkspaceFolder, name: str) -> None:
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
     """All lines, oldest first."""
-    return journals.read(journals.notices(workspace), Notice)[0]
+    return journals.read(workspace.notice_journal, Notice)[0]
 
 
 def _tell_all(
@@ -263,7 +263,7 @@ def _tell_all(
         error = tell(file.channels[name], message)
         line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
         if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
-            journals.append(journals.notices(workspace), line, "bench alarms check")
+            journals.append(workspace.notice_journal, line, "bench alarms check")
         lines.append(line)
     return lines
 
@@ -271,7 +271,7 @@ def _tell_all(
 def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:
     fields = {name: value for name, value in asdict(standing).items() if name in Notice.model_fields}
     record = Notice(time=now(), action=action, **fields)
-    journals.append(journals.notices(workspace), record, "bench alarms check")
+    journals.append(workspace.notice_journal, record, "bench alarms check")
     return record
 
 

@@ -152,4 +152,4 @@ def _keep(
         )
         for item in rows
     ]
-    return journals.note(journals.regressions(workspace), lines, f"bench gate {table.a}..{table.b}")
+    return journals.note(workspace.regression_journal, lines, f"bench gate {table.a}..{table.b}")
