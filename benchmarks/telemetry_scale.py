@@ -241,7 +241,7 @@ def _write_plain(path: Path, lists: dict[str, list[Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table(lists, schema=TELEMETRY_SLICE_FACT.schema())
+    table = pa.table(lists, schema=TELEMETRY_SLICE_FACT.schema)
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
         pq.write_table(table, file, compression="zstd")

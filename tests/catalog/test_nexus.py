@@ -53,7 +53,7 @@ def test_packages_models_and_benchmarks_are_read(root):
     assert (flood.id, flood.kind, flood.target) == ("terra/prithvi/flood", "space", "ibm/prithvi")
     (reference,) = flood.experiments
     assert (reference.actuator, reference.name, reference.version) == ("custom_experiments", "seg-eval", "2.0")
-    assert [model.entry.owner for model in nexus.models()] == ["me"]
+    assert [model.entry.owner for model in nexus.package("terra").models] == ["me"]
     assert nexus.package("terra").registers(reference)
     assert load_registrations(root) == [("terra", "seg-eval")]
 

@@ -143,7 +143,6 @@ def test_tables_under_a_claim_are_kept_and_found_again_by_a_rebuild(workspace):
     (workspace.warehouse / "catalog.sqlite").unlink()
     rebuild(workspace)
     assert all((workspace.warehouse / file).is_file() for file in files)
-    assert shelf.pinned_folders(workspace) == {trial.folder for trial in claim.trials}
 
 
 def test_an_interval_of_a_run_that_a_rule_ended_is_wider_and_is_checked_as_such(workspace):

@@ -170,9 +170,9 @@ def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
     assert record["run_id"] == day(DAYS - 1) and record["n"] == DAYS - STEP
     assert record["level"] == pytest.approx(92.0, rel=0.02)
     # As if it had been accepted before the step, at the level of that time.
-    (line, *_), _ = journals.read(journals.baselines(workspace), type(history.baselines(workspace)[0]))
+    (line, *_), _ = journals.read(workspace.baseline_journal, type(history.baselines(workspace)[0]))
     earlier = line.model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
-    journals.append(journals.baselines(workspace), earlier, "")
+    journals.append(workspace.baseline_journal, earlier, "")
     done = bench("history", "demo", cwd=kept)
     assert done.code == 3
     assert "WORSE by" in done.out and f"noticed at {day(STEP)[:6]}" in done.out
@@ -191,9 +191,9 @@ def test_a_rule_can_not_walk_the_baseline(bench, kept):
     bench("baseline", "accept", "demo", cwd=kept)
     assert bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept).code == 0
     by_person = history.baselines(workspace)[0].model_copy(update={"by": "person", "rule": "", "level": 100.0})
-    journals.append(journals.baselines(workspace), by_person, "")
+    journals.append(workspace.baseline_journal, by_person, "")
     by_rule = by_person.model_copy(update={"by": "rule", "rule": "walks", "level": 93.0})
-    journals.append(journals.baselines(workspace), by_rule, "")
+    journals.append(workspace.baseline_journal, by_rule, "")
     # Only 1% below what the rule accepted last, but 8% below what a person did.
     walked = bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept)
     assert walked.code == 3 and "worse than what was accepted" in walked.err
@@ -245,7 +245,7 @@ def test_verdicts_cite_the_last_selftest(bench, kept):
         time="2026-03-01T00:00:00Z", host="node1", scenario="demo", run_id="r", plan_digest="p", repetitions=3,
         confidence=0.95, metrics=[metric],
     )  # fmt: skip
-    journals.append(journals.selftests(WorkspaceFolder(kept)), record, "")
+    journals.append(WorkspaceFolder(kept).selftest_journal, record, "")
     cited = "2 of 40 A/A comparisons looked different"
     for asked in (
         ["compare", day(0), day(1)],
@@ -349,9 +349,9 @@ def test_what_was_judged_noticed_and_accepted_is_a_row_to_query(bench, kept):
     assert 0.04 < judged[0]["worse"] < 0.12 and judged[0]["base_run_id"] == day(STEP - 1)
     bench("baseline", "accept", "demo", "--why", "2.1", cwd=kept)
     earlier = history.baselines(workspace)[0].model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
-    with journals.baselines(workspace).open("a") as file:
+    with workspace.baseline_journal.open("a") as file:
         file.write('{"time": "half a li')  # torn by a kill: such a line must not hide the others
-    journals.append(journals.baselines(workspace), earlier, "")
+    journals.append(workspace.baseline_journal, earlier, "")
     for _ in range(2):  # the same alarm seen twice is one row
         assert bench("history", "demo", cwd=kept).code == 3
     (alarm,) = ask("SELECT * FROM alarm_fact")
@@ -368,13 +368,13 @@ def test_an_alarm_that_can_not_be_kept_is_still_told(bench, kept):
     workspace = WorkspaceFolder(kept)
     bench("baseline", "accept", "demo", cwd=kept)
     earlier = history.baselines(workspace)[0].model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
-    journals.append(journals.baselines(workspace), earlier, "")
-    journals.alarms(workspace).mkdir()
+    journals.append(workspace.baseline_journal, earlier, "")
+    workspace.alarm_journal.mkdir()
     try:
         done = bench("history", "demo", cwd=kept)
         assert done.code == 3 and "the verdict was not kept" in done.err
     finally:
-        journals.alarms(workspace).rmdir()
+        workspace.alarm_journal.rmdir()
 
 
 def test_with_few_runs_history_suggests_what_works(bench, tmp_path):

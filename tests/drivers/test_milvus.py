@@ -39,6 +39,6 @@ def test_options_that_the_server_has_not_heard_are_told(lite):
     driver = lite("ivf")
     driver.create()
     driver.ingest(0, data(count=50), None)
-    driver._version = "2.6.0"  # what a full Milvus would say: the options are then sent as pymilvus sends them
+    driver.version = "2.6.0"  # what a full Milvus would say: the options are then sent as pymilvus sends them
     with pytest.raises(CallFailed, match="without nlist=4"):
         driver.build()

@@ -197,12 +197,13 @@ def test_a_manifest_that_is_consistently_forged_is_found_by_the_ledger(sealed, t
     import hashlib
 
     from benchhouse.evidence.folder import read_manifest
-    from benchhouse.evidence.manifest import describe
+    from benchhouse.evidence.manifest import describe_file, list_files
 
     folder = TrialFolder(sealed.by("act")["raise"].folder)
     kept = folder.manifest.read_bytes(), folder.metrics.read_bytes()
     folder.metrics.write_bytes(kept[1].replace(b"1.0", b"9.9"))
-    manifest = read_manifest(folder).model_copy(update={"files": describe(folder.path), "self_digest": ""}).signed_off()
+    files = {name: describe_file(f"{folder.path}/{name}") for name in list_files(folder.path)}
+    manifest = read_manifest(folder).model_copy(update={"files": files, "self_digest": ""}).signed_off()
     folder.manifest.write_text(manifest.text())
     run_id = json.loads(kept[0])["run_id"]
     try:

@@ -11,7 +11,7 @@ from benchhouse.api.verification import Verification, verify_all, verify_run
 from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest, read_spec
-from benchhouse.evidence.manifest import describe
+from benchhouse.evidence.manifest import describe_file, list_files
 from benchhouse.evidence.verify import is_as_signed, verify
 from benchhouse.runs.ledger import list_runs
 from benchhouse.schema.digests import digest, file_digest
@@ -49,7 +49,8 @@ def change(folder: TrialFolder, name: str, **fields: object) -> None:
     """Write fields into a document and seal the folder anew, as another version would have."""
     path = folder.path / name
     path.write_text(json.dumps(json.loads(path.read_bytes()) | fields))
-    again = read_manifest(folder).model_copy(update={"files": describe(folder.path)}).signed_off()
+    files = {name: describe_file(f"{folder.path}/{name}") for name in list_files(folder.path)}
+    again = read_manifest(folder).model_copy(update={"files": files}).signed_off()
     folder.manifest.write_text(again.text())
 
 

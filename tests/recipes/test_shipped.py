@@ -35,7 +35,7 @@ def test_every_shipped_recipe_is_tried_here_or_named_as_not_to_be_had():
 
 @pytest.mark.parametrize("entry", entries("recipes"), ids=lambda entry: entry.name)
 def test_a_shipped_recipe_written_as_yaml_is_the_same_recipe(entry, tmp_path):
-    from benchhouse.sites.recipes import recipe_text
+    from benchhouse.api.servers import recipe_text
 
     recipe = plug("recipes", entry.name)
     assert recipe.name == entry.name and recipe.licence and recipe.description and recipe.install

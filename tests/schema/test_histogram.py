@@ -64,19 +64,12 @@ def test_a_histogram_comes_back_from_json_and_pickle_as_it_was(values):
     assert pickle.loads(pickle.dumps(made)) == made
 
 
-@given(many, anything)
-def test_at_most_counts_exactly_up_to_the_width_of_a_bucket(values, limit):
-    found = Histogram(values).at_most(limit)
-    assert sum(value <= limit for value in values) <= found
-    assert found <= sum(value <= limit * (1 + Fraction(1, 1024)) for value in values)
-
-
 @given(st.lists(anything, min_size=2, max_size=60))
 def test_mean_and_stdev_are_exact(values):
     made = Histogram(values)
     assert made.mean == float(Fraction(sum(values), len(values)))
     assert made.stdev == pytest.approx(math.sqrt(statistics.variance([Fraction(value) for value in values])), rel=1e-15)
-    assert (made.n, made.total, made.min, made.max) == (len(values), sum(values), min(values), max(values))
+    assert (made.n, made.min, made.max) == (len(values), min(values), max(values))
 
 
 @pytest.mark.parametrize("power", [0, 1, 10, 11, 12, 30, 52, 53, 54, 61])
@@ -93,7 +86,7 @@ def test_neighbours_of_powers_of_two_keep_their_error_and_both_ways_of_adding_ag
 
 def test_values_below_two_thousand_and_forty_eight_are_kept_exactly():
     made = Histogram(range(2048))
-    assert all(made.at_most(value) == value + 1 for value in range(2048))
+    assert made.to_json()["counts"] == [1] * 2048  # a bucket for each
     assert made.quantile(0.5) == 1023.5
 
 
@@ -121,7 +114,7 @@ def test_a_constant_sample_has_that_value_at_every_quantile_and_no_spread():
 
 def test_an_empty_histogram_has_no_statistics_and_merges_without_trace():
     empty, made = Histogram(), Histogram([3, 5])
-    assert (empty.n, empty.min, empty.max, empty.mean, empty.stdev, empty.at_most(9)) == (0, None, None, None, None, 0)
+    assert (empty.n, empty.min, empty.max, empty.mean, empty.stdev) == (0, None, None, None, None)
     with pytest.raises(ValueError, match="at least one value"):
         empty.quantile(0.5)
     made.merge(empty)

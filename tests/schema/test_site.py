@@ -1,15 +1,12 @@
 """Site profiles: those that are shipped, and what a profile may not say."""
 
-from pathlib import Path
-
 import jsonschema
 import pytest
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.errors import BenchError
-from benchhouse.sites.profiles import SHIPPED, expand_path, load_site, shipped
+from benchhouse.sites.profiles import SHIPPED, load_site, shipped
 
 
 @pytest.mark.parametrize("name", ["lab", "local", "meluxina"])
@@ -44,20 +41,3 @@ def test_a_bad_profile_is_refused_with_its_place(tmp_path, text, said):
     path.write_text(f"site: x\n{text}\n")
     with pytest.raises(ProblemsError, match=rf"site.yaml:2:\d+: .*{said}"):
         load_site(path)
-
-
-def test_folders_have_their_variables_put_in():
-    assert expand_path("$WORK/containers", "x", {"WORK": "/w"}) == Path("/w/containers")
-    assert expand_path("${WORK}/data", "x", {"WORK": "/w"}) == Path("/w/data")
-
-
-@pytest.mark.parametrize("environ", [{}, {"WORK": ""}])
-def test_a_variable_that_is_not_set_is_told_with_who_mentions_it(environ):
-    message = r"quotas of site 'x' is \$WORK/containers, and the environment variable WORK is not set"
-    with pytest.raises(BenchError, match=message):
-        expand_path("$WORK/containers", "quotas of site 'x'", environ)
-
-
-def test_a_relative_folder_is_refused():
-    with pytest.raises(BenchError, match="no absolute path"):
-        expand_path("containers", "x", {})

@@ -120,7 +120,7 @@ def test_every_type_comes_back_exactly(source, address):
         {column.name: None if at == 7 else values[column.kind][at] for column in table.columns} | {"run_id": "run-x"}
         for at in range(8)
     ]
-    content = pa.Table.from_pylist(rows, schema=table.schema())
+    content = pa.Table.from_pylist(rows, schema=table.schema)
     run = RunTables("run-x", {table.name: content}, {table.name: "f" * 64}, {table.name: rows_digest(table, content)})
     engine = open_engine(address)
     assert engine.write(run, None)

@@ -195,7 +195,7 @@ def test_the_digest_of_rows_sees_every_difference_and_no_encoding():
 
     def digest(a, b, c):
         columns = [pa.array(a, pa.string()), pa.array(b, pa.list_(pa.string())), pa.array(c, pa.float64())]
-        return rows_digest(table, pa.Table.from_arrays(columns, schema=table.schema()))
+        return rows_digest(table, pa.Table.from_arrays(columns, schema=table.schema))
 
     base = (["x", None, ""], [["p", "q"], None, []], [0.5, None, 0.0])
     others = [
@@ -212,7 +212,7 @@ def test_the_digest_of_rows_sees_every_difference_and_no_encoding():
     assert len({digest(*base), *(digest(*one) for one in others)}) == len(others) + 1
     plain = pa.Table.from_arrays(
         [pa.array(base[0], pa.string()), pa.array(base[1], pa.list_(pa.string())), pa.array(base[2], pa.float64())],
-        schema=table.schema(),
+        schema=table.schema,
     )
     chunked = pa.concat_tables([plain.slice(0, 1), plain.slice(1, 2)])
     coded = plain.set_column(0, "a", plain.column("a").dictionary_encode())

@@ -200,6 +200,6 @@ def test_every_column_is_described():
         assert table.description
         assert all(column.description.endswith((".", ". ")) or "..." in column.description for column in table.columns)
         assert {one.name for one in table.columns} >= _IDENTITY or table.source
-        schema = table.schema()
+        schema = table.schema
         assert schema.names == [column.name for column in table.columns]
         assert schema.metadata[b"benchhouse.schema_version"] == b"2"

@@ -22,7 +22,7 @@ def test_a_trial_that_is_measured_leaves_its_slot_but_has_not_ended(pool):
     pool.theirs.send(b"measured")
     assert pool._hear(pool.worker) is None
     assert pool.measuring == 0
-    assert [worker.job for worker in pool.busy] == ["t"]
+    assert pool.worker.job == "t"
 
 
 def test_a_trial_that_is_sealed_has_ended_and_its_worker_is_free(pool):
@@ -30,7 +30,7 @@ def test_a_trial_that_is_sealed_has_ended_and_its_worker_is_free(pool):
     pool.theirs.send(b"sealed")
     assert pool._hear(pool.worker) is None
     assert pool._hear(pool.worker) == ("t", 0)
-    assert pool.busy == []
+    assert pool.worker.job is None
 
 
 def test_the_next_trial_of_a_worker_has_its_slot_until_it_is_measured_itself(pool):

@@ -1,7 +1,5 @@
 """How a number spreads over the points of a sweep, and which axis moves it most."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A history is one number a run, in order. Its noise may have far outliers and may
 to be slow too. Both make ordinary tests cry wolf. `docs/design/change-points.md` says how this was chosen and measured.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

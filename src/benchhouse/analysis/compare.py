@@ -4,8 +4,6 @@ One value is one trial. The requests inside a trial share its warm-up, its place
 would claim an independence that is not there. `docs/design/statistics.md` says how the intervals were chosen.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -158,7 +156,7 @@ class _Sample:
     var_of_mean: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> _Sample:
+    def of(cls, values: Sequence[float]) -> "_Sample":
         ordered = sorted(finite(values))
         if not ordered:
             raise ValueError("a comparison needs at least one value on each side, found none")
@@ -178,14 +176,14 @@ class _Bounds(NamedTuple):
     log_ratio: Interval | None
     method: str
 
-    def reversed(self) -> _Bounds:
+    def reversed(self) -> "_Bounds":
         flipped = [Interval(-side.hi, -side.lo) if side else None for side in (self.difference, self.log_ratio)]
         return _Bounds(flipped[0], flipped[1], self.method)
 
 
 def _bootstrap(
     pairs: list[tuple[_Sample, _Sample]], confidence: float, resamples: int, seed: int
-) -> list[Criticals | None]:
+) -> "list[Criticals | None]":
     """Bootstrap-t critical values for the pairs whose size and spread allow it."""
     batches: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     for place, (a, b) in enumerate(pairs):
@@ -204,7 +202,7 @@ def _bootstrap(
 
 
 def _bounds(
-    a: _Sample, b: _Sample, criticals: Criticals | None, confidence: float, resamples: int, definition: int
+    a: _Sample, b: _Sample, criticals: "Criticals | None", confidence: float, resamples: int, definition: int
 ) -> _Bounds:
     difference = b.mean - a.mean
     log_ratio = math.log(b.mean) - math.log(a.mean) if _relative(a, b) else None
@@ -217,7 +215,7 @@ def _bounds(
         point = None if log_ratio is None else Interval(log_ratio, log_ratio)
         return _Bounds(Interval(difference, difference), point, "exact values, no spread")
 
-    def interval(estimate: float, var_a: float, var_b: float, critical: Critical | None) -> Interval:
+    def interval(estimate: float, var_a: float, var_b: float, critical: "Critical | None") -> Interval:
         t = critical_t(confidence, welch_df(var_a, var_b, n_a, n_b))
         lo, hi = (max(critical.lo, -CAP * t), min(critical.hi, CAP * t)) if critical else (-t, t)
         if min(n_a, n_b) >= HEAVY_TAILED and definition > 1:

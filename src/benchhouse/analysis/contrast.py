@@ -4,8 +4,6 @@ The number is a smooth function of the means, so near them it is a sum: each tri
 its influence. Groups of influences then play the part that samples of values play in `compare`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ class Estimate:
     value: float
     groups: tuple[Influences, ...]
 
-    def minus(self, other: Estimate) -> Estimate:
+    def minus(self, other: "Estimate") -> "Estimate":
         """The difference from a number that other trials stand behind."""
         turned = tuple(tuple(-influence for influence in group) for group in other.groups)
         return Estimate(self.value - other.value, self.groups + turned)
@@ -79,9 +77,7 @@ def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float],
     return (ends[0] - ends[1]) / (2.0 * step)
 
 
-def interval(
-    number: Estimate, *, confidence: float, seed: int, resamples: int = RESAMPLES
-) -> tuple[Interval | None, str]:
+def interval(number: Estimate, *, confidence: float, seed: int) -> tuple[Interval | None, str]:
     """The interval and how it was made: bootstrap-t over trials from five in every group on, Welch's t below.
 
     None where a group has one trial, and where two equal ones are all there is.
@@ -98,8 +94,8 @@ def interval(
     if number.n >= SMALLEST_RESAMPLED and largest <= LARGEST_RESAMPLED:
         from benchhouse.analysis.bootstrap import resample_sum  # needs numpy
 
-        low, high = resample_sum(number.groups, confidence, resamples, seed)
-        low, high, method = max(low, -CAP * t), min(high, CAP * t), f"bootstrap-t, {resamples} resamples"
+        low, high = resample_sum(number.groups, confidence, RESAMPLES, seed)
+        low, high, method = max(low, -CAP * t), min(high, CAP * t), f"bootstrap-t, {RESAMPLES} resamples"
     return Interval(number.value - high * number.error, number.value - low * number.error), method
 
 

@@ -1,7 +1,5 @@
 """Is B worse than A by more than is tolerated, or a number beyond a limit; or can these repetitions not tell?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -85,14 +83,6 @@ def _needed(cv: float, mde: float, confidence: float) -> int:
             return n
         n = max(n + 1, int(n * 1.02))
     return MOST
-
-
-def interval_of(mean: float, stdev: float | None, n: int, confidence: float = 0.95) -> tuple[float, float] | None:
-    """Student's, over the trials of one run; None for a single trial."""
-    if n < 2 or stdev is None:
-        return None
-    half = critical_t(confidence, n - 1) * stdev / math.sqrt(n)
-    return mean - half, mean + half
 
 
 def stands(

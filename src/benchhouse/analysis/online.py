@@ -4,8 +4,6 @@ The baseline is fixed when it is accepted. What comes later is compared with it 
 a hundred small steps add up to an alarm as one large one does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

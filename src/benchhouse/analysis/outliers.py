@@ -1,7 +1,5 @@
 """The declared policies for values that lie far off. Nothing is left out unless a person says so, nor silently."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import Literal

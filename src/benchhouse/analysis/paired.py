@@ -1,7 +1,5 @@
 """Compare two sides whose trials took turns: repetition with repetition, so that what drifts hits both alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

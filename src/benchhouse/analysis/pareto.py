@@ -4,13 +4,12 @@ The curve is a monotone cubic (Fritsch and Carlson's) on scales on which such cu
 `docs/design/tradeoff.md` says how they were chosen. Nothing is ever told from beyond its ends.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from benchhouse.analysis.compare import CONFIDENCE, LARGEST_LOG, Direction, Interval, Verdict, verdict_of
@@ -166,12 +165,8 @@ def frontier(points: Sequence[tuple[float, float]], directions: tuple[Direction,
 
 def _columns(ordered: Sequence[Knot]) -> tuple[list[float], list[float], list[float]]:
     """The means of x and y of each knot in turn, the places, and how many trials each stands for."""
-    means = [mean for knot in ordered for mean in (_mean(knot.x), _mean(knot.y))]
+    means = [mean for knot in ordered for mean in (fmean(knot.x), fmean(knot.y))]
     return means, [knot.place for knot in ordered], [float(len(knot.x)) for knot in ordered]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ On a leaderboard whoever is surely better stands higher, and whom the data don't
 one trial; `docs/design/leaderboards.md` says why ranks are counted this way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,8 +5,6 @@ come in clumps. The dispersion says by how much the variance of a share is large
 requests, from counts in short intervals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ two points that were measured the place is not known, only that growth never pic
 one to the other (on log scales) finds it too late, going on as steeply as before too early. The answer spans both.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from benchhouse.analysis.contrast import estimate, interval
 SHARE = 0.95
 _NEAR = 0.9  # of the best: further away, spread is no reason to take two stages for one level
 _STEEPEST = 1.0  # on log scales: twice the load, twice the throughput
+Place = Callable[[Sequence[float]], float]
 
 
 class Stage(NamedTuple):
@@ -154,9 +153,6 @@ def _level(ordered: Sequence[Stage], means: Sequence[float], near: float) -> tup
     plateau = list(range(first, last + 1))
     top = sum(means[at] for at in plateau) / len(plateau)
     return plateau, next(at for at, mean in enumerate(means) if mean >= SHARE * top)
-
-
-Place = Callable[[Sequence[float]], float]
 
 
 def _straight_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) -> Place:

@@ -1,19 +1,17 @@
 """A/A pairs: how often do equal things look different here, and what is the smallest change that would be found?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from benchhouse.analysis.compare import CONFIDENCE, Pair, compare_many
+from benchhouse.analysis.ranking import SEED
 from benchhouse.analysis.student import incomplete_beta
 from benchhouse.analysis.summary import mean, variance
 
 _POWER = 0.8
 _LARGEST = 1.0
-_SEED = 20_240_229
 Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]
 _ALIKE = ("no evidence of a difference", "too few repetitions")
 
@@ -72,7 +70,7 @@ def _solve(rising: Callable[[float], float]) -> float:
 def _count_different(pairs: Pairs, effect: float, confidence: float) -> int:
     """How many pairs look different when B is larger by `effect`."""
     planted = [Pair(a, [value * (1.0 + effect) for value in b]) for a, b in pairs]
-    results = compare_many(planted, seed=_SEED, confidence=confidence)
+    results = compare_many(planted, seed=SEED, confidence=confidence)
     return sum(result.verdict not in _ALIKE for result in results)
 
 

@@ -4,8 +4,6 @@ A pure step-wise object: `next` says what to run, `tell` takes what came of it (
 offer it), `result` says what is known so far.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,7 +190,7 @@ class Search:
         held = max((probe.load for probe in self._probed if probe.holds), default=0.0)
         return held, min((probe.load for probe in self._probed if not probe.holds), default=math.inf)
 
-    def _locate(self) -> Place:
+    def _locate(self) -> "Place":
         from benchhouse.analysis import knee  # imports numpy
 
         xs = [math.log(probe.load) for probe in self._probed]
@@ -257,7 +255,7 @@ class Search:
         loads = [probe.load for probe in self._probed]
         return self._allowed(2.0 * max(loads) if self._probed[-1].holds else 0.5 * min(loads))
 
-    def _best_load(self, place: Place) -> float:
+    def _best_load(self, place: "Place") -> float:
         """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
         step = min(_STEP / place.slope, _WIDEST * self.precision)
         if not self._left:
@@ -273,12 +271,12 @@ class Search:
         rate = self._probed[-1].point.delivered if self.whole and self._probed else load
         return max(_FEWEST, _FIRST_OVER / min(self.shares), min(seconds * rate, self.budget / 20.0))
 
-    def _locating(self, place: Place) -> float:
+    def _locating(self, place: "Place") -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
         known = max(self.precision, 0.4 * place.half_width(self.confidence))
         return min(self._needed(place, known) / _STAGE, _GROWTH * max(probe.n for probe in self._probed))
 
-    def _needed(self, place: Place, half_width: float) -> float:
+    def _needed(self, place: "Place", half_width: float) -> float:
         """Requests that give this half width, if all were at the knee and its slope were known."""
         z = critical_t(self.confidence, 1e6)
         return place.dispersion * (1.0 - place.share) / place.share * (z / (half_width * place.steepness)) ** 2

@@ -6,8 +6,6 @@ is satisfied, repetitions go on up to the next one, which had no say in it; and 
 SPENT. `docs/design/statistics.md` has the coverage.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Student's t distribution, and Welch's test on the means of two samples, in plain Python."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Summarise one sample, and say which of its percentiles have too few values behind them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

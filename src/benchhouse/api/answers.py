@@ -1,5 +1,6 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -42,9 +43,6 @@ class Rows(Sequence[T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain data, as `--json` prints it."""
@@ -106,6 +104,18 @@ class Points(Rows["PointValue"]):
         return points_html(self, self.tried)
 
 
+class _Printed(ABC):
+    """An answer that looks in a notebook as `show` prints it."""
+
+    @abstractmethod
+    def show(self) -> None: ...
+
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import text_html
+
+        return text_html(self.show)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """B against A: a row for each number that both have, with interval, effect size and verdict."""
@@ -153,7 +163,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class CurveComparison:
+class CurveComparison(_Printed):
     """Targets at equal quality (`at`), or along an axis (`along`)."""
 
     curves: "Tradeoff | Scaling"
@@ -173,18 +183,13 @@ class CurveComparison:
 
         return curves_markdown(self.curves)
 
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return self.curves.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
-class TargetComparison:
+class TargetComparison(_Printed):
     """Targets that were put to the same test, side by side."""
 
     beside: "SideBySide"
@@ -195,11 +200,6 @@ class TargetComparison:
         from benchhouse.report.terminal.curves import show_beside
 
         show_beside(self.beside)
-
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -240,7 +240,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(_Printed):
     """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
 
     workspace: "Workspace"
@@ -269,11 +269,6 @@ class Diagnosis:
         from benchhouse.api.why import page
 
         return page(self.workspace.folder, self.why)
-
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import text_html
-
-        return text_html(self.show)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""

@@ -5,14 +5,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.plan.expand import Plan
-from benchhouse.runs import batch, execution, hot_metrics, records
-from benchhouse.runs.execution import Collected, Listener, RunOptions, RunSummary, collect
+from benchhouse.runs import batch, execution, hot_metrics
+from benchhouse.runs.execution import QUIET as QUIET
+from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
+from benchhouse.runs.execution import Quiet as Quiet
+from benchhouse.runs.execution import RunListener as RunListener
 from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
@@ -22,27 +25,6 @@ from benchhouse.schema.scenario import Scenario
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """A scenario: the path of its file, its content as a dict, or `Scenario(...)`."""
-
-
-class RunListener(Listener, Protocol):
-    """Who is told how a run goes on, from its first line to its end."""
-
-    def begin(self, run_id: str, plan: Plan) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class Quiet(execution.Silent):
-    """Nobody listens."""
-
-    def begin(self, run_id: str, plan: Plan) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
-QUIET = Quiet()
 
 
 @dataclass(frozen=True)
@@ -87,23 +69,12 @@ def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
 
 
 def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[Prepared, Path]:
-    """A scenario that was read and planned, and its file, or a label for it."""
+    """A scenario that was read and planned, and its file, or a label for it.
+
+    One that was made in Python: relative paths in it start from the workspace, and messages quote it as YAML.
+    """
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), Where(**where)), Path(source)
-    return _prepare_content(workspace, source, where)
-
-
-def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
-    """The same for what may be a space of ado: one plan for each of its experiments."""
-    if isinstance(source, str | os.PathLike):
-        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
-    return [_prepare_content(workspace, source, where)]
-
-
-def _prepare_content(
-    workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: PlaceKeywords
-) -> tuple[Prepared, Path]:
-    """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
     if isinstance(source, Scenario):
         source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
     label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file
@@ -116,17 +87,11 @@ def _prepare_content(
     return prepare_text(workspace, text, str(label), workspace.root, Where(**where)), label
 
 
-def open_run(
-    workspace: WorkspaceFolder,
-    prepared: Prepared,
-    path: Path,
-    listener: Listener,
-    *,
-    new: bool = False,
-    rerun_failed: bool = False,
-) -> Ledger:
-    """The unfinished run of the same plan, else a new one; with `new`, always a new one."""
-    return records.open_run(workspace, prepared, path, new, listener.note, finished_too=rerun_failed)
+def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
+    """The same for what may be a space of ado: one plan for each of its experiments."""
+    if isinstance(source, str | os.PathLike):
+        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
+    return [prepare_source(workspace, source, where)]
 
 
 def carry_out(
@@ -158,7 +123,7 @@ def carry_out(
     return replace(summary, complete=summary.complete and not collected.skipped)
 
 
-def collect_run(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
+def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> Collected:
     """Put the sealed trials of a run into the tables, then check the alarms."""
     collected = _collect(workspace, run_id, listener)
     if workspace.alarms.is_file():
@@ -182,10 +147,10 @@ class Submitted:
     """The process that carries it on this machine."""
 
 
-def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: Listener) -> Submitted:
+def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: RunListener) -> Submitted:
     """Hand a run over to whatever carries it, and return."""
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
-    outlives = batch.outlives(prepared)
+    outlives = plug("executors", prepared.plan.scenario.executor).outlives
     if prepared.plan.scenario.until and outlives:
         listener.note(f"a rule ends the repetitions: each  bench collect {run_id}  looks, and hands over the next ones")
     for line in prepared.notes:
@@ -204,7 +169,7 @@ def keeper() -> Keep:
     return keep
 
 
-def _collect(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
+def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> Collected:
     """Collect, and note every sealed trial that could not be."""
     collected = collect(workspace, run_id)
     if collected.unread_events:

@@ -8,7 +8,7 @@ from benchhouse.api.why import page as why_page
 from benchhouse.report.data import gather
 from benchhouse.report.files import write_report
 from benchhouse.results.curves import Tradeoff
-from benchhouse.runs.execution import Listener, collect
+from benchhouse.runs.execution import RunListener, collect
 from benchhouse.runs.status import rerun_line
 from benchhouse.schema.errors import BenchError, unwritable
 
@@ -21,7 +21,7 @@ def write(
     runs: Sequence[str],
     audience: str | None,
     curves: CurveComparison | None,
-    listener: Listener,
+    listener: RunListener,
 ) -> Report:
     """The report of these runs; with an audience, one page for that reader."""
     if audience:

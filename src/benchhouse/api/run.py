@@ -112,15 +112,15 @@ class Run:
 
     def failures(self) -> "list[UnsuccessfulTrial]":
         """Trials that failed, each with its message, its last output and the command that runs it again."""
-        from benchhouse.runs.status import failures
+        from benchhouse.runs.status import explained
 
-        return failures(self.workspace.folder, self.id)
+        return explained(self.workspace.folder, self.id, self.status().failures)
 
     def invalid(self) -> "list[UnsuccessfulTrial]":
         """Trials that ended well, but whose numbers are refused, with the reason."""
-        from benchhouse.runs.status import invalid
+        from benchhouse.runs.status import explained
 
-        return invalid(self.workspace.folder, self.id)
+        return explained(self.workspace.folder, self.id, self.status().invalid)
 
     def warnings(self) -> "list[Warning]":
         """Named doubts about its numbers, the most frequent first."""

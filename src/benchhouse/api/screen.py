@@ -19,6 +19,7 @@ from benchhouse.report.terminal.screen import on_stdout as on_stdout
 from benchhouse.report.terminal.screen import outcomes as outcomes
 from benchhouse.report.terminal.screen import table as table
 from benchhouse.report.terminal.screen import unread_events as unread_events
+from benchhouse.report.terminal.screen import verdict as verdict
 from benchhouse.results.numbers import number as number
 from benchhouse.results.numbers import percent as percent
 from benchhouse.results.numbers import quantity as quantity

@@ -14,6 +14,7 @@ from benchhouse.evidence.writing import now
 from benchhouse.results.numbers import headline_stats
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.preparation import Where, prepare, prepare_text
+from benchhouse.runs.records import open_run
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import SelftestMetric, SelftestRecord
@@ -52,7 +53,7 @@ def selftest(
     document: dict[str, Any] = yaml.safe_load(original.file.document.text)
     document |= {"scenario": name + SUFFIX, "repetitions": 2 * each * pairs, "order": "interleaved"}
     prepared = prepare_text(workspace, dump_yaml(document), str(path), home, Where())
-    ledger = execution.open_run(workspace, prepared, path, listener)
+    ledger = open_run(workspace, prepared, path, listener.note)
     execution.carry_out(workspace, ledger, prepared, listener=listener)
     run_id = ledger.folder.run_id
     with Warehouse.open(workspace) as warehouse:
@@ -75,7 +76,7 @@ def selftest(
         confidence=_CONFIDENCE,
         metrics=metrics,
     )
-    journals.append(journals.selftests(workspace), record, f"bench selftest {path}")
+    journals.append(workspace.selftest_journal, record, f"bench selftest {path}")
     return record
 
 
@@ -93,6 +94,17 @@ def _metrics(rows: list[dict[str, Any]], repetitions: int) -> list[SelftestMetri
             continue
         tested = judge_pairs(members, "higher" if direction == "higher" else "lower", confidence=_CONFIDENCE)
         low, high = tested.rate_interval
-        values = {name: getattr(tested, name) for name in ("pairs", "false_positives", "rate", "cv", "smallest_effect")}
-        metrics.append(SelftestMetric(metric=metric, stat=stat, rate_low=low, rate_high=high, **values))
+        metrics.append(
+            SelftestMetric(
+                metric=metric,
+                stat=stat,
+                pairs=tested.pairs,
+                false_positives=tested.false_positives,
+                rate=tested.rate,
+                rate_low=low,
+                rate_high=high,
+                cv=tested.cv,
+                smallest_effect=tested.smallest_effect,
+            )
+        )
     return metrics

@@ -1,29 +1,144 @@
 """`ws.servers`: recipes of servers, and servers that live until they are stopped."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+import secrets
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.catalog.recipes import find_recipe, load_recipe
-from benchhouse.runs import servers
-from benchhouse.runs.servers import (
-    CheckedServer,
-    Placement,
-    Server,
-    ServerOutput,
-    ServerRequest,
-    StartedServer,
-    StoppedServers,
-)
+from benchhouse.catalog.entries import plug
+from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
+from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence.writing import now
+from benchhouse.processes.owner import pid_of
+from benchhouse.processes.services import is_lost, job_of
+from benchhouse.runs.cleanup import sweep
+from benchhouse.runs.keepers import running_states, settle, start_job, start_keeper, stop_keepers, wait_ready
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.image import find_pinned
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
-from benchhouse.sites.recipes import RecipeStatus, list_recipe_status, recipe_text
+from benchhouse.schema.secrets import is_secret_key, reference
+from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
 
-__all__ = ["Placement", "RecipeStatus", "Servers", "StartedServer", "recipe_text"]
+
+@dataclass(frozen=True)
+class RecipeStatus:
+    """A recipe, and what of it is installed here."""
+
+    recipe: str
+    """Its name; empty where its file can't be read."""
+    version: str | None = None
+    """Version of the installed program."""
+    program: str | None = None
+    """Path of the program; None where it is not installed."""
+    image: str | None = None
+    """Container image that it may be started from, as the recipe names it."""
+    pinned: bool = False
+    """Whether that image was pulled and pinned at this site."""
+    install: str = ""
+    """How to install the program."""
+    licence: str = ""
+    parameters: Mapping[str, str | None] = field(default_factory=dict)
+    """Default of each parameter; None where it must be given."""
+    description: str = ""
+    origin: str = ""
+    """The file, or the distribution that ships it."""
+    broken: str | None = None
+    """Why its file can't be read."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a server runs: as a process of this machine, or as a job of an executor, on any of its nodes."""
+
+    executor: str | None = None
+    """Such as `slurm`; None: this machine."""
+    site: str | None = None
+    """Site profile, by name or file; None: the one in use here."""
+    time_s: float | None = None
+    """Time limit of its batch job in seconds."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that was started by itself or is attached to a run, as its files describe it."""
+
+    id: str
+    recipe: str
+    version: str
+    phase: str
+    """starting, ready, unhealthy, stopping, stopped, failed; lost: the process that kept it was killed."""
+    message: str
+    """Why it is over or unhealthy."""
+    endpoints: tuple[str, ...]
+    """One for each replica; secrets in them are blanked."""
+    metrics: tuple[str, ...]
+    """Addresses of the replicas' Prometheus metrics."""
+    pids: tuple[int, ...]
+    job: str
+    """The batch job that keeps it, else the process."""
+    run_id: str
+    """The run that it is attached to; empty for one that was started by itself."""
+    host: str
+    started: str
+    """Time of its start, UTC."""
+    checked: str
+    """When it last answered, UTC."""
+    folder: str
+    """Its specification, state and logs."""
+
+
+@dataclass(frozen=True)
+class StartedServer(Server):
+    """A server that has just become ready."""
+
+    start_s: float
+    """Seconds until it was ready."""
+
+
+@dataclass(frozen=True)
+class CheckedServer(Server):
+    """A server that was asked by its own probe."""
+
+    healthy: bool
+    """Whether every replica answered in time."""
+
+
+@dataclass(frozen=True)
+class StoppedServers:
+    """What was ended."""
+
+    stopped: tuple[str, ...]
+    """Ids of the servers."""
+    killed: tuple[int, ...]
+    """Pids of the keepers that had to be killed."""
+    swept_processes: int
+    """Processes without an owner that were ended too."""
+
+
+@dataclass(frozen=True)
+class ServerOutput:
+    """The last lines that a server wrote."""
+
+    lines: tuple[str, ...]
+    """With their line ends; of one replica after the other."""
+    folder: Path
+    """Where all of it is."""
 
 
 class Servers(VerbGroup):
@@ -31,7 +146,9 @@ class Servers(VerbGroup):
 
     def recipes(self) -> list[RecipeStatus]:
         """All recipes, with the version of each program that is installed here."""
-        return list_recipe_status(self._folder)
+        good, broken = list_recipes(self._folder.recipes)
+        images = places.images_if_known(places.site(self._folder))
+        return [_status(item, images) for item in good] + [RecipeStatus("", broken=error.message) for error in broken]
 
     def recipe(self, name: str) -> Recipe:
         """A recipe by its name or file; `recipe_text` makes a file of it."""
@@ -59,25 +176,195 @@ class Servers(VerbGroup):
         from benchhouse.api.execution import listener_of
         from benchhouse.worker.keeper import keep
 
-        request = ServerRequest(recipe, parameters or {}, replicas, timeout_s, placement)
-        return servers.start(self._folder, request, keep, listener_of(progress).note)
+        profile = places.site(self._folder, placement.site)
+        keepers = _keepers(placement.executor, Assignment(site=profile)) if placement.executor else None
+        if placement.time_s is not None and keepers is None:
+            raise BenchError("only a batch job has a time limit", "give --executor slurm, or leave out --time")
+        sweep(_every_folder(self._folder))
+        found = _checked_recipe(self.recipe(recipe), parameters or {})
+        if timeout_s is not None:
+            found = found.model_copy(update={"ready": found.ready.model_copy(update={"timeout": timeout_s})})
+        server_id = f"{found.name}-{secrets.token_hex(2)}"
+        folder = ServiceFolder(self._folder.services / server_id)
+        spec = ServiceSpec(
+            id=server_id,
+            recipe=found,
+            parameters=dict(parameters or {}),
+            replicas=replicas or found.scale.replicas,
+            images=places.images_if_known(profile),
+            created=now(),
+        )
+        began = time.monotonic()
+        try:
+            if keepers:
+                job = {"owner": "files", "reach": "network", "interface": profile.network.interface}
+                spec = spec.model_copy(update=job | {"time": placement.time_s})
+                start_job(folder, spec, keepers, (sys.executable,))
+            else:
+                start_keeper(folder, spec, keep)
+            state = wait_ready({server_id: folder}, listener_of(progress).note, keepers)[server_id]
+        except KeyboardInterrupt:
+            _end([folder])
+            raise
+        return StartedServer(**vars(_described(folder, state)), start_s=time.monotonic() - began)
 
     def running(self) -> list[Server]:
         """Servers that run: those started by themselves and those attached to runs."""
-        return servers.running(self._folder)
+        states = running_states(_every_folder(self._folder))
+        return [_described(folder, state) for folder, state in states if state.phase not in OVER]
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
-        return servers.check(self._folder, server, timeout_s)
+        from benchhouse.processes.probes import Probe
+
+        folder, state = _find(self._folder, server)
+        described = _described(folder, state)
+        if described.phase in (*OVER, "lost"):
+            return CheckedServer(**vars(described), healthy=False)
+        spec = ServiceSpec.model_validate_json(folder.spec.read_bytes())
+        ready = spec.recipe.ready.model_copy(update={"timeout": timeout_s, "in_a_row": 1})
+        try:
+            addresses = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers
+        except OSError:  # it is starting, or on its way out
+            addresses = []
+        healthy = bool(addresses)
+        for address in addresses:
+            tail = partial(_tail, folder.path / "logs" / f"{address.name}.log")
+            healthy = healthy and Probe(ready, address.endpoint, address.places, tail).wait(lambda: None)
+        return CheckedServer(**vars(described), healthy=healthy)
 
     def logs(self, server: str, *, lines: int = 50) -> ServerOutput:
         """The last lines that a server wrote; also of one that is over."""
-        return servers.output(self._folder, server, lines)
+        folder = _find(self._folder, server, over_too=True)[0].path / "logs"
+        texts = [line for path in sorted(folder.glob("*.log")) for line in _last_lines(path, lines)]
+        return ServerOutput(tuple(texts), folder)
 
     def stop(self, server: str) -> StoppedServers:
         """Stop a server and wait until it has ended."""
-        return servers.stop(self._folder, server)
+        folder, state = _find(self._folder, server)
+        if state.phase in OVER:
+            raise BenchError(f"{state.id} is over: {state.message or state.phase}", "see: bench servers ps")
+        return _stopped(self._folder, [(folder, state)])
 
     def stop_all(self) -> StoppedServers:
         """Stop every server that was started by itself; those attached to runs go on."""
-        return servers.stop_all(self._folder)
+        states = running_states(list(self._folder.services.glob("*")))
+        return _stopped(self._folder, [(folder, state) for folder, state in states if state.phase not in OVER])
+
+
+def _status(found: FoundRecipe, images: str) -> RecipeStatus:
+    from benchhouse.processes.programs import find_program, version_of
+
+    recipe = found.recipe
+    program = version = None
+    with contextlib.suppress(ExperimentFailed):
+        program = find_program(recipe)
+        version = version_of(recipe)
+    if recipe.version_command and not version:  # an interpreter without the package is not the server
+        program = None
+    return RecipeStatus(
+        recipe=recipe.name,
+        version=version,
+        program=program,
+        image=recipe.image or None,
+        pinned=bool(recipe.image and images and find_pinned(Path(images), recipe.image)),
+        install=recipe.install,
+        licence=recipe.licence,
+        parameters=recipe.parameters,
+        description=recipe.description,
+        origin=found.origin,
+    )
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """A recipe as the content of its file."""
+    return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
+
+
+def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
+    """None where that executor's servers are processes of this machine."""
+    chosen: Executor = plug("executors", executor)(assignment)
+    keepers = chosen.keepers
+    chosen.close()
+    return keepers
+
+
+def _end(folders: Sequence[ServiceFolder]) -> list[int]:
+    jobs: dict[str, list[ServiceFolder]] = {}
+    for folder in folders:
+        if job := job_of(folder):
+            jobs.setdefault(job.executor, []).append(folder)
+    for executor, job_folders in jobs.items():
+        if keepers := _keepers(executor, Assignment()):
+            keepers.stop(job_folders)
+            settle(job_folders, "its job was ended", "stopped")
+    return stop_keepers(folder for folder in folders if not folder.job.exists())
+
+
+def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
+    """The recipe, if it can be started with these parameters."""
+    for name, message in parameter_faults(recipe, parameters):
+        hint = f"{guess_hint(name, recipe.parameters)}it has: {', '.join(recipe.parameters) or 'none'}"
+        raise BenchError(message, hint if name in parameters else f"give it: -p {name}=...")
+    for name, value in parameters.items():
+        if is_secret_key(name) and reference(value) is None:
+            hint = f"put it into the environment and write: -p {name}='$NAME'"
+            raise BenchError(f"'{name}' is a secret in plain text", hint)
+    if recipe.scale.nodes > 1:
+        raise BenchError(f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes, and a server by itself has one")
+    return recipe
+
+
+def _last_lines(path: Path, lines: int) -> list[str]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return list(deque(file, lines))
+
+
+def _tail(path: Path, lines: int) -> str:
+    return "".join(_last_lines(path, lines))
+
+
+def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, ServiceState]]) -> StoppedServers:
+    killed = _end([folder for folder, _ in servers])
+    swept = sweep(_every_folder(workspace))
+    return StoppedServers(tuple(state.id for _, state in servers), tuple(killed), swept)
+
+
+def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
+    states = running_states(_every_folder(workspace))
+    if not over_too:
+        states = [(folder, state) for folder, state in states if state.phase not in OVER] or states
+    matches = [(folder, state) for folder, state in states if state.id.startswith(server)]
+    matches = [(folder, state) for folder, state in matches if state.id == server] or matches
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise BenchError(f"'{server}' could be {', '.join(state.id for _, state in matches)}", "give more of the id")
+    hint = guess_hint(server, [state.id for _, state in states])
+    raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
+
+
+def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
+    return [*workspace.services.glob("*"), *workspace.runs.glob("*/services/*")]
+
+
+def _described(folder: ServiceFolder, state: ServiceState) -> Server:
+    run_id, job = "", job_of(folder)
+    with contextlib.suppress(OSError, ValueError):
+        run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id
+    return Server(
+        id=state.id,
+        recipe=state.recipe,
+        version=state.version,
+        phase="lost" if is_lost(state) else state.phase,
+        message=state.message,
+        endpoints=tuple(item.endpoint for item in state.replicas),
+        metrics=tuple(item.metrics for item in state.replicas if item.metrics),
+        pids=tuple(item.pid for item in state.replicas),
+        job=state.job or (job.job_id if job else "") or str(pid_of(state.keeper) or ""),
+        run_id=run_id,
+        host=state.host,
+        started=state.started,
+        checked=state.checked,
+        folder=str(folder.path),
+    )

@@ -1,19 +1,43 @@
 """`ws.sites` and `ws.images`: profiles of machines and clusters, and container images pinned by digest."""
 
 import os
+import re
+import socket
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.api.verb_group import VerbGroup
+from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence.writing import now, write_text
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.site import Site, SiteCheck
-from benchhouse.sites import check, images, places
-from benchhouse.sites.check import SiteSummary, profile_text
-from benchhouse.sites.images import PinnedImage
+from benchhouse.sites import images, places
+from benchhouse.sites.images import PinnedImage as PinnedImage
+from benchhouse.sites.probes import Probed, probe
+from benchhouse.sites.profiles import load_site, shipped
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
 
-__all__ = ["Images", "PinnedImage", "SiteSummary", "Sites", "profile_text"]
+_DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class SiteSummary:
+    """A site profile, in short."""
+
+    site: str
+    """Its name; `(this workspace)` for the workspace's own."""
+    executor: str
+    """Where jobs go by default; empty: this machine."""
+    description: str
+    to_confirm: int
+    """How many of its values have to be confirmed on the site."""
+    used: bool
+    """Whether it is the one that is used where none is named."""
+    file: str
 
 
 class Sites(VerbGroup):
@@ -21,7 +45,16 @@ class Sites(VerbGroup):
 
     def profiles(self) -> list[SiteSummary]:
         """All profiles, with the one in use marked."""
-        return check.list_sites(self._folder)
+        named = os.environ.get("BENCH_SITE")
+        own = self._folder.site.is_file()
+        files = [("(this workspace)", self._folder.site)] if own else []
+        profiles = []
+        for name, path in [*files, *shipped().items()]:
+            site = load_site(path)
+            used = name == named if named else path == self._folder.site if own else name == "local"
+            open_values = len(site.to_confirm)
+            profiles.append(SiteSummary(name, site.executor or "", site.description, open_values, used, str(path)))
+        return profiles
 
     def profile(self, site: str | None = None) -> Site:
         """A profile by name or file, by default the one in use; `profile_text` makes a file of it."""
@@ -33,9 +66,10 @@ class Sites(VerbGroup):
         `network` also asks whether PyPI and Docker Hub can be reached. `write` keeps the answers as a profile, in a
         file that must not exist yet.
         """
-        checked = check.check_site(self._folder, network)
+        probed, host = probe(self._folder, network), socket.gethostname()
+        checked = SiteCheck(host=host, time=now(), findings=probed.findings, profile=_profile(probed, host))
         if write is not None:
-            check.write_profile(checked.profile, Path(write))
+            _write_profile(checked.profile, Path(write))
         return checked
 
 
@@ -73,3 +107,50 @@ class Images(VerbGroup):
     def verify(self, site: str | None = None) -> list[PinnedImage]:
         """Read every image again; `state` says whether it is unchanged, changed or gone."""
         return images.verify(places.site(self._folder, site))
+
+
+def _profile(probed: Probed, host: str) -> Site:
+    """The site as a profile; what could not be asked is named in `to_confirm`."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
+    return Site.model_validate(
+        {
+            "site": name,
+            "description": f"Written by `bench site check` on {host}.",
+            "executor": "slurm" if probed.slurm else None,
+            "runtime": "apptainer" if probed.apptainer else None,
+            "slurm": probed.slurm,
+            "folders": probed.folders,
+            "network": {} if probed.egress is None else {"egress": probed.egress},
+            "to_confirm": tuple(probed.to_confirm),
+        }
+    )
+
+
+def _write_profile(site: Site, path: Path) -> None:
+    """Write a profile that reads back as the same; never over a file that is there."""
+    if path.exists():
+        raise BenchError(f"{path} exists already", "a profile that somebody wrote is not overwritten: move it first")
+    text = profile_text(site)
+    assert Site.model_validate(parse_yaml(text, str(path)).data) == site
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def profile_text(site: Site) -> str:
+    """As YAML, without what is the default anyway."""
+    return dump_yaml(_for_people(site.model_dump(mode="json", exclude_defaults=True)))
+
+
+def _for_people(value: Any, key: str = "") -> Any:
+    """Times as `2d` and sizes as `4000MiB`, where that is exact."""
+    if isinstance(value, dict):
+        return {name: _for_people(item, name) for name, item in value.items()}
+    if key in ("time", "max_time", "keep_logs") and value:
+        unit, seconds = next((item for item in _DURATIONS if value % item[1] == 0), ("", 0))
+        return f"{value / seconds:.0f}{unit}" if seconds else value
+    if key in ("memory", "size") and value:
+        unit, size = next((item for item in (("GB", 10**9), ("MiB", 2**20)) if value % item[1] == 0), ("", 0))
+        return f"{value // size}{unit}" if size else value
+    return value

@@ -3,14 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.store import Carried as Carried
 from benchhouse.evidence.verify import Damage
@@ -133,7 +130,8 @@ class Tables(VerbGroup):
                 "write one, such as `{hot: 30d, warm: 180d, cold: 730d}`; to see what would go: "
                 "bench warehouse prune --dry-run",
             )
-        return prune(self._folder, _policy(path), datetime.now(UTC), dry_run=dry_run)
+        policy = validated(load_yaml(path), Retention) if path.is_file() else Retention()
+        return prune(self._folder, policy, datetime.now(UTC), dry_run=dry_run)
 
     def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
         """Bring runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
@@ -146,14 +144,3 @@ class Tables(VerbGroup):
         from benchhouse.warehouse.transfer import pull
 
         return pull(self._folder, origin, runs, **options)
-
-
-def _policy(path: Path) -> Retention:
-    """The policy of a file; the usual one where there is none. Every mistake is raised with its place."""
-    if not path.is_file():
-        return Retention()
-    document = load_yaml(path)
-    try:
-        return Retention.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, Retention)) from error

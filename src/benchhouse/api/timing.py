@@ -13,6 +13,7 @@ from benchhouse.api.run import Run
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.results.numbers import mean_interval
 from benchhouse.runs.preparation import Where, prepare_text
+from benchhouse.runs.records import open_run
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def run_timing(
         "warmup": request.warmup,
     }
     prepared = prepare_text(workspace.folder, dump_yaml(scenario), _FILE, folder, Where())
-    ledger = execution.open_run(workspace.folder, prepared, folder / _FILE, listener, new=True)
+    ledger = open_run(workspace.folder, prepared, folder / _FILE, listener.note, new=True)
     summary = execution.carry_out(workspace.folder, ledger, prepared, listener=listener)
     run = Run(workspace, ledger.folder.run_id, summary)
     return run, timing(run, request)

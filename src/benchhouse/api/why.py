@@ -19,7 +19,7 @@ _CLOCKS = "Windows are in seconds since each trial's own start: clocks that disa
 _MOST_FAILURES = 20
 
 
-def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
+def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why":
     """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
     from benchhouse.results.comparison import CompareOptions
@@ -57,7 +57,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None, confiden
     )
     if not good or not base:
         return answer
-    table = compare(workspace, base, run_id, CompareOptions(confidence=confidence))
+    table = compare(workspace, base, run_id, CompareOptions())
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
     compared = {

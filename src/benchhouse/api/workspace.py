@@ -129,16 +129,15 @@ class Workspace(Groups):
         `each` is called with every run when it is over.
         """
         from benchhouse.api import execution
-        from benchhouse.runs.hot_metrics import checked_labels
+        from benchhouse.runs.hot_metrics import check_labels
+        from benchhouse.runs.records import open_run
 
         where, chosen = execution.settings_of(settings)
         listener = execution.listener_of(progress)
-        checked_labels(chosen.textfile, chosen.labels)
+        check_labels(chosen.textfile, chosen.labels)
         runs = []
         for prepared, path in execution.prepare_every(self.folder, scenario, where):
-            ledger = execution.open_run(
-                self.folder, prepared, path, listener, new=new, rerun_failed=chosen.rerun_failed
-            )
+            ledger = open_run(self.folder, prepared, path, listener.note, new=new, finished_too=chosen.rerun_failed)
             summary = execution.carry_out(self.folder, ledger, prepared, chosen, listener)
             runs.append(Run(self, ledger.folder.run_id, summary))
             each(runs[-1])
@@ -154,10 +153,11 @@ class Workspace(Groups):
     ) -> "Submitted":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end."""
         from benchhouse.api import execution
+        from benchhouse.runs.records import open_run
 
         listener = execution.listener_of(progress)
         prepared, path = execution.prepare_source(self.folder, scenario, where)
-        ledger = execution.open_run(self.folder, prepared, path, listener, new=new)
+        ledger = open_run(self.folder, prepared, path, listener.note, new=new)
         return execution.submit(self.folder, prepared, ledger, listener)
 
     def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:

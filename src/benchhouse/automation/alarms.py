@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from benchhouse.analysis.gating import interval_of, stands
+from benchhouse.analysis.gating import stands
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
@@ -21,7 +21,7 @@ from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.results import history
-from benchhouse.results.numbers import quantity
+from benchhouse.results.numbers import mean_interval, quantity
 from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, State
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -233,18 +233,19 @@ def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
             say(f"alarm {line.alarm}: {line.channel} could not be notified: {line.error}")
 
 
-def try_channel(workspace: WorkspaceFolder, name: str) -> str:
-    """Send a message that says it is a trial; why that failed, or nothing."""
+def try_channel(workspace: WorkspaceFolder, name: str) -> None:
+    """Send a message that says it is a trial. Raises BenchError where it does not arrive."""
     channels = read_alarms(workspace).channels
     if name not in channels:
         raise BenchError(f"no channel {name!r} in alarms.yaml", f"There are {', '.join(channels)}")
     text = "a trial message of `bench alarms try`: nothing is wrong"
-    return tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text})
+    if error := tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text}):
+        raise BenchError(f"channel {name} could not be reached: {error}", "correct alarms.yaml, or set the variable")
 
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
     """All lines, oldest first."""
-    return journals.read(journals.notices(workspace), Notice)[0]
+    return journals.read(workspace.notice_journal, Notice)[0]
 
 
 def _tell_all(
@@ -262,7 +263,7 @@ def _tell_all(
         error = tell(file.channels[name], message)
         line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
         if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
-            journals.append(journals.notices(workspace), line, "bench alarms check")
+            journals.append(workspace.notice_journal, line, "bench alarms check")
         lines.append(line)
     return lines
 
@@ -270,7 +271,7 @@ def _tell_all(
 def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:
     fields = {name: value for name, value in asdict(standing).items() if name in Notice.model_fields}
     record = Notice(time=now(), action=action, **fields)
-    journals.append(journals.notices(workspace), record, "bench alarms check")
+    journals.append(workspace.notice_journal, record, "bench alarms check")
     return record
 
 
@@ -322,7 +323,7 @@ def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: Standing) -
         limit = level + abs(level) * (rule.worse_by if side == "above" else -rule.worse_by)
         meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, unit)}"
     assert limit is not None  # one of them is given: the file was checked
-    ends = interval_of(last.mean, last.stdev, last.n)
+    ends = mean_interval(last.mean, last.stdev, last.n)
     spread = " (one trial: how sure is not known)"
     if ends:
         spread = f" ({quantity(ends[0], unit)} to {quantity(ends[1], unit)}, n={last.n})"

@@ -11,6 +11,7 @@ from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.nexus import is_logical
 from benchhouse.schema.scenario import Benchmark
 
 
@@ -49,8 +50,6 @@ class Broken:
 
 def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
     """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
-    from benchhouse.schema.nexus import is_logical
-
     good, broken, not_imported = list[Registered](), list[Broken](), list[Broken]()
     homes = [(folder, "workspace") for folder in dict.fromkeys(path.resolve() for path in folders)]
     for entry in entries("benchmarks"):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +62,6 @@ class Listed:
     def code(self) -> "Experiment":
         """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
         if self.bridge:
-            from dataclasses import asdict
-
             from benchhouse.catalog.ado import declare
 
             return declare(asdict(self))

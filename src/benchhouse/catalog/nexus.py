@@ -119,10 +119,6 @@ class Nexus:
         for package in self.packages:
             yield from package.all_instances()
 
-    def models(self) -> Iterator[NexusModel]:
-        for package in self.packages:
-            yield from package.models
-
     def package(self, name: str) -> Package | None:
         return next((item for item in self.packages if item.name == name), None)
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
-from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.problems import Problem, ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.schema.contract import (
@@ -71,8 +71,7 @@ def template(name: str) -> BenchmarkRun:
     """A contract to begin with, by its name."""
     known = templates()
     if name not in known:
-        guess = did_you_mean(name, known)
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, known)
         raise BenchError(f"there is no contract '{name}'", f"{hint}there is: {', '.join(known)}")
     return known[name]
 

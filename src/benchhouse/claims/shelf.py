@@ -93,8 +93,3 @@ def parse(content: bytes, claim_id: str, name: str) -> Claim:
         hint = "Claims are never changed; make it again: bench claim make"
         raise BenchError(message, hint, Exit.CLAIM_NOT_SAFE) from error
     return claim
-
-
-def pinned_folders(workspace: WorkspaceFolder) -> set[str]:
-    """Evidence that claims rest on, relative to the workspace: what no pruning may take. Unreadable claims raise."""
-    return {trial.folder for name in list_ids(workspace) for trial in read(workspace, name).trials}

@@ -5,13 +5,14 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.model import Model
-from benchhouse.schema.names import Name
+from benchhouse.schema.names import can_name_a_folder
 
 if TYPE_CHECKING:
     from securesystemslib.signer._key import Key  # the package exports it without saying so
@@ -21,10 +22,6 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:benchhouse:claim:v1"
 LARGEST = 1 << 20
 _SHOWN = 12
-
-
-class KeyName(Model):
-    name: Name
 
 
 class Signature(Model):
@@ -41,11 +38,9 @@ class Signature(Model):
 
 def make_key(folder: Path, name: str) -> tuple[Path, Path, str]:
     """Make `name.key`, readable by its owner alone, and `name.pub`; returns both and the key's id."""
-    from pydantic import ValidationError
-
     try:
-        KeyName(name=name)
-    except ValidationError as error:
+        can_name_a_folder(name)
+    except ValueError as error:
         raise BenchError(f"'{name}' can't name a key", "letters, digits, '.', '_' and '-'") from error
     signer_type = _library().CryptoSigner
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
@@ -165,8 +160,6 @@ def _misfit(payload_type: str, statement: Mapping[str, Any], claim: Claim) -> st
 
 
 def has_library() -> bool:
-    from importlib.util import find_spec
-
     return all(find_spec(name) for name in ("securesystemslib", "cryptography"))
 
 

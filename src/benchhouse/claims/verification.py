@@ -11,7 +11,7 @@ from benchhouse.claims.creation import made_at, value_or_comparison
 from benchhouse.claims.safety import Basis
 from benchhouse.claims.shelf import claim_path, parse
 from benchhouse.claims.signatures import Signature
-from benchhouse.results.lineage import Step, Trace, check_cells
+from benchhouse.results.lineage import Step, Trace, check_cells, not_reached
 from benchhouse.results.proof import close, same_bits
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError
@@ -45,7 +45,7 @@ def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> Trace:
         claim = parse(path.read_bytes(), claim_id, place)
     except (BenchError, OSError) as error:
         lost = Step(name="report", ok=False, says=[str(getattr(error, "message", error))])
-        return _trace(token, [lost, *_not_reached()])
+        return Trace.of(token, "claim", [lost, *not_reached()])
     with Warehouse.open(workspace) as warehouse:
         return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]))
 
@@ -64,8 +64,8 @@ def walk(
     problems = _own_problems(claim)
     if problems:
         first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
-        return _trace(token, [first, *_not_reached()])
-    steps = _not_reached()
+        return Trace.of(token, "claim", [first, *not_reached()])
+    steps = not_reached()
     try:
         steps = check_cells(warehouse, claim.cells, claim.spec, packed)
         if steps[0].ok:
@@ -76,7 +76,7 @@ def walk(
     if steps[0].ok and not problems:
         says.append("value, interval, n, verdict, trials and label computed again: the same")
     first = Step(name="report", ok=not problems, says=[*says, *problems], details=[claim.summary()])
-    return _trace(token, [first, *steps])
+    return Trace.of(token, "claim", [first, *steps])
 
 
 def _own_problems(claim: Claim) -> list[str]:
@@ -164,11 +164,3 @@ def _same(name: str, stated: Any, computed: Any) -> bool:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
-
-
-def _not_reached() -> list[Step]:
-    return [Step(name=name, ok=False, says=["not reached"]) for name in ("query", "identity", "evidence")]
-
-
-def _trace(token: str, steps: list[Step]) -> Trace:
-    return Trace(token=token, kind="claim", ok=all(step.ok for step in steps), steps=steps)

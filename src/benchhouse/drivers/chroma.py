@@ -3,6 +3,8 @@
 import contextlib
 from typing import Any, ClassVar
 
+import numpy
+
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
@@ -19,12 +21,12 @@ class Chroma(shared.Database):
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("chroma", "chromadb", endpoint, collection)
-        self._version = str(self._library.__version__)
+        self.version = str(self._library.__version__)
         self._records: Any = None
 
     def open(self) -> None:
         if self._address:
-            self._version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
+            self.version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
             tls, who = self._address.startswith("https"), {"x-chroma-token": self._key} if self._key else None
             self._client = self._call(
                 lambda: self._library.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())
@@ -62,7 +64,7 @@ class Chroma(shared.Database):
             raise
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         ids = [str(first + number) for number in range(len(vectors))]
         marks = None if labels is None else [{"label": int(label)} for label in labels]
         self._call(lambda: self._records.add(ids, vectors, marks))
@@ -72,8 +74,6 @@ class Chroma(shared.Database):
 
     def build(self) -> None:
         """Chroma takes vectors into a log; its index catches up with it when it is first asked."""
-        import numpy
-
         self._ids(numpy.ones((1, self._collection.dimensions), numpy.float32), 1, None)
 
     def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:

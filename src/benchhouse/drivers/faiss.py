@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from time import sleep
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy
+from numpy.typing import NDArray
 
 from benchhouse.drivers import vector_shared
+from benchhouse.drivers.vector_shared import Ids, Vectors
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-
-if TYPE_CHECKING:
-    from numpy import bool_, float32, int64
-    from numpy.typing import NDArray
 
 _LOOK_AGAIN_S = 0.00005
 _ROOM = 64  # answers of a thread that room is made for at a time
@@ -28,29 +28,22 @@ class Faiss(vector_shared.Driver):
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
-        import numpy
-
         vector_shared.refuse_what_it_lacks(self, "faiss", collection)
         self._faiss = vector_shared.library("faiss", "faiss")
+        self.version = str(self._faiss.__version__)
         self._collection, self._one = collection, (1, collection.dimensions)
-        self._sum = numpy.add.reduce  # finds every NaN and infinity, and keeps the interpreter while it does
-        self._where = numpy.where
         self._index: Any = None
         self._built = False
-        self._waiting: list[NDArray[float32]] = []
-        self._labels: list[NDArray[int64]] = []
+        self._waiting: list[Vectors] = []
+        self._labels: list[Ids] = []
         self._count = 0  # of vectors that were ingested
-        self._ids: NDArray[int64] | None = None  # by position, where these are not the same
+        self._ids: Ids | None = None  # by position, where these are not the same
         self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
         self._mine = threading.local()
         self._desks: list[SimpleNamespace] = []  # where each thread searches: whether it is busy
-        self._looked_at: Sequence[NDArray[float32]] | None = None  # prepared calls that are good
+        self._looked_at: Sequence[Vectors] | None = None  # prepared calls that are good
         self._adding = False
         self._added = threading.Condition()
-
-    @property
-    def version(self) -> str:
-        return str(self._faiss.__version__)
 
     def open(self) -> None:
         self._threads_of_this_one()
@@ -73,10 +66,7 @@ class Faiss(vector_shared.Driver):
         else:
             self._index = faiss.IndexPQ(size, options["pq_m"], options["pq_bits"], metric)
 
-    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
-        import numpy
-
-        vector_shared.refuse_bad_vectors(vectors, self._collection)
+    def _insert(self, first: int, vectors: Vectors, labels: Ids | None) -> None:
         if self._collection.distance == "cosine":
             vectors = vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
         if first != self._count or self._ids is not None:
@@ -91,8 +81,6 @@ class Faiss(vector_shared.Driver):
         self._count += len(vectors)
 
     def build(self) -> None:
-        import numpy
-
         if self._waiting:
             vectors = self._waiting[0] if len(self._waiting) == 1 else numpy.concatenate(self._waiting)
             self._waiting = []
@@ -102,16 +90,20 @@ class Faiss(vector_shared.Driver):
             self._index.add(vectors)
         self._built = True
 
-    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        if queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None, "f8")):
+    def search(self, queries: Vectors, k: int, below: int | None = None) -> Ids:
+        # The sum finds every NaN and infinity, and keeps the interpreter while it does.
+        if queries.shape[1:] != self._one[1:] or not isfinite(numpy.add.reduce(queries, None, "f8")):
             vector_shared.refuse_bad_vectors(queries, self._collection)
+        return self._search(queries, k, below)
+
+    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
         desk = getattr(self._mine, "desk", None) or self._threads_of_this_one()
         desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
         try:
             if self._adding:
                 self._wait_for_additions(desk)
             # The length of a query does not change which vectors are nearest by cosine.
-            nearest: NDArray[int64]
+            nearest: Ids
             if below is None:
                 nearest = self._index.search(queries, k)[1]
             elif self._collection.index == "pq":
@@ -122,19 +114,17 @@ class Faiss(vector_shared.Driver):
             desk.busy = False
         return nearest if self._ids is None else self._by_id(nearest)
 
-    def prepare(self, calls: "Sequence[NDArray[float32]]", k: int) -> "Callable[[int], NDArray[int64]] | None":
+    def prepare(self, calls: Sequence[Vectors], k: int) -> Callable[[int], Ids] | None:
         """Single queries go straight into the library. What FAISS's own `search` does in Python around that costs ten
         microseconds, because each search leaves cold caches behind; room for answers is made for many at once."""
         if type(self).search is not _SEARCH or not self._are_single(calls):
             return None  # whoever searches in another way is to be asked
-        import numpy
-
         desk, search, pointer = self._threads_of_this_one(), self._index.search_c, self._faiss.swig_ptr
         distances, whole = numpy.empty((1, k), numpy.float32), numpy.dtype(numpy.int64)
         nowhere = pointer(distances)  # nobody asks for them
-        room: list[tuple[NDArray[int64], Any]] = []
+        room: list[tuple[Ids, Any]] = []
 
-        def search_one(number: int, _: Any = distances) -> "NDArray[int64]":  # which keeps them alive
+        def search_one(number: int, _: Any = distances) -> Ids:  # which keeps them alive
             if not room:
                 room.extend([(row, pointer(row)) for row in [numpy.empty((1, k), whole) for _ in range(_ROOM)]])
             nearest, address = room.pop()
@@ -161,7 +151,7 @@ class Faiss(vector_shared.Driver):
     def close(self) -> None:
         pass
 
-    def _add(self, vectors: "NDArray[float32]") -> None:
+    def _add(self, vectors: Vectors) -> None:
         self._threads_of_this_one()
         self._adding = True
         try:
@@ -174,10 +164,8 @@ class Faiss(vector_shared.Driver):
                 self._adding = False
                 self._added.notify_all()
 
-    def _are_single(self, calls: "Sequence[NDArray[float32]]") -> bool:
+    def _are_single(self, calls: Sequence[Vectors]) -> bool:
         """Whether each is one query as the library wants it in memory. Raises BenchError where one is not to be had."""
-        import numpy
-
         if calls is not self._looked_at:
             if {call.shape for call in calls} != {self._one}:
                 return False
@@ -187,8 +175,8 @@ class Faiss(vector_shared.Driver):
             self._looked_at = calls
         return True
 
-    def _by_id(self, places: "NDArray[int64]") -> "NDArray[int64]":
-        return self._where(places >= 0, self._ids[places], -1)  # type: ignore[index]
+    def _by_id(self, places: Ids) -> Ids:
+        return numpy.where(places >= 0, self._ids[places], -1)  # type: ignore[index]
 
     def _wait_for_additions(self, desk: SimpleNamespace) -> None:
         while self._adding:
@@ -209,16 +197,12 @@ class Faiss(vector_shared.Driver):
     def _let_through(self, below: int) -> Any:
         """Search parameters that keep to the vectors with labels below that number; of pq, which takes none, a mask."""
         if below not in self._chosen:
-            import numpy
-
             vector_shared.refuse_filter_without_labels(below, self._collection)
             mask = numpy.concatenate(self._labels) < below
             self._chosen[below] = mask if self._collection.index == "pq" else self._selection(mask)
         return self._chosen[below]
 
-    def _selection(self, mask: "NDArray[bool_]") -> Any:
-        import numpy
-
+    def _selection(self, mask: NDArray[numpy.bool_]) -> Any:
         faiss, options = self._faiss, self._collection.options
         bits = numpy.packbits(mask, bitorder="little")
         selector = faiss.IDSelectorBitmap(bits)
@@ -231,10 +215,8 @@ class Faiss(vector_shared.Driver):
         chosen.kept = (selector, bits)  # FAISS only points at them
         return chosen
 
-    def _among(self, queries: "NDArray[float32]", k: int, mask: "NDArray[bool_]") -> "NDArray[int64]":
+    def _among(self, queries: Vectors, k: int, mask: NDArray[numpy.bool_]) -> Ids:
         """Search wider and wider until enough of the nearest pass the mask."""
-        import numpy
-
         count = len(mask)
         enough, wide = min(k, int(mask.sum())), min(2 * k, count)
         while True:

@@ -2,6 +2,9 @@
 
 from typing import Any, ClassVar
 
+import numpy
+import pyarrow
+
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
@@ -18,7 +21,7 @@ class LanceDB(shared.Database):
         if shared.is_address(endpoint):
             raise BenchError(f"lancedb runs inside this process: {endpoint!r} is not a folder")
         super().__init__("lancedb", "lancedb", endpoint, collection)
-        self._version = str(self._library.__version__)
+        self.version = str(self._library.__version__)
         self._table: Any = None
 
     def open(self) -> None:
@@ -26,17 +29,12 @@ class LanceDB(shared.Database):
             self._table = self._call(lambda: self._library.connect(self._home).open_table("vectors"))
 
     def create(self) -> None:
-        import pyarrow
-
         self._claim_folder()
         vector = pyarrow.list_(pyarrow.float32(), self._collection.dimensions)
         self._schema = pyarrow.schema([("id", pyarrow.int64()), ("label", pyarrow.int64()), ("vector", vector)])
         self._table = self._call(lambda: self._library.connect(self._home).create_table("vectors", schema=self._schema))
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
-        import numpy
-        import pyarrow
-
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         flat = pyarrow.array(numpy.ascontiguousarray(vectors).reshape(-1), pyarrow.float32())
         rows = {
             "id": numpy.arange(first, first + len(vectors)),
@@ -84,6 +82,9 @@ class LanceDB(shared.Database):
 
     def stats(self) -> VectorStats:
         return VectorStats(self._call(lambda: self._table.count_rows()), self._bytes())
+
+    def _drop(self) -> None:
+        raise AssertionError("lancedb has no server")
 
     def close(self) -> None:
         self._table = None

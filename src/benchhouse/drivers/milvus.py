@@ -43,7 +43,7 @@ class Milvus(shared.Database):
         if self._address or self._home.exists():
             self._connect()
         else:
-            self._version = f"milvus_lite-{shared.library('milvus_lite', 'milvus').__version__}"
+            self.version = f"milvus_lite-{shared.library('milvus_lite', 'milvus').__version__}"
 
     def _connect(self) -> None:
         where, limit = self._address or str(self._home), math.ceil(shared.CONNECT_S)
@@ -53,7 +53,7 @@ class Milvus(shared.Database):
             self._client = self._library.MilvusClient(where, timeout=limit)
         except self._library.MilvusException as error:  # somebody took the connection, and never spoke Milvus
             raise CallFailed("timeout", str(error)[:500]) from error
-        self._version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
+        self.version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
     def _knock(self) -> None:
         """Whether somebody is there: pymilvus says the same of a closed port, an unknown name and a silent server."""
@@ -67,7 +67,7 @@ class Milvus(shared.Database):
 
     def create(self) -> None:
         name, types = self._collection.name, self._library.DataType
-        if self._collection.index == "pq" and "lite" in self._version:
+        if self._collection.index == "pq" and "lite" in self.version:
             raise BenchError("Milvus Lite has no index 'pq'", hint="it has: flat, ivf, hnsw; pq needs a full Milvus")
         if not self._address:
             self._claim_folder()
@@ -81,7 +81,7 @@ class Milvus(shared.Database):
         self._call(lambda: self._client.create_collection(name, schema=schema, consistency_level="Strong"))
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         marks = [0] * len(vectors) if labels is None else labels.tolist()
         rows = [
             {"id": number, "label": label, "vector": vector}
@@ -106,7 +106,7 @@ class Milvus(shared.Database):
             index_type=_KINDS[self._collection.index],
             metric_type=_DISTANCES[self._collection.distance],
             # pymilvus 3 sends each parameter by itself; Lite reads them from one field and ignores all else.
-            params={"params": wanted} if "lite" in self._version else wanted,
+            params={"params": wanted} if "lite" in self.version else wanted,
         )
         self._call(lambda: self._client.flush(name))
         self._call(lambda: self._client.create_index(name, index))  # returns when it is made

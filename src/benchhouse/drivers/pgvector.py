@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, ClassVar
 
+import numpy
+
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.drivers.vector_shared import Ids, Vectors
 from benchhouse.load.protocols.calls import CallFailed
@@ -115,9 +117,7 @@ class PgVector(shared.Driver):
             raise
         self._made, self._made_extension = True, not there
 
-    def _insert(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
-        import numpy
-
+    def _insert(self, first: int, vectors: Vectors, labels: Ids | None) -> None:
         fields: list[Any] = [("fields", ">i2"), ("id_size", ">i4"), ("id", ">i8"), ("label_size", ">i4")]
         fields += [("label", ">i4"), ("size", ">i4"), ("dimensions", ">i2"), ("unused", ">i2")]
         rows = numpy.zeros(len(vectors), [*fields, ("vector", ">f4", (self._collection.dimensions,))])
@@ -144,8 +144,6 @@ class PgVector(shared.Driver):
         self._do(self._sql("ANALYZE {table}"))
 
     def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
-        import numpy
-
         if self._connection is None:  # the last search broke it
             self.open()
         statement = self._statements.get((k, below is not None)) or self._prepare(k, below is not None)

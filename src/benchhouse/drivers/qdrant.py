@@ -3,6 +3,7 @@
 The server has never been run live by this driver's tests: there is no package to install it from.
 """
 
+from importlib.metadata import version
 from time import sleep
 from typing import ClassVar
 
@@ -29,15 +30,13 @@ class Qdrant(shared.Database):
             )
 
     def open(self) -> None:
-        from importlib.metadata import version
-
         if self._address:
-            self._version = shared.ask_version(self._address, "/", "version", "Qdrant server", self._key)
+            self.version = shared.ask_version(self._address, "/", "version", "Qdrant server", self._key)
             self._client = self._library.QdrantClient(
                 url=self._address, api_key=self._key or None, timeout=int(shared.ANSWER_S), check_compatibility=False
             )
         else:
-            self._version = f"client {version('qdrant-client')}"
+            self.version = f"client {version('qdrant-client')}"
             if self._home.exists():
                 self._open_folder()
 
@@ -68,7 +67,7 @@ class Qdrant(shared.Database):
             kind = models.PayloadSchemaType.INTEGER
             self._call(lambda: self._client.create_payload_index(name, "label", field_schema=kind))
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         ids = list(range(first, first + len(vectors)))
         payloads = None if labels is None else [{"label": int(label)} for label in labels]
         batch = self._library.models.Batch(ids=ids, vectors=vectors.tolist(), payloads=payloads)

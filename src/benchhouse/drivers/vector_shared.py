@@ -4,26 +4,26 @@ import importlib
 import json
 import shutil
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
+import numpy
+from numpy.typing import NDArray
+
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorDriver
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind
 from benchhouse.schema.errors import BenchError
 
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
-
-Vectors: TypeAlias = "NDArray[float32]"
-Ids: TypeAlias = "NDArray[int64]"
+Vectors: TypeAlias = NDArray[numpy.float32]
+Ids: TypeAlias = NDArray[numpy.int64]
 CONNECT_S = 10.0  # limit of a server's first answer
 ANSWER_S = 60.0  # limit of one search; building an index has none
 
 
-class Driver:
+class Driver(ABC):
     """Checks what every driver is handed: a database takes vectors by `_insert` and answers by `_search`."""
 
     indexes: ClassVar[tuple[IndexKind, ...]]
@@ -33,7 +33,7 @@ class Driver:
     recipe: ClassVar[str] = ""
     _collection: Collection
 
-    def ingest(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
+    def ingest(self, first: int, vectors: Vectors, labels: Ids | None) -> None:
         refuse_bad_vectors(vectors, self._collection)
         most = self._batch_size() or max(len(vectors), 1)
         for start in range(0, len(vectors), most):
@@ -49,16 +49,16 @@ class Driver:
         """The most vectors that one request may carry; 0: any number."""
         return 0
 
-    def _insert(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _insert(self, first: int, vectors: Vectors, labels: Ids | None) -> None: ...
 
-    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
-        raise NotImplementedError
+    @abstractmethod
+    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids: ...
 
 
 class Database(Driver):
     """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
-    folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
+    folder of its own. `_drop` removes the collection from a server."""
 
     def __init__(self, name: str, package: str, endpoint: str, collection: Collection) -> None:
         refuse_what_it_lacks(self, name, collection)
@@ -68,11 +68,7 @@ class Database(Driver):
         self._home = Path(endpoint) / collection.name
         self._made = False
         self._client: Any = None
-        self._version = ""
-
-    @property
-    def version(self) -> str:
-        return self._version
+        self.version = ""
 
     def delete(self) -> None:
         if not self._made:
@@ -84,8 +80,8 @@ class Database(Driver):
             self.close()
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def _drop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _drop(self) -> None: ...
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -93,7 +89,10 @@ class Database(Driver):
             client.close()
 
     def _claim_folder(self) -> None:
-        claim(self._home)
+        """Make sure that an embedded database may have this folder for its own, which it makes itself."""
+        if self._home.exists():
+            raise refuse_existing("folder", str(self._home))
+        self._home.parent.mkdir(parents=True, exist_ok=True)
         self._made = True
 
     def _bytes(self) -> int | None:
@@ -127,20 +126,16 @@ def library(name: str, extra: str) -> Any:
         ) from error
 
 
-def refuse_what_it_lacks(driver: "VectorDriver | Driver", name: str, collection: Collection) -> None:
+def refuse_what_it_lacks(driver: Driver, name: str, collection: Collection) -> None:
     """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
-    if collection.index not in driver.indexes:
-        raise BenchError(f"{name} has no index {collection.index!r}", hint=f"it has: {', '.join(driver.indexes)}")
-    if collection.distance not in driver.distances:
-        raise BenchError(
-            f"{name} has no distance {collection.distance!r}", hint=f"it has: {', '.join(driver.distances)}"
-        )
+    options = ("index", collection.index, driver.indexes), ("distance", collection.distance, driver.distances)
+    for what, wanted, known in options:
+        if wanted not in known:
+            raise BenchError(f"{name} has no {what} {wanted!r}", hint=f"it has: {', '.join(known)}")
 
 
 def refuse_bad_vectors(vectors: Vectors, collection: Collection) -> None:
     """Raises BenchError for vectors of other dimensions and for NaN and infinity, which some databases just take."""
-    import numpy
-
     if vectors.ndim != 2 or vectors.shape[1] != collection.dimensions:
         raise BenchError(
             f"the vectors have the shape {vectors.shape}, and the collection has {collection.dimensions} dimensions"
@@ -161,17 +156,8 @@ def refuse_existing(what: str, name: str) -> BenchError:
     )
 
 
-def claim(home: Path) -> None:
-    """Make sure that an embedded database may have this folder for its own, which it makes itself."""
-    if home.exists():
-        raise refuse_existing("folder", str(home))
-    home.parent.mkdir(parents=True, exist_ok=True)
-
-
 def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
     """Ids, a row for each query, filled up with -1."""
-    import numpy
-
     lists = [[int(number) for number in answer] for answer in answers]
     rows = numpy.full((len(lists), k), -1, dtype=numpy.int64)
     for number, ids in enumerate(lists):

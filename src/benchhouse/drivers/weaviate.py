@@ -39,7 +39,7 @@ class Weaviate(shared.Database):
         self._name = collection.name[:1].upper() + collection.name[1:]  # as Weaviate itself would write it
 
     def open(self) -> None:
-        self._version = shared.ask_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
+        self.version = shared.ask_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
         if self._url.startswith("https"):
             self._client = self._grpc.secure_channel(self._grpc_at, self._grpc.ssl_channel_credentials())
         else:
@@ -74,7 +74,7 @@ class Weaviate(shared.Database):
             raise
         self._made = True
 
-    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: shared.Ids | None) -> None:
         from weaviate.proto.v1 import batch_pb2
 
         request = batch_pb2.BatchObjectsRequest()

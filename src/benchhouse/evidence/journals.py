@@ -1,4 +1,4 @@
-"""Files of one JSON object a line in the workspace's state: appended whole, read with bad lines left out."""
+"""Files of one JSON object a line, the journals of a workspace: appended whole, read with bad lines left out."""
 
 import fcntl
 import os
@@ -7,30 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 
 Line = TypeVar("Line", bound=Model)
-
-
-def baselines(workspace: WorkspaceFolder) -> Path:
-    return workspace.state / "baselines.jsonl"
-
-
-def selftests(workspace: WorkspaceFolder) -> Path:
-    return workspace.state / "selftests.jsonl"
-
-
-def regressions(workspace: WorkspaceFolder) -> Path:
-    return workspace.state / "regressions.jsonl"
-
-
-def alarms(workspace: WorkspaceFolder) -> Path:
-    return workspace.state / "alarms.jsonl"
-
-
-def notices(workspace: WorkspaceFolder) -> Path:
-    return workspace.state / "notices.jsonl"
 
 
 def note(path: Path, lines: Sequence[Model], then: str) -> str:

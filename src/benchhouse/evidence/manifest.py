@@ -30,11 +30,8 @@ class Manifest(Model):
     files: dict[str, FileEntry] = Field(description="Relative path -> digest and size; all files but this one.")
     self_digest: str = Field("", description="Digest of the fields above, so that a change in here is found too.")
 
-    def content_digest(self) -> str:
-        return digest(self.model_dump(exclude={"self_digest"}))
-
     def signed_off(self) -> "Manifest":
-        return self.model_copy(update={"self_digest": self.content_digest()})
+        return self.model_copy(update={"self_digest": digest(self.model_dump(exclude={"self_digest"}))})
 
     def text(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
@@ -64,10 +61,6 @@ def walk(root: str) -> tuple[list[str], list[str]]:
                 else:
                     files.append(name)
     return files, folders
-
-
-def describe(folder: Path) -> dict[str, FileEntry]:
-    return {name: describe_file(f"{folder}/{name}") for name in list_files(folder)}
 
 
 def describe_file(path: str, *, sync: bool = False) -> FileEntry:

@@ -41,7 +41,6 @@ class Shelf(Protocol):
 
     def read(self, key: str) -> Iterable[bytes]:
         """Piece by piece; raises FileNotFoundError where there is none."""
-        ...
 
 
 class Carried(Model):
@@ -77,11 +76,7 @@ class DiskShelf:
     """A folder."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-
-    @property
-    def name(self) -> str:
-        return str(self._root)
+        self._root, self.name = root, str(root)
 
     def keys(self, prefix: str) -> Iterator[str]:
         for parent, folders, files in os.walk(self._root / prefix):

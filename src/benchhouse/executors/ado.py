@@ -25,7 +25,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 
-_TOGETHER = 10_000
 _GRACE_S = 20.0
 _FINISH_S = 120.0
 _STEPS = (
@@ -38,7 +37,7 @@ _STEPS = (
 class AdoExecutor(BoundExecutor):
     """One operation a submission; a trial is done when its folder was sealed, and so moved away."""
 
-    window = _TOGETHER
+    window = 10_000
 
     def __init__(self, assignment: Assignment) -> None:
         self.parallel = assignment.parallel

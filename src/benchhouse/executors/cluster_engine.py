@@ -65,25 +65,20 @@ class Engine(Protocol):
 
     def open(self, settings: Mapping[str, Any]) -> None:
         """Start a cluster of our own, or find one; BenchError within 15 s where an address does not answer."""
-        ...
 
     def nodes(self) -> Sequence[Node]: ...
 
     def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
         """Ask for it and return; it begins when the cluster has room for it."""
-        ...
 
     def gone(self) -> Mapping[str, str]:
         """Slots that have ended since the last call, with why; cheap. Raises ClusterGoneError."""
-        ...
 
     def stop(self, slots: Sequence[str]) -> None:
         """End these with everything they started, and take back those that have not begun; they show in `gone`."""
-        ...
 
     def close(self) -> None:
         """End all slots, then the cluster where it is ours."""
-        ...
 
 
 def carried(environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,16 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.executors.cluster_engine import Ask
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.schema.clusters import DaskSecurity, DaskSettings
 from benchhouse.schema.protocols import Assignment
-from benchhouse.schema.resources import Resources
 
 
 class DaskExecutor(ClusterExecutor):
@@ -25,26 +21,20 @@ class DaskExecutor(ClusterExecutor):
     library = "distributed"
 
     def __init__(self, assignment: Assignment) -> None:
-        self.dask = assignment.scenario.dask if assignment.scenario else DaskSettings()
+        dask = assignment.scenario.dask if assignment.scenario else DaskSettings()
         site = assignment.site.dask
-        address = self.dask.address or site.address or os.environ.get("DASK_SCHEDULER_ADDRESS") or OWN
-        super().__init__(assignment, address, self.dask.patience or site.patience)
-        self.security = self.dask.security or site.security
+        address = dask.address or site.address or os.environ.get("DASK_SCHEDULER_ADDRESS") or OWN
+        super().__init__(assignment, address, dask.patience or site.patience, dask.resources)
+        self.security = dask.security or site.security
 
     def settings(self) -> Mapping[str, Any]:
         return {"address": self.address, "security": read_security(self.security) if self.security else None}
-
-    def ask(self, resources: Resources) -> Ask:
-        return super().ask(resources).model_copy(update={"custom": self.dask.resources})
 
 
 def read_security(path: str) -> dict[str, str]:
     """The certificates that a security file names; every mistake in it is raised with its place."""
     document = load_yaml(Path(path))
-    try:
-        files = DaskSecurity.model_validate(document.data).model_dump(mode="json")
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, DaskSecurity)) from error
+    files = validated(document, DaskSecurity).model_dump(mode="json")
     missing = [
         document.problem((key,), f"{key}: there is no file {value}")
         for key, value in files.items()

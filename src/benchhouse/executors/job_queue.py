@@ -1,5 +1,6 @@
 """Executors whose jobs end with them, and the queue in which jobs wait until there is a place for them."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +20,7 @@ class BoundExecutor:
         """They are processes of whoever runs it."""
 
 
-class QueueExecutor(BoundExecutor):
+class QueueExecutor(BoundExecutor, ABC):
     """Starts jobs in the order they came, at most `parallel` at a time. `_fill` and `_listen` are the subclass's."""
 
     waits_for = ""  # what a queued job waits for, for people
@@ -43,13 +44,13 @@ class QueueExecutor(BoundExecutor):
         self._listen(wait_s)
         return {job: self.states.pop(job) if self.states[job].phase == "done" else self.states[job] for job in ids}
 
+    @abstractmethod
     def _fill(self) -> None:
         """Start what there is a place for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _listen(self, wait_s: float) -> None:
         """Take in what has happened, and wait up to `wait_s` for something to happen."""
-        raise NotImplementedError
 
     def _cancel_queued(self, ids: set[JobId]) -> None:
         for job in [job for job in self.queue if job.id in ids]:

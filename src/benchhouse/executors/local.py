@@ -143,7 +143,6 @@ def machine() -> Resources:
 
 
 def _gpus() -> int:
-    folder = Path("/proc/driver/nvidia/gpus")
-    count = len(list(folder.iterdir())) if folder.is_dir() else 0
+    count = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return min(count, len([item for item in visible.split(",") if item])) if visible is not None else count

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors.cluster_engine import Ask
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.clusters import RaySettings
@@ -30,14 +29,12 @@ class RayExecutor(ClusterExecutor):
     def __init__(self, assignment: Assignment) -> None:
         self.ray = assignment.scenario.ray if assignment.scenario else RaySettings()
         site = assignment.site.ray
-        super().__init__(assignment, address(self.ray.address or site.address), self.ray.patience or site.patience)
+        where, patience_s = address(self.ray.address or site.address), self.ray.patience or site.patience
+        super().__init__(assignment, where, patience_s, self.ray.resources)
         self.carrier = RayJobs(self.address) if self.address.startswith("http") else None
 
     def settings(self) -> Mapping[str, Any]:
         return {"address": self.address, "runtime_env": self.ray.runtime_env}
-
-    def ask(self, resources: Resources) -> Ask:
-        return super().ask(resources).model_copy(update={"custom": self.ray.resources})
 
     def check(self, resources: Resources) -> None:
         """Of a cluster that takes the whole run, only whether it is there; the run itself looks at its nodes."""

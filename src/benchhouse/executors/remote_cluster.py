@@ -11,6 +11,7 @@ import itertools
 import shlex
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -49,15 +50,21 @@ class Taken:
 
 
 class ClusterExecutor(QueueExecutor):
-    """An engine names itself and says what to open and what a trial asks for; all else is here."""
+    """An engine names itself and says what to open; all else is here."""
 
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
     library: ClassVar[str]  # what that imports
 
-    def __init__(self, assignment: Assignment, address: str, patience_s: float | None) -> None:
-        """`address` is OWN for a cluster of the run's own; `patience_s`: how long to wait when no node is left."""
+    def __init__(
+        self, assignment: Assignment, address: str, patience_s: float | None, custom: Mapping[str, float] | None = None
+    ) -> None:
+        """`address` is OWN for a cluster of the run's own; `patience_s`: how long to wait when no node is left.
+
+        `custom` is what a slot asks for of the cluster's own kinds.
+        """
         super().__init__(assignment)
+        self.custom = dict(custom or {})
         self.assignment, self.address, self.patience_s = assignment, address, patience_s or PATIENCE_S
         self.waits_for = f"waits for a slot on {self.title}"
         self.home = (assignment.run.path / "slots").absolute()
@@ -70,13 +77,13 @@ class ClusterExecutor(QueueExecutor):
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
 
+    @abstractmethod
     def settings(self) -> Mapping[str, Any]:
         """What `Engine.open` is given."""
-        raise NotImplementedError
 
     def ask(self, resources: Resources) -> Ask:
         """What a slot asks for, so that a trial of these resources runs in it."""
-        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory)
+        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory, custom=self.custom)
 
     def nodes(self) -> Sequence[Node]:
         """The nodes and what they have; a cluster of the run's own is not started to find out."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm_script import clock, partition_for, put_together, quoted, request, time_s
+from benchhouse.processes.services import job_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
@@ -105,16 +106,9 @@ class SlurmKeepers:
         return (known.max_time if known else None) or max(site.time, time_s(self._scenario, self._site))
 
 
-def job_of(folder: ServiceFolder) -> KeeperJob | None:
-    try:
-        return KeeperJob.model_validate_json(folder.job.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
 def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
     """Of a run's services, those with a job that is not over, and whether the keeper itself has begun."""
-    for path in sorted(services.iterdir()) if services.is_dir() else []:
+    for path in sorted(services.glob("*")):
         folder = ServiceFolder(path)
         state, job = read_state(folder), job_of(folder)
         if job and state and state.phase not in OVER:

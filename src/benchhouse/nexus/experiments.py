@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from benchhouse.schema.experiment import Data, Deprecated, Metric
     from benchhouse.schema.resources import Resources
 
-_LISTED = (
-    "name", "version", "object", "distribution", "distribution_version", "description", "component", "services",
-    "bridge", "notes",
-)  # fmt: skip
-"""What the list of experiments knows already of one."""
-
 
 @dataclass(frozen=True)
 class ListedExperiment(Listed):
@@ -140,7 +134,16 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
     experiment = resolve(name, version, listed)
     code = experiment.code()
     return ExperimentDetails(
-        **{name: getattr(experiment, name) for name in _LISTED},
+        name=experiment.name,
+        version=experiment.version,
+        object=experiment.object,
+        distribution=experiment.distribution,
+        distribution_version=experiment.distribution_version,
+        description=experiment.description,
+        component=experiment.component,
+        services=experiment.services,
+        bridge=experiment.bridge,
+        notes=experiment.notes,
         metrics=list(code.metrics),
         resources=code.resources,
         data=list(code.data),

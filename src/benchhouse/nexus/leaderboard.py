@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from benchhouse.plan.logical import read_where
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import Binding
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
 
 # One row a bound point: what it is, and how its trials ended. Values are asked for only of those that are mapped.
@@ -89,7 +91,6 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         standing, summary, beside = self.standing, self.standing.summary, self.standing.against_best
-        compared = ("change", "change_interval", "difference", "difference_interval")
         return {
             "rank": standing.rank,
             "target": standing.target,
@@ -99,12 +100,19 @@ class Row:
             "stdev": summary.stdev,
             "min": summary.min,
             "max": summary.max,
-            **{name: getattr(beside, name) if beside else None for name in compared},
+            "change": beside.change if beside else None,
+            "change_interval": beside.change_interval if beside else None,
+            "difference": beside.difference if beside else None,
+            "difference_interval": beside.difference_interval if beside else None,
             "verdict": standing.verdict,
             "surely_better": list(standing.better),
             "experiments": self.experiments,
             "experiments_disagree": self.disagree,
-            **{name: getattr(self, name) for name in ("points", "invalid", "failed", "runs", "trials")},
+            "points": self.points,
+            "invalid": self.invalid,
+            "failed": self.failed,
+            "runs": self.runs,
+            "trials": self.trials,
         }
 
 
@@ -231,9 +239,7 @@ def _measured(logical: Logical, binding: Binding) -> Iterable[str]:
 
 
 def _boards(logical: Logical, taken: list[_Taken], values: list[dict[str, Any]], confidence: float) -> list[Board]:
-    by_instance: dict[str, list[dict[str, Any]]] = {}
-    for value in values:
-        by_instance.setdefault(value["instance_digest"], []).append(value)
+    by_instance = grouped(values, itemgetter("instance_digest"))
     boards = []
     for case in dict.fromkeys(item.case for item in taken):
         members = [item for item in taken if item.case == case]

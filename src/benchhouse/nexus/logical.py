@@ -17,7 +17,7 @@ from benchhouse.catalog.logical import (
 )
 from benchhouse.catalog.logical_checks import Facts, MetricFacts, check_experiments
 from benchhouse.catalog.nexus import experiment_name
-from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.problems import Problem, ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
@@ -126,17 +126,14 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     ]
     if not bindings:
         offered = list(by_experiment(logical.file.bindings))
-        guess = did_you_mean(experiment or "", offered)
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(experiment or "", offered)
         raise BenchError(f"'{logical.name}' has no binding to '{experiment}'", f"{hint}it has: {', '.join(offered)}")
     return bindings
 
 
-def scenario_file(
-    workspace: WorkspaceFolder, name: str, asked: Asked, experiment: str | None = None, nexus: str | Path | None = None
-) -> Path:
+def scenario_file(workspace: WorkspaceFolder, name: str, asked: Asked, experiment: str | None = None) -> Path:
     """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
-    logical = find(workspace, name, nexus)
+    logical = find(workspace, name)
     installed = list_experiments(places.cache())
     scenario = _first_scenario(logical, _choose(logical, installed, experiment), installed, asked)
     text = dump_yaml(_literal(scenario))

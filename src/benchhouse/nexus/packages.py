@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nexus
 from benchhouse.catalog.nexus_requirements import requirements
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import BenchmarkPackage
@@ -132,8 +132,7 @@ def pick(nexus: Nexus, name: str) -> Package:
     for item in nexus.broken:
         if item.origin == name:
             raise item.error
-    guess = did_you_mean(name, [item.name for item in nexus.packages])
-    hint = f"did you mean '{guess}'? " if guess else ""
+    hint = guess_hint(name, [item.name for item in nexus.packages])
     raise BenchError(f"the nexus {nexus.root} has no package '{name}'", f"{hint}see: bench packages list")
 
 
@@ -204,8 +203,7 @@ def _named(
 ) -> list[BenchmarkInstance]:
     matches = [item for item in items if wanted in names(item)]
     if not matches:
-        guess = did_you_mean(wanted, sorted({name for item in items for name in names(item)}))
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(wanted, sorted({name for item in items for name in names(item)}))
         raise BenchError(f"no benchmark to run of the {what} '{wanted}'", f"{hint}see: nexus list benchmarks")
     return matches
 

@@ -13,8 +13,7 @@ from benchhouse.schema.site import Partition, Site
 
 def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
     """What Slurm on that site would refuse, or would let wait forever; with its place in the scenario."""
-    settings = file.scenario.slurm
-    return list(_Fitting(file, plan, site, settings.together, settings.time).problems())
+    return list(_Fitting(file, plan, site).problems())
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,6 @@ class _Fitting:
     file: ScenarioFile
     plan: Plan
     site: Site
-    together: int
-    time_s: float | None
 
     def problems(self) -> Iterator[Problem]:
         scenario, slurm = self.file.scenario, self.site.slurm
@@ -52,7 +49,7 @@ class _Fitting:
         yield self.file.document.problem(loc, message, f"one of {expected}", did_you_mean(name, known) or "")
 
     def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
-        wanted, n = self.plan.resources, self.together
+        wanted, n = self.plan.resources, self.file.scenario.slurm.together
         most = f"no node of partition '{name}' has"
         if partition.cpus is not None and wanted.cpus * n > partition.cpus:
             message = f"{self._asks()} {wanted.cpus * n} cores; {most} more than {partition.cpus}"
@@ -71,12 +68,14 @@ class _Fitting:
         yield from self._too_long(f"partition '{name}'", partition.max_time)
 
     def _asks(self) -> str:
-        return "a trial asks for" if self.together == 1 else f"{self.together} trials in one job ask for"
+        together = self.file.scenario.slurm.together
+        return "a trial asks for" if together == 1 else f"{together} trials in one job ask for"
 
     def _too_long(self, what: str, most_s: float | None) -> Iterator[Problem]:
         """Slurm takes a job that is longer than its QoS allows, and lets it wait forever."""
-        loc: Loc = ("slurm", "time") if self.time_s else ("limits", "wall")
-        asked_s = self.time_s or self.plan.limits.wall
+        job_s = self.file.scenario.slurm.time
+        loc: Loc = ("slurm", "time") if job_s else ("limits", "wall")
+        asked_s = job_s or self.plan.limits.wall
         if asked_s is not None and most_s is not None and asked_s > most_s:
             message = f"a job may take {show_seconds(asked_s)}; {what} allows {show_seconds(most_s)}"
             yield self.file.document.problem(loc, message, f"at most {show_seconds(most_s)}")

@@ -13,6 +13,7 @@ from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.components import check_component
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceUse, TrialService, mentioned
 
 _NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand
@@ -43,7 +44,7 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
         if located.origin.startswith("/"):
             use = use.model_copy(update={"recipe": located.origin})
         bound[name] = TrialService(use=use, recipe=located.recipe)
-        problems += _misfits(file, loc, use, bound[name])
+        problems += _misfits(file, loc, use, located.recipe)
     return bound, problems
 
 
@@ -76,9 +77,7 @@ def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path)
     return replace(file, scenario=scenario.model_copy(update={"services": services, "target": target}))
 
 
-def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService) -> Iterator[Problem]:
-    recipe = bound.recipe
-    assert recipe is not None
+def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, recipe: Recipe) -> Iterator[Problem]:
     for name, message in parameter_faults(recipe, use.parameters):
         if name in use.parameters:
             known, guess = ", ".join(recipe.parameters) or "none", did_you_mean(name, recipe.parameters) or ""

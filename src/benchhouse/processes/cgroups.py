@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchhouse.processes.owned import is_left_behind, owned_name
+from benchhouse.processes.owned import is_left_behind, owned_name, sweep_scratch
+from benchhouse.processes.owner import LEFTOVERS
 from benchhouse.processes.tree import alive, send, tree_cpu_s
 
 if TYPE_CHECKING:
@@ -348,10 +349,6 @@ class Cage:
         files = [f"{folder}/{name}" for folder, name in self._around if folder]
         return sum(_counters(file).get("oom_kill", 0) for file in files)
 
-    def pids(self) -> set[int]:
-        """Who is in the cage now; empty as well where there is no cgroup."""
-        return set().union(*(_members(folder) for folder in set(self.folders.values())))
-
     def kill(self, give_up_s: float = 5.0) -> bool:
         """SIGKILL to everyone inside until nobody is left; False when some outlive `give_up_s`. Reaping is not done."""
         return _kill_members(list(dict.fromkeys(self.folders.values())), give_up_s)
@@ -425,24 +422,27 @@ def _freeze(folders: list[Path], *, frozen: bool) -> None:
                 time.sleep(0.001)
 
 
-def _remove_folder(folder: Path) -> bool:
+def _remove_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(folder)  # noqa: PTH106 - nearly always this is all
-        return True
+        return
     for attempt in range(20):
         with contextlib.suppress(OSError):
             for inner in _inner(folder):
                 inner.rmdir()
-        if not folder.exists():
-            return True
-        if _members(folder):
-            return False
+        if not folder.exists() or _members(folder):
+            return
         time.sleep(0.001 * attempt)  # the last member may still be on its way out
-    return False
 
 
-def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
-    """Kills and removes cages whose names start with `prefix` and whose worker is gone; returns their folder names.
+def sweep_leftovers() -> None:
+    """Kills and removes the cages, and removes the scratch folders, of workers that were killed."""
+    sweep_cages(LEFTOVERS)
+    sweep_scratch(LEFTOVERS)
+
+
+def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> None:
+    """Kills and removes cages whose names start with `prefix` and whose worker is gone.
 
     Looks below the caller's own cgroups, where `build` puts cages, and in a Slurm job below those of other jobs, too;
     those of another pid namespace are left alone.
@@ -454,13 +454,10 @@ def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
             for entry in home.iterdir():
                 if is_left_behind(entry.name, prefix):
                     left.setdefault(entry.name, []).append(entry)
-    swept: list[str] = []
-    for name, folders in sorted(left.items()):
+    for folders in left.values():
         _kill_members(folders, give_up_s=2.0)
-        kept = [folder for folder in folders if not _remove_folder(folder)]
-        if not kept:
-            swept.append(name)
-    return swept
+        for folder in folders:
+            _remove_folder(folder)
 
 
 def _neighbours(home: Path) -> Iterator[Path]:

@@ -37,7 +37,7 @@ class Probe:
         self._host = places.get("host", LOOPBACK)
         self._command = command or [fill(word, places) for word in ready.command]
         self._log = log
-        self._ask = {
+        self.answers = {  # one question; raises BenchError where it can't be asked here at all
             "http": self._by_http, "tcp": self._by_port, "grpc": self._by_grpc, "sql": self._by_sql,
             "log": self._by_log, "command": self._by_command,
         }[ready.kind]  # fmt: skip
@@ -60,10 +60,6 @@ class Probe:
             return ""
         often = f"{self.ready.in_a_row} times in a row"
         return f"it was up {self._good} of the {self._times} times that it was asked, and never {often}"
-
-    def answers(self) -> bool:
-        """One question. Raises BenchError where it can't be asked here at all."""
-        return self._ask()
 
     def wait(self, ended: Callable[[], int | None]) -> bool:
         """Ask until it is up, so many times in a row as the recipe says; False when the time is over or it `ended`."""

@@ -34,35 +34,21 @@ def _look(place: str) -> str | None:
     return shutil.which(place) or shutil.which(place, path=str(Path(sys.executable).parent))
 
 
-def find_program(recipe: Recipe) -> str:
-    """The first of the recipe's programs that is here. Raises ExperimentFailed, saying how to get it."""
-    if program := locate(recipe.program):
+def find_program(recipe: Recipe, chosen: str | None = None) -> str:
+    """The one that the user names, else the recipe's first that is here. Raises ExperimentFailed, saying what to do."""
+    if program := locate(recipe.program) if chosen is None else shutil.which(chosen):
         return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
-    hint = f"; {recipe.install}" if recipe.install else ""
-    raise ExperimentFailed("no_such_program", f"{recipe.name}: {what}{hint}")
-
-
-def is_here(recipe: Recipe) -> bool:
-    return locate(recipe.program) is not None
-
-
-def chosen_program(recipe: Recipe, chosen: str | None) -> str:
-    """The one that the user names, else the first that is here."""
-    if chosen is None:
-        return find_program(recipe)
-    program = shutil.which(chosen)
-    if program is None:
-        raise ExperimentFailed(
-            "no_such_program", f"{recipe.name}: {chosen!r}, which program= names, is not a program here"
-        )
-    return program
+    what += f"; {recipe.install}" if recipe.install else ""
+    if chosen is not None:
+        what = f"{chosen!r}, which program= names, is not a program here"
+    raise ExperimentFailed("no_such_program", f"{recipe.name}: {what}")
 
 
 def version_of(recipe: Recipe, chosen: str | None = None) -> str:
     """The version that the program says it has; empty where it is not here or does not say."""
     try:
-        program = chosen_program(recipe, chosen)
+        program = find_program(recipe, chosen)
         command = [fill(word, {"program": program, "python": sys.executable}) for word in recipe.version_command]
         if not command:
             return ""

@@ -1,9 +1,9 @@
-"""Kept services: whether one still runs, by its state and by its keeper."""
+"""Kept services: whether one still runs, by its state and by its keeper, and the job that keeps it."""
 
 import os
 
 from benchhouse.processes.owner import is_gone
-from benchhouse.schema.service import OVER, ServiceFolder, read_state
+from benchhouse.schema.service import OVER, KeeperJob, ServiceFolder, ServiceState, read_state
 
 
 def end_of(name: str, folder: ServiceFolder) -> str:
@@ -14,6 +14,17 @@ def end_of(name: str, folder: ServiceFolder) -> str:
     if state.phase in OVER:
         message = state.message or state.phase
         return message if message.startswith(f"{name} ") else f"{name} is over: {message}"
-    if state.host == os.uname().nodename and is_gone(state.keeper):
-        return f"{name} is over: its keeper was killed"
-    return ""
+    return f"{name} is over: its keeper was killed" if is_lost(state) else ""
+
+
+def is_lost(state: ServiceState) -> bool:
+    """Whether its keeper was killed before it could say that it is over."""
+    return state.phase not in OVER and state.host == os.uname().nodename and is_gone(state.keeper)
+
+
+def job_of(folder: ServiceFolder) -> KeeperJob | None:
+    """The batch job that keeps it; None where a process of this machine does."""
+    try:
+        return KeeperJob.model_validate_json(folder.job.read_bytes())
+    except (OSError, ValueError):
+        return None

@@ -43,15 +43,14 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent(signum: int = signal.SIGKILL, parent_pid: int | None = None) -> None:
+def die_with_parent(signum: int, parent_pid: int) -> None:
     """The kernel sends `signum` to the caller once its parent is gone; not inherited by the caller's own children.
 
     Pass the parent's pid as known before the fork: if the parent died before this call, the signal is sent at once.
     "Parent" means the thread that forked, so fork from a thread that lives as long as the parent does.
     """
-    expected = os.getppid() if parent_pid is None else parent_pid
     _prctl(_PR_SET_PDEATHSIG, signum)
-    if os.getppid() != expected:
+    if os.getppid() != parent_pid:
         os.kill(os.getpid(), signum)
 
 
@@ -267,10 +266,6 @@ class _Usage:
         self.user_s = self.system_s = 0.0  # before that moment
         self.largest: int | None = None  # since then; None where there was no such moment
 
-    def forget(self) -> None:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.user_s, self.system_s, self.largest = used.ru_utime, used.ru_stime, 0
-
     def note(self, used: resource.struct_rusage) -> None:
         if self.largest is not None:
             self.largest = max(self.largest, used.ru_maxrss)
@@ -281,7 +276,8 @@ _USAGE = _Usage()
 
 def forget_usage() -> None:
     """From now on `tree_usage` leaves out what has ended before: it belonged to another trial."""
-    _USAGE.forget()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _USAGE.user_s, _USAGE.system_s, _USAGE.largest = used.ru_utime, used.ru_stime, 0
 
 
 def tree_usage() -> dict[str, float | int]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple
+from operator import itemgetter
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,9 +40,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.trial import MEASURED, Meta
 from benchhouse.warehouse import queries
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
-
-__all__ = ["ReportData", "gather"]
 
 Row = Mapping[str, Any]
 Rerun = Callable[[str, TrialFolder], str]  # the command that runs a trial again, from its run and its folder
@@ -237,9 +237,8 @@ def pick_columns(rows: Sequence[Row]) -> tuple[list[tuple[str, str]] | None, int
     """
     if max((row["points"] for row in rows), default=0) <= LARGE:
         return None, 0
-    stats: dict[str, list[str]] = {}
-    for row in rows:
-        stats.setdefault(row["metric"], []).append(row["stat"])
+    by_metric = grouped(rows, itemgetter("metric"))
+    stats = {metric: [row["stat"] for row in own] for metric, own in by_metric.items()}
     kept = [(metric, stat) for metric, present in stats.items() for stat in headline_stats(present) or present]
     return kept, len(rows) - len(kept)
 

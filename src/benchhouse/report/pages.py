@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from benchhouse.report.markdown import block as listing
 from benchhouse.report.tags import document, tag
 
-_FENCE = "```"
 _LONG = 40  # characters of a cell that may be broken
 
 
@@ -116,10 +116,7 @@ def _markdown(block: Block) -> str:
             lines = ((_plain(cell).replace("|", "\\|") for cell in row) for row in table)
             return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
         case Listing(text):
-            fence = _FENCE
-            while fence in text:  # what a file holds can't end its own block
-                fence += "`"
-            return f"{fence}\n{text.rstrip()}\n{fence}"
+            return listing(text)
 
 
 def _plain(text: str) -> str:

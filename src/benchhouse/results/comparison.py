@@ -24,10 +24,6 @@ from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 _LISTED = 8
-_OF_RESULT = (
-    "n_a", "n_b", "mean_a", "mean_b", "change", "difference", "hedges_g", "cliffs_delta", "p_value", "verdict",
-    "method",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -306,8 +302,21 @@ def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | No
     label = a.label if a.label == b.label else f"{a.label} → {b.label}"
     return PointRow(
         point=label,
-        **{name: x[name] for name in ("metric", "stat", "unit", "direction")},
-        **{name: getattr(result, name) for name in _OF_RESULT},
+        metric=x["metric"],
+        stat=x["stat"],
+        unit=x["unit"],
+        direction=x["direction"],
+        n_a=result.n_a,
+        n_b=result.n_b,
+        mean_a=result.mean_a,
+        mean_b=result.mean_b,
+        change=result.change,
+        difference=result.difference,
+        hedges_g=result.hedges_g,
+        cliffs_delta=result.cliffs_delta,
+        p_value=result.p_value,
+        verdict=result.verdict,
+        method=result.method,
         change_interval=_ends(result.change_interval),
         difference_interval=_ends(result.difference_interval),
         p_adjusted=adjusted,

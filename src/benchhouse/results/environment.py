@@ -8,7 +8,6 @@ from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.trial import Meta
 
 Row = Mapping[str, Any]
-_OF_META = ("run_id", "trial_id", "package_lock_digest", "git_commit", "git_dirty")
 PACKAGES_DIFFER = "packages that differ between trials"
 
 
@@ -32,7 +31,11 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
         if value
     }
     return Environment(
-        **{name: getattr(meta, name) for name in _OF_META},
+        run_id=meta.run_id,
+        trial_id=meta.trial_id,
+        package_lock_digest=meta.package_lock_digest,
+        git_commit=meta.git_commit,
+        git_dirty=meta.git_dirty,
         hosts=sorted({row["host"] for row in rows}),
         cpu=model + (f", {cpus[0]} of {cpus[1]} threads" if all(cpus) else ""),
         memory=show_bytes(memory) if isinstance(memory, int) else "",

@@ -17,8 +17,6 @@ from benchhouse.schema.quality import RegressionRecord
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
-_OF_ROW = ("point", "metric", "stat", "unit", "direction", "p_adjusted", "method")
-
 
 class NoBaselineError(BenchError):
     """There is no run to compare with yet: this is the first one."""
@@ -135,8 +133,17 @@ def _keep(
             run_id=table.b.partition(":")[0],
             selection=table.b,
             scenario=scenario,
-            **{name: getattr(item.row, name) for name in _OF_ROW},
-            **{name: getattr(item.ruling, name) for name in ("judgement", "worse", "low", "high")},
+            point=item.row.point,
+            metric=item.row.metric,
+            stat=item.row.stat,
+            unit=item.row.unit,
+            direction=item.row.direction,
+            p_adjusted=item.row.p_adjusted,
+            method=item.row.method,
+            judgement=item.ruling.judgement,
+            worse=item.ruling.worse,
+            low=item.ruling.low,
+            high=item.ruling.high,
             mde=rules.mde,
             confidence=rules.confidence,
             n_base=item.row.n_a,
@@ -145,4 +152,4 @@ def _keep(
         )
         for item in rows
     ]
-    return journals.note(journals.regressions(workspace), lines, f"bench gate {table.a}..{table.b}")
+    return journals.note(workspace.regression_journal, lines, f"bench gate {table.a}..{table.b}")

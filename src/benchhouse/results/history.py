@@ -100,17 +100,24 @@ def _keep_alarm(
     cited = selftest_record.last(workspace, series.case.scenario)
     line = AlarmRecord(
         time=now(),
-        **record.model_dump(
-            include={"benchmark_case_id", "target_name", "metric", "stat", "unit", "direction", "level"}
-        ),
+        benchmark_case_id=record.benchmark_case_id,
+        target_name=record.target_name,
+        metric=record.metric,
+        stat=record.stat,
+        unit=record.unit,
+        direction=record.direction,
+        level=record.level,
         run_id=later[alarm.at].run_id,
         since_run_id=later[alarm.since].run_id,
         baseline_run_id=record.run_id,
         baseline_time=record.time,
-        **{name: getattr(alarm, name) for name in ("change", "difference", "z", "worse")},
+        change=alarm.change,
+        difference=alarm.difference,
+        z=alarm.z,
+        worse=alarm.worse,
         selftest_run_id=cited.run_id if cited else None,
     )
-    path = journals.alarms(workspace)
+    path = workspace.alarm_journal
     if any(known.what == line.what for known in journals.read(path, AlarmRecord)[0]):
         return ""
     return journals.note(path, [line], f"bench history {shlex.quote(series.case.label)}")
@@ -122,7 +129,7 @@ _key = attrgetter("benchmark_case_id", "target_name", "metric", "stat")
 def _current(workspace: WorkspaceFolder, series: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
     key = series.case.benchmark_case_id, series.case.target_name, series.metric, series.stat
     last = None
-    for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
+    for record in journals.read(workspace.baseline_journal, BaselineRecord)[0]:
         if _key(record) == key and (record.action == "clear" or not by_person or record.by == "person"):
             last = record
     return last if last and last.action == "accept" else None
@@ -130,7 +137,7 @@ def _current(workspace: WorkspaceFolder, series: MetricHistory, *, by_person: bo
 
 def baselines(workspace: WorkspaceFolder) -> list[BaselineRecord]:
     """Those that count now, by case and metric."""
-    last = {_key(record): record for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]}
+    last = {_key(record): record for record in journals.read(workspace.baseline_journal, BaselineRecord)[0]}
     return [last[key] for key in sorted(last) if last[key].action == "accept"]
 
 
@@ -155,17 +162,22 @@ def accept(
         action="accept",
         benchmark_case_id=series.case.benchmark_case_id,
         target_name=series.case.target_name,
-        **{name: getattr(series, name) for name in ("metric", "stat", "unit", "direction")},
+        metric=series.metric,
+        stat=series.stat,
+        unit=series.unit,
+        direction=series.direction,
         run_id=series.runs[-1].run_id,
         runs=[run.run_id for run in series.runs[-learned.n :]],
         level=level,
         log_level=learned.logs,
-        **{name: getattr(learned, name) for name in ("spread", "memory", "n")},
+        spread=learned.spread,
+        memory=learned.memory,
+        n=learned.n,
         by="rule" if rule else "person",
         rule=rule,
         why=why,
     )
-    journals.append(journals.baselines(workspace), record, f"bench baseline accept {case}")
+    journals.append(workspace.baseline_journal, record, f"bench baseline accept {case}")
     return record
 
 
@@ -198,5 +210,5 @@ def clear(workspace: WorkspaceFolder, case: str, metric: str | None, stat: str |
             f"{series.case.label} has no accepted baseline of {series.name}", hint="See: bench baseline list"
         )
     cleared = record.model_copy(update={"time": now(), "action": "clear", "why": why, "by": "person", "rule": ""})
-    journals.append(journals.baselines(workspace), cleared, f"bench baseline clear {case}")
+    journals.append(workspace.baseline_journal, cleared, f"bench baseline clear {case}")
     return cleared

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import Selector, parse_selector, select
 from benchhouse.results.metric_names import parse_metric
@@ -69,8 +69,18 @@ class Trace(Model):
     ok: bool
     steps: list[Step]
 
+    @classmethod
+    def of(cls, token: str, kind: Literal["cell", "point", "trial", "claim"], steps: list[Step]) -> "Trace":
+        return cls(token=token, kind=kind, ok=all(step.ok for step in steps), steps=steps)
+
     def as_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
+
+
+def not_reached() -> list[Step]:
+    """Steps two to four of a way back that ended at the first."""
+    rest: tuple[StepName, ...] = ("query", "identity", "evidence")
+    return [Step(name=name, ok=False, says=["not reached"]) for name in rest]
 
 
 def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[QuerySpec], cells: Iterable[Cell]) -> None:
@@ -120,8 +130,7 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
     except (OSError, ValueError, KeyError, TypeError, StopIteration, ValidationError) as error:
         reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
         lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
-        rest: tuple[StepName, ...] = ("query", "identity", "evidence")
-        return _trace(token, "cell", [lost, *(Step(name=name, ok=False, says=["not reached"]) for name in rest)])
+        return Trace.of(token, "cell", [lost, *not_reached()])
     says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_key_text(cell.key)}"]
     wrong = []
     if spec.digest() != cell.query:
@@ -129,7 +138,7 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
     if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
         wrong.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
     shown = Step(name="report", ok=not wrong, says=says + wrong, details=[{"report": place} | cell.model_dump()])
-    return _trace(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
+    return Trace.of(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
 
 
 def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]:
@@ -171,7 +180,7 @@ def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     if len(cells) > _SHOWN:
         says.append(f"and {len(cells) - _SHOWN} more points")
     shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
-    return _trace(token, "point", [shown, *check_cells(warehouse, cells, spec)])
+    return Trace.of(token, "point", [shown, *check_cells(warehouse, cells, spec)])
 
 
 def _select_valid(warehouse: Warehouse, result: Result, run_id: str, selector: Selector) -> list[Mapping[str, Any]]:
@@ -204,7 +213,7 @@ def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
     says = [f"not taken from a report: all {len(numbers)} numbers of trial {trial_id} of run {run_id}"]
     shown = Step(name="report", ok=True, says=says, details=numbers)
     query = Step(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
-    return _trace(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
+    return Trace.of(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
 
 
 def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
@@ -218,10 +227,7 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
         return name.metric, name.stat or next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
     listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
     hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
-    guess = did_you_mean(wanted, list(known))
-    raise BenchError(
-        f"run {run_id} has no metric '{wanted}'", hint=f"did you mean '{guess}'? {hint}" if guess else hint
-    )
+    raise BenchError(f"run {run_id} has no metric '{wanted}'", guess_hint(wanted, known) + hint)
 
 
 # -- step 2: the query
@@ -410,7 +416,3 @@ def _engine(spec: QuerySpec) -> str:
 
 def _key_text(key: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={str(value)[:16] if name == 'instance_digest' else value}" for name, value in key.items())
-
-
-def _trace(token: str, kind: Literal["cell", "point", "trial"], steps: list[Step]) -> Trace:
-    return Trace(token=token, kind=kind, ok=all(step.ok for step in steps), steps=steps)

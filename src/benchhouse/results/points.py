@@ -12,9 +12,6 @@ from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
-_OF_POINT = (
-    "run_id", "target_name", "instance_digest", "benchmark_case_id", "workload_spec_digest", "executor",
-)  # fmt: skip
 
 
 def name_runs(trials: Iterable[Row]) -> dict[str, str]:
@@ -60,7 +57,12 @@ def make_points(
         points.append(
             Point(
                 label=_label(first, label, by_target=by_target, runs=runs),
-                **{name: first[name] for name in _OF_POINT},
+                run_id=first["run_id"],
+                target_name=first["target_name"],
+                instance_digest=first["instance_digest"],
+                benchmark_case_id=first["benchmark_case_id"],
+                workload_spec_digest=first["workload_spec_digest"],
+                executor=first["executor"],
                 target=json.loads(first["target"]),
                 axes=axes,
                 parameters=json.loads(first["parameters"]),
@@ -123,7 +125,9 @@ def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float
     per_trial = int(row["samples"] or 0) // row["n"]
     return Number(
         cell=cell,
-        **{name: row[name] for name in ("metric", "stat", "direction")},
+        metric=row["metric"],
+        stat=row["stat"],
+        direction=row["direction"],
         primary=primary,
         stdev=stdev,
         low=interval[0] if interval else None,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from benchhouse.analysis import scaling as analysis
 from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
 from benchhouse.results.numbers import SEED, STATS, mean_interval, number
-from benchhouse.results.series import Column, Member, Sample, Series, sweeps
+from benchhouse.results.series import Column, Member, Sample, Series, numbers_given, sweeps
 from benchhouse.schema.errors import BenchError
 
 RESOURCES = frozenset({
@@ -79,13 +79,8 @@ def automatic(
 
 def _axes(members: Sequence[Member]) -> set[str]:
     """Names of numbers that vary: those of a target are its settings, unless they are load or resources."""
-    values: dict[str, set[float]] = {}
-    for member in members:
-        for key, value in member.given.items():
-            settings = key.startswith("target.") and key.rpartition(".")[2] not in RESOURCES
-            if isinstance(value, int | float) and not isinstance(value, bool) and not settings:
-                values.setdefault(key, set()).add(float(value))
-    return {key for key, distinct in values.items() if len(distinct) > _FEWEST}
+    varying = [key for key, values in numbers_given(members).items() if len(values) > _FEWEST]
+    return {key for key in varying if not key.startswith("target.") or key.rpartition(".")[2] in RESOURCES}
 
 
 def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:

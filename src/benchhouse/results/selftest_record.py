@@ -7,7 +7,7 @@ from benchhouse.schema.quality import SelftestRecord
 
 def last(workspace: WorkspaceFolder, scenario: str = "") -> SelftestRecord | None:
     """The newest selftest of this workload, else the newest of any."""
-    records = journals.read(journals.selftests(workspace), SelftestRecord)[0]
+    records = journals.read(workspace.selftest_journal, SelftestRecord)[0]
     own = [record for record in records if record.scenario == scenario]
     return (own or records)[-1] if records else None
 

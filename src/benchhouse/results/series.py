@@ -106,18 +106,18 @@ def _given(experiment: str, target: Mapping[str, Any], parameters: Mapping[str, 
     return {"experiment": experiment, **leaves(parameters), **of_target}
 
 
-def sweeps(members: Sequence[Member], along: str = "", *, of_target: bool = True) -> list[Series]:
+def sweeps(members: Sequence[Member], along: str = "") -> list[Series]:
     """All points in series, each along one number; what no other point differs from in that alone stands alone.
 
-    Without `along`, it is a number of the target (its search parameter) if one varies, else one of the workload;
-    `of_target=False` leaves targets whole. Where several vary, it is the one with most values.
+    Without `along`, it is a number of the target (its search parameter) if one varies, else one of the workload.
+    Where several vary, it is the one with most values.
     """
     if along:
         along = _full_name(members, along)
         chosen = [(along, group) for group in _grouped(members, along)]
     else:
-        families = _families(members, of_target)
-        own = of_target and any(key.startswith("target.") for family in families for key in _varying(family))
+        families = _families(members)
+        own = any(key.startswith("target.") for family in families for key in _varying(family))
         chosen = [split for family in families for split in _best_split(family, own)]
     series = [
         Series(
@@ -157,15 +157,11 @@ def _full_name(members: Sequence[Member], key: str) -> str:
     raise BenchError(f"no curve along {key}: it {what}; numbers that vary: {varying}")
 
 
-def _families(members: Sequence[Member], of_target: bool) -> list[list[Member]]:
+def _families(members: Sequence[Member]) -> list[list[Member]]:
     """Points of one run whose words are the same: only numbers tell them apart, and targets' names."""
 
     def fixed(member: Member) -> str:
-        kept = {
-            key: value
-            for key, value in member.given.items()
-            if _number(value) is None and (key != _NAME or not of_target)
-        }
+        kept = {key: value for key, value in member.given.items() if _number(value) is None and key != _NAME}
         return as_text({**kept, "run": member.run_id})
 
     return list(grouped(members, fixed).values())
@@ -206,13 +202,18 @@ def _grouped(members: Sequence[Member], along: str) -> list[list[Member]]:
 
 
 def _varying(members: Sequence[Member]) -> list[str]:
-    """Numbers that are not the same everywhere, in the order in which the points have them."""
+    """Numbers that are not the same everywhere."""
+    return [key for key, values in numbers_given(members).items() if len(values) > 1]
+
+
+def numbers_given(members: Sequence[Member]) -> dict[str, set[float]]:
+    """The values of each number, in the order in which the points have them."""
     numbers: dict[str, set[float]] = {}
     for member in members:
         for key, value in member.given.items():
             if (number := _number(value)) is not None:
                 numbers.setdefault(key, set()).add(number)
-    return [key for key, values in numbers.items() if len(values) > 1]
+    return numbers
 
 
 def _number(value: Any) -> float | None:

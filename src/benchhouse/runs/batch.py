@@ -47,11 +47,6 @@ class Stopped:
     cancelled_trials: int
 
 
-def outlives(prepared: Prepared) -> bool:
-    """Whether the scenario's jobs go on without us."""
-    return bool(plug("executors", prepared.plan.scenario.executor).outlives)
-
-
 def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
     """How the jobs of a run stand, with one question to the batch system; nothing is written."""
     ledger, queue = Ledger(workspace.run(run_id)), Queue()

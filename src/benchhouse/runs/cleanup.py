@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from benchhouse.evidence.folder import read_spec
-from benchhouse.processes.owner import LEFTOVERS, TAG
+from benchhouse.processes.owner import TAG
 from benchhouse.runs.keepers import attached_folders, bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -19,14 +19,13 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     `services` are the folders of kept servers; those whose keeper was killed are marked as over. Returns how many
     processes were ended.
     """
-    from benchhouse.processes.cgroups import sweep_cages
-    from benchhouse.processes.owned import left_processes, sweep_scratch
+    from benchhouse.processes.cgroups import sweep_leftovers
+    from benchhouse.processes.owned import left_processes
     from benchhouse.processes.tree import kill_tree, tagged_processes
 
     left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
     kill_tree(left, grace_s=0.0)
-    sweep_cages(LEFTOVERS)
-    sweep_scratch(LEFTOVERS)
+    sweep_leftovers()
     bury(services)
     return len(left)
 
@@ -59,4 +58,4 @@ def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Pa
         except (OSError, ValueError):  # killed while it was made, or being made by another run
             return all(abandoned(other) for other in list_runs(workspace))
 
-    return [path for path in sorted(folder.iterdir()) if is_left(path)] if folder.is_dir() else []
+    return [path for path in sorted(folder.glob("*")) if is_left(path)]

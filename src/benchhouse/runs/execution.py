@@ -58,22 +58,35 @@ class RunOptions:
     """Gives what keeps an attached server, so that a keeper can be forked; a new interpreter is started otherwise."""
 
 
-class Listener(Protocol):
-    """Who is told how a run goes on."""
+class RunListener(Protocol):
+    """Who is told how a run goes on, from its first line to its end."""
+
+    def begin(self, run_id: str, plan: Plan) -> None: ...
 
     def note(self, text: str) -> None: ...
 
     def update(self, progress: Progress) -> None: ...
 
+    def end(self) -> None: ...
 
-class Silent:
+
+class Quiet:
     """Nobody listens."""
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        pass
 
     def note(self, text: str) -> None:
         pass
 
     def update(self, progress: Progress) -> None:
         pass
+
+    def end(self) -> None:
+        pass
+
+
+QUIET = Quiet()
 
 
 @contextmanager
@@ -82,7 +95,7 @@ def orchestrator(
     prepared: Prepared,
     ledger: Ledger,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    listener: Listener = Silent(),  # noqa: B008 - without state
+    listener: RunListener = QUIET,
 ) -> Iterator[Orchestrator]:
     """Own a run for a while, with everything made that its trials need."""
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
@@ -135,7 +148,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
 
 
 def execute(
-    workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, options: RunOptions, listener: Listener
+    workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, options: RunOptions, listener: RunListener
 ) -> RunSummary:
     """Run what is missing of a run. The ledger and the folders are true at every moment."""
     started = time.monotonic()

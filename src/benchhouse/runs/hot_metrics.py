@@ -61,15 +61,14 @@ class Export:
             self._say(f"note: {message}")
 
 
-def checked_labels(folder: Path | None, labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels of the text file, checked before anything is planned or run."""
+def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
+    """Labels of the text file, before anything is planned or run."""
     if labels and folder is None:
         raise BenchError("--label sets labels of the text file, and none is written", "give its folder: --textfile DIR")
-    if not labels:
-        return {}
-    from benchhouse.schema.hot_metrics import given_labels
+    if labels:
+        from benchhouse.schema.hot_metrics import given_labels
 
-    return given_labels(dict(labels))
+        given_labels(dict(labels))
 
 
 def open_export(

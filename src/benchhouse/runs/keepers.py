@@ -1,6 +1,5 @@
 """Services that outlive a trial, from outside: a folder is written, a keeper started, its state followed."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +14,8 @@ from typing import Any
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.processes.forking import Forked, can_fork, fork
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
-from benchhouse.processes.services import end_of
+from benchhouse.processes.services import end_of, is_lost
+from benchhouse.processes.tree import send
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder
@@ -127,15 +127,13 @@ def stop_keepers(folders: Iterable[ServiceFolder]) -> list[int]:
         elif state is None and process is not None and process.poll() is None:
             running[process.pid] = ""
     for pid in running:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+        send(pid, None, signal.SIGTERM)
     deadline, killed = time.monotonic() + _END_S, []
     while running:
         running = {pid: keeper for pid, keeper in running.items() if not _is_over(pid, keeper)}
         if running and time.monotonic() > deadline:
             for pid in running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                send(pid, None, signal.SIGKILL)
                 killed.append(pid)
             deadline += _END_S
         time.sleep(_LOOK_S if running else 0)
@@ -237,8 +235,7 @@ class Attached:
 
 def attached_folders(ledger: Ledger) -> list[Path]:
     """Of the servers that are, or were, attached to the run."""
-    folder = ledger.folder.services
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted(ledger.folder.services.glob("*"))
 
 
 def running_states(folders: Collection[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
@@ -266,8 +263,3 @@ def _mark_over(folder: ServiceFolder, state: ServiceState, message: str, phase: 
     folder.endpoints.unlink(missing_ok=True)
     over = {"phase": phase, "message": message, "since": now()}
     write_model(folder.state, state.model_copy(update=over), sync=False)
-
-
-def is_lost(state: ServiceState) -> bool:
-    """Whether its keeper was killed before it could say that it is over."""
-    return state.phase not in OVER and state.host == os.uname().nodename and is_gone(state.keeper)

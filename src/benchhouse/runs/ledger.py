@@ -232,6 +232,4 @@ def _lock(handle: int) -> bool:
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:
     """Ids of all runs of a workspace, oldest first."""
-    if not workspace.runs.is_dir():
-        return []
-    return sorted(path.name for path in workspace.runs.iterdir() if (path / "run.json").is_file())
+    return sorted(path.parent.name for path in workspace.runs.glob("*/run.json"))

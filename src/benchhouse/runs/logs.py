@@ -47,9 +47,6 @@ class Selection:
         stamp = stamp.replace("+00:00", "Z")
         return self.since <= stamp and (not self.until or stamp < self.until)
 
-    def takes(self, line: LogLine) -> bool:
-        return self.takes_component(line.component) and self.takes_time(line.time)
-
 
 @dataclass(frozen=True)
 class LogFolder:
@@ -224,7 +221,7 @@ def selected_lines(data: bytes, selection: Selection) -> list[LogLine]:
     for text in data.split(b"\n"):
         with contextlib.suppress(ValueError):
             lines.append(LogLine.model_validate_json(text))
-    return [line for line in lines if selection.takes(line)]
+    return [line for line in lines if selection.takes_component(line.component) and selection.takes_time(line.time)]
 
 
 def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[LogLine], int]:

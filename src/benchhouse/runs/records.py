@@ -20,16 +20,22 @@ Say = Callable[[str], None]
 
 
 def open_run(
-    workspace: WorkspaceFolder, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
+    workspace: WorkspaceFolder,
+    prepared: Prepared,
+    path: Path,
+    say: Say,
+    *,
+    new: bool = False,
+    finished_too: bool = False,
 ) -> Ledger:
-    """The unfinished run of the same plan and conditions, if there is one and `fresh` is not asked; else a new run.
+    """The unfinished run of the same plan and conditions, if there is one and `new` is not asked; else a new run.
 
     With `finished_too` (to run failed trials again) code that was mended meanwhile is no hindrance, but is told.
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
     open_executor(prepared, workspace.run("RUN"), say=say).close()
-    unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
+    unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
     if warning := _check_ready(workspace, prepared, unfinished):
         say(f"warning: {warning}")
     if unfinished is None:

@@ -1,15 +1,15 @@
 """A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from benchhouse.plan.expand import Plan
 from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor
 
 
@@ -32,24 +32,28 @@ class RunSetup:
     def trial_frame(self) -> dict[str, Any]:
         """What all trials of this run have in common."""
         plan, scenario = self.plan, self.plan.scenario
-        given = ("executor", "runtime", "partition", "account", "qos", "artifacts", "binds", "environment")
         return {
             "run_id": self.ledger.folder.run_id,
             "scenario": scenario.scenario,
-            **{name: getattr(plan, name) for name in ("experiment", "component", "axes", "resources", "limits")},
-            **{name: getattr(scenario, name) for name in (*given, "logs", "monitors")},
+            "experiment": plan.experiment,
+            "component": plan.component,
+            "axes": plan.axes,
+            "resources": plan.resources,
+            "limits": plan.limits,
+            "executor": scenario.executor,
+            "runtime": scenario.runtime,
+            "partition": scenario.partition,
+            "account": scenario.account,
+            "qos": scenario.qos,
+            "artifacts": scenario.artifacts,
+            "binds": scenario.binds,
+            "environment": scenario.environment,
+            "logs": scenario.logs,
+            "monitors": scenario.monitors,
             "services": self.attached.for_trials(),
         } | self.frame
 
     @cached_property
     def shared_frame(self) -> dict[str, Any]:
         """The same as JSON, for tasks that make the folders of their trials themselves."""
-        return {key: _plain(value) for key, value in self.trial_frame.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+        return dict(to_jsonable_python(self.trial_frame, by_alias=True))

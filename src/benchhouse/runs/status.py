@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from benchhouse.evidence.folder import read_meta, read_spec
+from benchhouse.processes.services import is_lost
 from benchhouse.runs import batch
 from benchhouse.runs.batch import Queue
-from benchhouse.runs.keepers import attached_folders, is_lost, running_states
+from benchhouse.runs.keepers import attached_folders, running_states
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -168,7 +169,7 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
         retries=sum(event.event == "retry" for event in events),
         unread_events=len(unread),
         running=running,
-        queue=QueueState(**vars(queue) | {"sealed": len(queue.sealed)}) if goes_on or queue.sealed else None,
+        queue=_queue_state(queue) if goes_on or queue.sealed else None,
         estimated_left_s=sum(durations) / len(durations) * left if durations and left and not finished else None,
         failures=[trial for trial in unsuccessful if trial.outcome != "invalid"],
         invalid=[trial for trial in unsuccessful if trial.outcome == "invalid"],
@@ -177,6 +178,10 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
         services=[*_attached(ledger), *_of_trials(workspace, record.scenario, running)],
         next=_next_command(record, events, unsuccessful, queue, owned=owner is not None),
     )
+
+
+def _queue_state(queue: Queue) -> QueueState:
+    return QueueState(queue.jobs, queue.pending, queue.running, queue.reasons, len(queue.sealed))
 
 
 def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
@@ -264,29 +269,25 @@ def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str])
                     yield RunService(name, "", "ready", "", "", trial_id, [item.endpoint], [item.pid])
 
 
-def failures(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
-    """The failed trials of a run, with what a person needs to go on."""
-    return _explained(workspace, run_id, status(workspace, run_id).failures)
-
-
-def invalid(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
-    """The trials of a run whose numbers are refused, with the reason."""
-    return _explained(workspace, run_id, status(workspace, run_id).invalid)
-
-
-def _explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
+def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
+    """The same trials, with what a person needs to go on."""
     scenario = Ledger(workspace.run(run_id)).record.scenario
-    explained = []
+    detailed = []
     for trial in trials:
         folder = workspace.trial(scenario, trial.trial_id)
-        details = {"folder": str(folder.path), "rerun": rerun_line(folder)}
+        trial = replace(trial, folder=str(folder.path), rerun=rerun_line(folder))
         if folder.sealed:
-            failure = read_meta(folder).failure
-            details |= {"point": point_label(read_spec(folder)), "code": ""}
-            if failure:
-                details |= {key: getattr(failure, key) for key in ("code", "message", "traceback", "log_tail")}
-        explained.append(replace(trial, **details))
-    return explained
+            trial = replace(trial, point=point_label(read_spec(folder)), code="")
+            if failure := read_meta(folder).failure:
+                trial = replace(
+                    trial,
+                    code=failure.code,
+                    message=failure.message,
+                    traceback=failure.traceback,
+                    log_tail=failure.log_tail,
+                )
+        detailed.append(trial)
+    return detailed
 
 
 def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
@@ -316,17 +317,25 @@ def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview:
     record, state = Ledger(workspace.run(run_id)).record, status(workspace, run_id)
     code = record.experiment
     commands = (state.next, *(f"bench {verb} {run_id}" for verb in ("report", "logs", "verify")))
-    same = ("run_id", "scenario", "scenario_file", "created", "executor", "runtime", "site", "points", "trials")
     return RunOverview(
-        **{name: getattr(record, name) for name in (*same, "plan_digest")},
+        run_id=record.run_id,
+        scenario=record.scenario,
+        scenario_file=record.scenario_file,
         experiment=code.name,
         version=code.version,
         distribution=f"{code.distribution} {code.distribution_version}".strip(),
         state=state.state,
+        created=record.created,
+        executor=record.executor,
+        runtime=record.runtime,
+        site=record.site,
         submitted_from=record.host,
         hosts=_hosts(workspace, run_id),
+        points=record.points,
+        trials=record.trials,
         done=state.done,
         outcomes=tuple(state.outcomes.items()),
+        plan_digest=record.plan_digest,
         next_commands=tuple(dict.fromkeys(commands)),
     )
 

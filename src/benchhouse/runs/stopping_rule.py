@@ -4,7 +4,7 @@ A trial that the rule may make needless is held until those before it have ended
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from benchhouse.evidence.folder import read_metrics, sealed_outcome
 from benchhouse.plan.expand import Plan, PlannedTrial
@@ -13,15 +13,11 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.scenario import Until
 from benchhouse.schema.trial import trial_id
 
+if TYPE_CHECKING:
+    from benchhouse.runs.orchestrate import Active
+
 Enough = Callable[[PlannedTrial], bool | None]
 """Whether a trial's point has repetitions enough without it; None: those before it must end first."""
-
-
-class Waiting(Protocol):
-    planned: PlannedTrial
-
-
-Item = TypeVar("Item", bound=Waiting)
 
 
 class HeldTrials:
@@ -29,12 +25,12 @@ class HeldTrials:
 
     def __init__(self, enough: Enough | None) -> None:
         self.enough = enough
-        self.held: Waiting | None = None
+        self.held: Active | None = None
         self.skipped = 0
 
-    def next(self, todo: Iterator[Item], under_way: Iterable[Item]) -> Item | None:
+    def next(self, todo: "Iterator[Active]", under_way: "Iterable[Active]") -> "Active | None":
         """The next trial that is wanted; none for now where the rule must first see how those before it end."""
-        item: Item | None = self.held or next(todo, None)  # type: ignore[assignment]
+        item = self.held or next(todo, None)
         self.held = None
         busy = {other.planned.instance_digest for other in under_way} if self.enough else set()
         while item is not None and self.enough and not item.planned.warmup:

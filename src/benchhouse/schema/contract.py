@@ -3,7 +3,7 @@
 Keys are camelCase, as contracts of the kind are published. `claims.contracts` holds what one key asks of another.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -20,7 +20,8 @@ Variable = Literal[
 TRAINING_METRICS = ("time_to_train_hours", "mfu_pct", "scaling_efficiency_pct", "training_reliability_pct")
 INFERENCE_METRICS = ("ttft_ms", "tokens_per_second", "p99_latency_ms", "jitter_ms")
 COST_METRICS = ("cost_per_token", "cost_per_million_tokens", "cost_per_request")
-PLAYBOOKS = ("tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure")
+Playbook = Literal["tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure"]
+PLAYBOOKS: tuple[Playbook, ...] = get_args(Playbook)
 
 
 Word = Annotated[Text, BeforeValidator(number_as_text)]
@@ -113,9 +114,7 @@ class ContractLineage(_Part):
 class Observability(_Part):
     join_keys: list[Word] = Field(description="rank_id for training; request_id and trace_id for inference.")
     lineage: ContractLineage
-    playbooks: list[Literal[
-        "tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure"
-    ]] = Field(description="Diagnoses that are at hand: all four.")  # fmt: skip
+    playbooks: list[Playbook] = Field(description="Diagnoses that are at hand: all four.")
 
 
 class Signing(_Part):

@@ -58,11 +58,9 @@ class Cache(Protocol):
 
     def fetch(self, name: str) -> Path:
         """Path of the declared data `name`, downloaded or copied on first use, verified."""
-        ...
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:
         """Path of a derived file: `make(path)` writes it once; later runs with the same key reuse it."""
-        ...
 
 
 class Context(Protocol):
@@ -77,7 +75,6 @@ class Context(Protocol):
     @property
     def artifacts(self) -> Path:
         """A folder: what is written there becomes part of the evidence."""
-        ...
 
     @property
     def cache(self) -> Cache: ...
@@ -89,14 +86,12 @@ class Context(Protocol):
 
         `unit` and `direction` are for metrics that could not be declared; what is declared stands.
         """
-        ...
 
     def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
         """Record a metric whose values were counted in a histogram of nanoseconds; its unit is s, ms, us or ns.
 
         A copy is kept. Several histograms of one name and window are merged; an empty one adds nothing.
         """
-        ...
 
     def bound(self, name: str, errors: Mapping[str, float], beyond: Collection[str] = ()) -> None:
         """Say how far the figures of a metric can be off, by stat (`mean`, `p99`, ...) and in its unit.
@@ -108,46 +103,38 @@ class Context(Protocol):
 
     def metadata(self, **items: Any) -> None:
         """Keep custom JSON-able facts beside the results."""
-        ...
 
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
         """Name a part of the trial's time, in `time.monotonic_ns()`; telemetry is summarised by phase.
 
         `steady` is what is measured: what came before the first is then `warmup`, what came after the last `teardown`.
         """
-        ...
 
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
-        ...
 
     def invalid(self, code: str, message: str) -> None:
         """Mark the numbers of this trial as invalid: why, and what to do about it; the experiment goes on.
 
         May be called several times. The trial ends as `invalid`: its numbers are kept as evidence and enter no summary.
         """
-        ...
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         """End the trial as a known, handled failure. `retryable` says the infrastructure is to blame."""
-        ...
 
     def driver(self, name: str) -> Any:
         """The installed driver class of that name."""
-        ...
 
     def on_node(self, node: str) -> list[str]:
         """What a command must begin with to run on another of `nodes`, with this process's environment.
 
         It is held by whoever starts it: killed with that process, told to end by the end of its standard input.
         """
-        ...
 
     def service(self, recipe: "str | Recipe") -> "Service":
         """Start a server for this trial, by the name of an installed recipe or by one that was made; wait until it is
         up. It is ended after the experiment, whatever became of it. One that ends by itself fails the trial.
         """
-        ...
 
 
 class ExperimentFailed(Exception):  # noqa: N818 - an outcome, not a bug

@@ -69,11 +69,6 @@ class Histogram:
         self.extend(values)
 
     @property
-    def total(self) -> int:
-        """The sum of all values."""
-        return self._total
-
-    @property
     def mean(self) -> float | None:
         return self._total / self.n if self.n else None
 
@@ -143,15 +138,6 @@ class Histogram:
         reached = list(accumulate(self._counts[bucket] for bucket in buckets))
         low, high = (self._near(rank, buckets, reached) for rank in (below, min(below + 1, self.n - 1)))
         return low if low == high else low + (high - low) * (position - below)
-
-    def at_most(self, value: int) -> int:
-        """How many values are `value` or less; those in the bucket of `value` count as such."""
-        if self.min is None or self.max is None or value < self.min:
-            return 0
-        if value >= self.max:
-            return self.n
-        last = _bucket(value)
-        return sum(count for bucket, count in self._counts.items() if bucket <= last)
 
     def to_json(self) -> dict[str, Any]:
         """The content as JSON values, the same for equal histograms.

@@ -72,6 +72,11 @@ class WorkspaceFolder(Folder):
     services = Inside(".bench/services")  # folders of free-standing servers, by id
     warehouse = Inside(".bench/warehouse")
     monitors = Inside(".bench/monitors")
+    baseline_journal = Inside(".bench/baselines.jsonl")
+    selftest_journal = Inside(".bench/selftests.jsonl")
+    regression_journal = Inside(".bench/regressions.jsonl")
+    alarm_journal = Inside(".bench/alarms.jsonl")
+    notice_journal = Inside(".bench/notices.jsonl")
     results = Inside("results")
     reports = Inside("reports")
     claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned

@@ -60,19 +60,15 @@ class Keepers(Protocol):
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The exact script that `start` would submit."""
-        ...
 
     def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
         """Submit the job that keeps what the folder's `service.json` says; returns at once."""
-        ...
 
     def gone(self, folder: ServiceFolder) -> str:
         """What is to be said where its job is over, whatever its state says; else nothing."""
-        ...
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
         """End these jobs; returns when nothing of them runs."""
-        ...
 
 
 class Carrier(Protocol):
@@ -80,13 +76,11 @@ class Carrier(Protocol):
 
     def carry(self, name: str, command: Sequence[str]) -> str:
         """Have the command run there, once for each name; returns the id of its job."""
-        ...
 
     def goes_on(self, job: str) -> bool: ...
 
     def stop(self, job: str) -> None:
         """End it; returns when it has ended."""
-        ...
 
 
 class Executor(Protocol):
@@ -98,37 +92,29 @@ class Executor(Protocol):
     @property
     def keepers(self) -> Keepers | None:
         """None where services that outlive a trial are processes of whoever runs it."""
-        ...
 
     def end_services(self) -> None:
         """End the jobs of the services that are attached to the run."""
-        ...
 
     def adopt(self) -> Mapping[JobId, int]:
         """Jobs that earlier sessions handed over, with their attempts, whether or not they have ended since."""
-        ...
 
     def check(self, resources: Resources) -> None:
         """Raise BenchError, saying what is missing, when such a job could never start here."""
-        ...
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
         """The exact script or commands that `submit` would run; `jobs` are the first of `trials`."""
-        ...
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]: ...
 
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
         """States of all `ids` in one cheap call; waits up to `wait_s` for a change."""
-        ...
 
     def cancel(self, ids: Sequence[JobId]) -> None:
         """End these jobs with everything they started; returns when nothing of them runs."""
-        ...
 
     def close(self) -> None:
         """Give back what the executor itself holds; running jobs are cancelled, unless they outlive it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -157,16 +143,12 @@ class Runtime(Protocol):
 
     def prepare(self, spec: RuntimeSpec, place: Place) -> None:
         """Make it, once; what was made before is found again in the cache."""
-        ...
 
     def python(self, spec: RuntimeSpec, place: Place) -> tuple[str, ...]:
         """The command prefix that ends in a Python with benchhouse, once `prepare` has been called."""
-        ...
 
     def packages(self, spec: RuntimeSpec, place: Place) -> str:
         """One line that says what is in it, for plans and `--dry-run`."""
-        ...
 
     def container(self, spec: RuntimeSpec, place: Place) -> Container | None:
         """None where there is no image; raises BenchError where it is not there or not pinned."""
-        ...

@@ -40,14 +40,12 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """`node`, `service:NAME`, `gpu0`, ...: the scope of its series."""
-        ...
 
     @property
     def series(self) -> Sequence[Series]: ...
 
     def sample(self) -> Sequence[float]:
         """The values of `series`, in their order."""
-        ...
 
     def close(self) -> None: ...
 

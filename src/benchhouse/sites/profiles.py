@@ -1,7 +1,5 @@
 """Site profiles: those that are shipped, `site.yaml` of a workspace, or a file named by its path."""
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import benchhouse
@@ -12,7 +10,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.site import Site
 
 SHIPPED = Path(benchhouse.__file__).parent / "sites"
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 
 
 def load_site(path: Path) -> Site:
@@ -35,19 +32,3 @@ def find_site(name: str | None, workspace_file: Path) -> Site:
 
 def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
-
-
-def expand_path(text: str, who: str, environ: Mapping[str, str]) -> Path:
-    """A path with its variables put in. Raises BenchError that names `who` where one is not set, or it is relative."""
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        if not environ.get(name):
-            hint = f"export {name}=/the/folder, or write the folder itself into the profile"
-            raise BenchError(f"{who} is {text}, and the environment variable {name} is not set", hint)
-        return environ[name]
-
-    path = Path(_VARIABLE.sub(value, text))
-    if not path.is_absolute():
-        raise BenchError(f"{who} is {text}, which is no absolute path: {path}", "a job starts in another folder")
-    return path

@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.site import Site
 from benchhouse.sites.commands import ask
-from benchhouse.sites.profiles import expand_path
 
 _SHARED = {
     "lustre", "gpfs", "nfs", "nfs4", "beegfs", "ceph", "cifs", "panfs", "pvfs2", "orangefs", "wekafs", "afs",
@@ -118,10 +117,8 @@ def _row(figures: list[str], basis: str) -> Iterator[Room]:
 
 
 def _of_site(path: Path, site: Site) -> Iterator[Room]:
+    given = {name: value for name, value in os.environ.items() if value}
     for folder, quota in site.quotas.items():
-        try:
-            home = expand_path(folder, f"quotas of site '{site.site}'", os.environ)
-        except BenchError:
-            continue  # a folder that this user has not is not the one that is written to
-        if home == path or home in path.absolute().parents:
+        home = Path(Template(folder).safe_substitute(given))  # relative where its variable is not set: another's folder
+        if home in (path.absolute(), *path.absolute().parents):
             yield Room(quota.size, quota.files, f"quota of {home} by site '{site.site}'")

@@ -9,35 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """The column of these values, None where there is none. Raises TypeError or OverflowError for a wrong value."""
-    import pyarrow as pa
-
     return _lists(values, kind) if pa.types.is_list(kind) else _plain(values, kind)
 
 
-def records(rows: Sequence[Mapping[str, Any]], schema: "pa.Schema") -> "pa.Table":
+def records(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """The table of these rows, each with all of its columns."""
-    import pyarrow as pa
-
     values = zip(*map(itemgetter(*schema.names), rows), strict=True) if rows else ((),) * len(schema)
     columns = [column(each, field.type) for each, field in zip(values, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def chained(parts: Sequence[list[Any]], kind: "pa.DataType") -> "pa.Array":
+def chained(parts: Sequence[list[Any]], kind: pa.DataType) -> pa.Array:
     """The column of these lists, one after the other."""
-    import pyarrow as pa
-
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         numbers = array("d" if pa.types.is_floating(kind) else "q")
         try:
@@ -49,7 +42,7 @@ def chained(parts: Sequence[list[Any]], kind: "pa.DataType") -> "pa.Array":
     return column(list(chain.from_iterable(parts)), kind)
 
 
-def spread(values: Sequence[Any], counts: Sequence[int], kind: "pa.DataType") -> "pa.Array":
+def spread(values: Sequence[Any], counts: Sequence[int], kind: pa.DataType) -> pa.Array:
     """Each value as many times as it counts."""
     known = {value: at for at, value in enumerate(dict.fromkeys(values))}
     if len(known) == 1:
@@ -60,13 +53,11 @@ def spread(values: Sequence[Any], counts: Sequence[int], kind: "pa.DataType") ->
     return pick(list(known), places, kind)
 
 
-def pick(values: Sequence[Any], places: "array[int]", kind: "pa.DataType") -> "pa.Array":
+def pick(values: Sequence[Any], places: "array[int]", kind: pa.DataType) -> pa.Array:
     """The column in which row n is the value at `places[n]`.
 
     Different texts stay a dictionary, for the writer would make one of them anyway.
     """
-    import pyarrow as pa
-
     if all(value is None for value in values):
         return pa.nulls(len(places), kind)
     index = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
@@ -75,17 +66,15 @@ def pick(values: Sequence[Any], places: "array[int]", kind: "pa.DataType") -> "p
     return entries if distinct else entries.dictionary_decode()
 
 
-def _plain(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    import pyarrow as pa
-
+def _plain(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
         texts = [value.encode() if value is not None else b"" for value in values]
         return pa.Array.from_buffers(
-            kind, len(values), [_present(values, pa), _offsets(texts, pa), pa.py_buffer(b"".join(texts))]
+            kind, len(values), [_present(values), _offsets(texts), pa.py_buffer(b"".join(texts))]
         )
     if pa.types.is_boolean(kind):
-        return pa.Array.from_buffers(kind, len(values), [_present(values, pa), _bits(values, bool, pa)])
-    present = _present(values, pa)
+        return pa.Array.from_buffers(kind, len(values), [_present(values), _bits(values, bool)])
+    present = _present(values)
     if pa.types.is_timestamp(kind):
         values = [_milliseconds(value) if isinstance(value, datetime) else value or 0 for value in values]
     elif present is not None:
@@ -94,15 +83,13 @@ def _plain(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(numbers)])
 
 
-def _lists(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    import pyarrow as pa
-
+def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if any(values):
         lists = [value or () for value in values]
-        content, offsets = column([item for value in lists for item in value], kind.value_type), _offsets(lists, pa)
+        content, offsets = column([item for value in lists for item in value], kind.value_type), _offsets(lists)
     else:  # as nearly all of a run's slices
         content, offsets = column((), kind.value_type), pa.py_buffer(bytes(4 * len(values) + 4))
-    buffers = [_present(values, pa), offsets]
+    buffers = [_present(values), offsets]
     return pa.Array.from_buffers(kind, len(values), buffers, children=[content])
 
 
@@ -111,20 +98,20 @@ def _milliseconds(value: datetime) -> int:
     return (plain - _EPOCH) // _MILLISECOND
 
 
-def _present(values: Sequence[Any], pa: Any) -> Any:
+def _present(values: Sequence[Any]) -> Any:
     """Which values there are; none where all are."""
     if None not in values:
         return None
     if all(value is None for value in values):
         return pa.py_buffer(bytes(len(values) // 8 + 1))
-    return _bits(values, lambda value: value is not None, pa)
+    return _bits(values, lambda value: value is not None)
 
 
-def _bits(values: Sequence[Any], is_set: Callable[[Any], bool], pa: Any) -> Any:
+def _bits(values: Sequence[Any], is_set: Callable[[Any], bool]) -> Any:
     """Eight values a byte, the first in its lowest bit."""
     bits = "".join("1" if is_set(value) else "0" for value in reversed(values)) or "0"
     return pa.py_buffer(int(bits, 2).to_bytes(len(values) // 8 + 1, "little"))
 
 
-def _offsets(parts: Sequence[Any], pa: Any) -> Any:
+def _offsets(parts: Sequence[Any]) -> Any:
     return pa.py_buffer(array("i", accumulate(map(len, parts), initial=0)))

@@ -47,29 +47,24 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """For people, without a password."""
-        ...
 
     def runs(self) -> dict[str, Files]:
         """Every run it holds."""
-        ...
 
     def write(self, run: RunTables, instead_of: Files | None) -> bool:
         """Make these the run's tables, all or none, if it still has `instead_of` of it (None: nothing).
 
         False means that somebody else was faster: look again. Nobody ever sees a part.
         """
-        ...
 
     def read(self, run_id: str) -> RunTables:
         """A run as it was written; raises BenchError where a digest does not fit."""
-        ...
 
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """Answer one SELECT in the engine's own dialect; nothing can be written by it, and no file read.
 
         `runs` are those that it is about, where that is known; the embedded engine reads the files of no others.
         """
-        ...
 
     def close(self) -> None: ...
 

@@ -15,7 +15,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.query import QuerySpec
@@ -26,9 +29,6 @@ from benchhouse.warehouse.run_tables import MEASUREMENT_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.units import MIXED, by_metric, refuse_mixed_units
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WAIT_S = 600.0
 _TYPES: dict[Kind, str] = {
@@ -48,7 +48,7 @@ class ClickHouseEngine:
     """A folder with ClickHouse's own files; made when it is not there."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self.name = folder, f"clickhouse:{folder}"
         try:
             import chdb  # noqa: F401 - is it there
         except ImportError as error:
@@ -66,10 +66,6 @@ class ClickHouseEngine:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def name(self) -> str:
-        return f"clickhouse:{self._folder}"
 
     def runs(self) -> dict[str, Files]:
         sql = "SELECT run_id, argMax(files, entered) FROM benchhouse_store.runs GROUP BY run_id ORDER BY run_id"
@@ -159,9 +155,7 @@ class ClickHouseEngine:
     def _rows(self, sql: str, **parameters: str) -> list[tuple[Any, ...]]:
         return _tuples(self._arrow(sql, parameters))
 
-    def _arrow(self, sql: str, parameters: Mapping[str, Any]) -> "pa.Table":
-        import pyarrow as pa
-
+    def _arrow(self, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
         texts = {key: _parameter(value) for key, value in parameters.items()}
         content = self._session.query(sql, "Arrow", params=texts).bytes()
         return pa.ipc.open_file(pa.BufferReader(content)).read_all() if content else pa.table({})
@@ -227,9 +221,7 @@ class ClickHouseEngine:
         assert mark.isalnum()  # our own; a mutation takes no parameters
         self._do(f"ALTER TABLE benchhouse_store.{table} DELETE WHERE {column} = '{mark}' SETTINGS mutations_sync = 2")
 
-    def _insert(self, table: Table, mark: str, content: "pa.Table") -> None:
-        import pyarrow as pa
-
+    def _insert(self, table: Table, mark: str, content: pa.Table) -> None:
         columns = [pa.array([mark] * content.num_rows), pa.array(range(content.num_rows), pa.int64())]
         names = ["_mark", "_row"]
         for column in table.columns:
@@ -253,24 +245,21 @@ class ClickHouseEngine:
         finally:
             incoming.unlink(missing_ok=True)
 
-    def _select(self, table: Table, mark: str) -> "pa.Table":
+    def _select(self, table: Table, mark: str) -> pa.Table:
         """The rows of a push, in their order, with their types."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         names = ", ".join(f"`{name}`" for name, _ in _stored(table))
         sql = f"SELECT {names} FROM benchhouse_store.{table.name} WHERE _mark = {{mark:String}} ORDER BY _row"
         content = self._arrow(sql, {"mark": mark})
         if not content.num_columns:
-            return table.schema().empty_table()
+            return table.schema.empty_table()
         columns = []
-        for field in table.schema():
+        for field in table.schema:
             values = content.column(field.name).combine_chunks().cast(field.type)
             if pa.types.is_list(field.type):
                 is_null = content.column(f"_null_{field.name}").combine_chunks().cast(pa.bool_())
                 values = pc.if_else(is_null, pa.scalar(None, field.type), values)
             columns.append(values)
-        return pa.Table.from_arrays(columns, schema=table.schema())
+        return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _stored(table: Table) -> Iterator[tuple[str, str]]:
@@ -292,7 +281,7 @@ def _shown(table: Table) -> str:
     return f"{sql} ORDER BY {key}, run_id, _row LIMIT 1 BY {key}"
 
 
-def _tuples(table: "pa.Table") -> list[tuple[Any, ...]]:
+def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(table.column(at).to_pylist() for at in range(table.num_columns)), strict=True))
 
 

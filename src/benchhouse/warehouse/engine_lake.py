@@ -24,12 +24,8 @@ class LakeEngine:
     """Parquet files and their catalog. Bytes that come from another lake are kept as they are."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
-        self._workspace = workspace
+        self._workspace, self.name = workspace, str(workspace.root)
         self._catalog: Catalog = open_catalog(workspace)
-
-    @property
-    def name(self) -> str:
-        return str(self._workspace.root)
 
     def runs(self) -> dict[str, Files]:
         entries = grouped(self._catalog.files(EVIDENCE_TABLES), lambda entry: entry.run_id)
@@ -59,7 +55,7 @@ class LakeEngine:
             raise unwritable(self._workspace.warehouse, error) from error
         (fact,) = run.tables[RUN_FACT.name].to_pylist()
         folders = [(row["trial_id"], row["folder"]) for row in trials]
-        measured = run.tables.get(MEASUREMENT_FACT.name, MEASUREMENT_FACT.schema().empty_table())
+        measured = run.tables.get(MEASUREMENT_FACT.name, MEASUREMENT_FACT.schema.empty_table())
         units = sorted(set(zip(*(measured.column(name).to_pylist() for name in ("metric", "unit")), strict=True)))
         won = self._catalog.replace_run(RunEntry.of(fact), entries, folders, units, instead_of=base)
         self._catalog.remove_unused(entry.file for entry in (base if won else entries))
@@ -93,7 +89,7 @@ def _decoded(table: Table, content: bytes) -> "pa.Table":
     import pyarrow.parquet as pq
 
     decoded = pq.read_table(pa.BufferReader(content))
-    if not decoded.schema.equals(table.schema()):
+    if not decoded.schema.equals(table.schema):
         raise BenchError(f"its columns are not those of {table.name}", "Rebuild it: bench warehouse rebuild")
     return decoded
 

@@ -67,13 +67,9 @@ class PostgresEngine:
     def __init__(self, address: str) -> None:
         self._address = address
         parts = urlsplit(address)
-        self._name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
         self._connection = self._connect()
         self._ready = False
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def runs(self) -> dict[str, Files]:
         with self._asking():
@@ -299,7 +295,7 @@ def _from_csv(table: Table, text: bytes) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    schema = table.schema()
+    schema = table.schema
     if not text:
         return schema.empty_table()
     kinds = {field.name: pa.string() if pa.types.is_list(field.type) else field.type for field in schema}

@@ -5,6 +5,7 @@ trial. Only a rebuild takes rows away, those of trials whose evidence is gone or
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -137,8 +138,6 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
             with Catalog.open_for_rebuild(workspace) as catalog:
                 catalog.finish()
         else:
-            import logging
-
             warn = say or logging.getLogger(__name__).warning
             warn(f"{lost}; it is made again from the evidence")
             # Nobody asked for rows to go: the evidence may be on a disk that is away.

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FileEntry
-from benchhouse.warehouse.columns import records
 from benchhouse.warehouse.dimensions import OWN_IDS
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.rows import Content, TrialRows
+from benchhouse.warehouse.rows import Content, NotCollectable, TrialRows
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
 from benchhouse.warehouse.slices import NO_SLICES, Slices, join, slices_of
 from benchhouse.warehouse.table import SCHEMA_VERSION, Row, Table
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
-
-
-class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
-    """Why a file in the lake is not one of ours."""
 
 
 def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[FileEntry]:
@@ -62,7 +57,9 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema())
+    from benchhouse.warehouse.columns import records
+
+    content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -72,7 +69,7 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
         store_schema=False,  # Parquet's own types say all there is to say
     ) as writer:
         writer.write_table(content)
-        writer.add_key_value_metadata(table.schema().metadata)
+        writer.add_key_value_metadata(table.schema.metadata)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -95,7 +92,7 @@ def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[st
             continue
         try:
             content = _read(workspace.warehouse / file, table)
-        except Foreign as reason:
+        except NotCollectable as reason:
             skipped.append(f"{file}: {reason}; ignored")
             continue
         if table is TRIAL_FACT:
@@ -133,15 +130,15 @@ def _read(path: Path, table: Table) -> "pa.Table":
     match = _NAME.fullmatch(path.name)
     try:
         if match is None or not file_digest(path).startswith(match["sha"]):
-            raise Foreign("half-written or changed: its bytes do not match the digest in its name")
+            raise NotCollectable("half-written or changed: its bytes do not match the digest in its name")
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise Foreign(f"can't be read ({error})") from error
+        raise NotCollectable(f"can't be read ({error})") from error
     version = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
     if version != str(SCHEMA_VERSION):
-        raise Foreign(f"schema version {version or 'none'}, expected {SCHEMA_VERSION}")
-    if not content.schema.equals(table.schema()):
-        raise Foreign(f"its columns are not those of {table.name}")
+        raise NotCollectable(f"schema version {version or 'none'}, expected {SCHEMA_VERSION}")
+    if not content.schema.equals(table.schema):
+        raise NotCollectable(f"its columns are not those of {table.name}")
     return content
 
 

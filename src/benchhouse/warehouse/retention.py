@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -118,10 +119,8 @@ def _remove(workspace: WorkspaceFolder, folders: Iterable[Path]) -> None:
         shutil.rmtree(folder)
 
 
-def _pruned(tier: str, what: str, age_s: float, size: int, trials: int = 0) -> Pruned:
-    return Pruned.model_validate(
-        {"tier": tier, "what": what, "age_days": round(age_s / _DAY_S, 1), "trials": trials, "size": size}
-    )
+def _pruned(tier: Literal["hot", "warm", "cold"], what: str, age_s: float, size: int, trials: int = 0) -> Pruned:
+    return Pruned(tier=tier, what=what, age_days=round(age_s / _DAY_S, 1), trials=trials, size=size)
 
 
 def _size(path: Path) -> int:

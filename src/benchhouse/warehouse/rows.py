@@ -52,7 +52,7 @@ class TrialRows:
 
 
 class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a list
-    """Why a folder does not enter the tables."""
+    """Why a folder, or a file of the lake, does not enter the tables."""
 
 
 def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:

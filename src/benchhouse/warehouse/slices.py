@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
-from benchhouse.warehouse.columns import chained, pick, spread
 from benchhouse.warehouse.labels import utc
 from benchhouse.warehouse.run_tables import TELEMETRY_SLICE_FACT
 from benchhouse.warehouse.table import Row
@@ -107,7 +106,9 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
     """The table of these trials, (row of trial_fact, its slices) each, sorted by trial."""
     import pyarrow as pa
 
-    schema = TELEMETRY_SLICE_FACT.schema()
+    from benchhouse.warehouse.columns import chained, pick, spread
+
+    schema = TELEMETRY_SLICE_FACT.schema
     kinds = {field.name: field.type for field in schema}
     made: dict[str, pa.Array] = {}
     counts = [len(slices) for _, slices in parts]

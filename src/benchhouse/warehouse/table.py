@@ -104,12 +104,9 @@ class Table:
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
         return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
 
+    @cached_property
     def schema(self) -> "pa.Schema":
         """The pyarrow schema, with table name and schema_version in its metadata."""
-        return self._schema
-
-    @cached_property
-    def _schema(self) -> "pa.Schema":
         import pyarrow as pa
 
         types = {

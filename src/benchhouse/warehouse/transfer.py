@@ -51,8 +51,6 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
             f"{scheme}: no engine of that kind",
             "There are: postgresql://user@host/database, clickhouse:FOLDER, and the folder of another workspace.",
         )
-    from benchhouse.warehouse.engine_lake import LakeEngine
-
     root = Path(given).expanduser()
     if not root.is_dir():
         raise BenchError(f"{given}: no such folder", f"A new workspace may be empty: mkdir {given}")

@@ -10,16 +10,15 @@ import json
 import os
 import select
 import signal
+import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from benchhouse.processes import tree
-from benchhouse.processes.cgroups import sweep_cages
-from benchhouse.processes.owned import left_processes, sweep_scratch
+from benchhouse.processes.cgroups import sweep_leftovers
+from benchhouse.processes.owned import left_processes
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.worker.pool import Pool
-from benchhouse.worker.supervise import LEFTOVERS
 from benchhouse.worker.warmup import warm_up, warm_up_for
 
 _GRACE_S = 3.0
@@ -39,7 +38,7 @@ def serve() -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     pool = Pool()
     try:
-        signal.signal(signal.SIGTERM, _exit)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         _report({"ready": os.getpid()})
         _serve_orders(pool, wakeup)
     finally:
@@ -75,8 +74,7 @@ def _sweep() -> None:
         tree.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
     elif mine:
         tree.kill_tree(tree.tagged_processes(OWNER, mine), grace_s=0.0)
-    sweep_cages(LEFTOVERS)
-    sweep_scratch(LEFTOVERS)
+    sweep_leftovers()
 
 
 def _obey(order: dict[str, Any], pool: Pool) -> None:
@@ -87,17 +85,12 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
     _report({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
 
 
-def _exit(signum: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(0)
-
-
 def _end_all(pool: Pool) -> None:
     """An idle worker ends when its line does. A signal alone could miss it: while a worker seals, and until it is back
     from saying so, it ignores SIGTERM, and would then wait for orders that never come."""
     pool.hang_up()
     tree.kill_descendants(grace_s=_GRACE_S)
-    sweep_cages(LEFTOVERS)
-    sweep_scratch(LEFTOVERS)
+    sweep_leftovers()
 
 
 def _report(message: dict[str, Any]) -> None:

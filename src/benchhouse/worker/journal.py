@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ NOTE_BYTES = 1 << 20  # on top of the caps: the worker's own words survive a cha
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False).encode
 
 
-def _stamp(now_s: float) -> str:
-    ms = int(now_s * 1000)
+def _stamp() -> str:
+    ms = int(time.time() * 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
 
 
@@ -59,10 +58,9 @@ class Sink:
 class Journal:
     """`trial.jsonl`: one JSON object a line, from every component and from the worker."""
 
-    def __init__(self, sink: Sink, trial_id: str, cap_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, sink: Sink, trial_id: str, cap_bytes: int) -> None:
         self.sink = sink
         self._trial_id = trial_id
-        self._clock = clock
         self._cap_bytes = cap_bytes
         self._pages: dict[str, Page] = {}
         self._note_room = NOTE_BYTES
@@ -74,7 +72,7 @@ class Journal:
         return self._pages[component]
 
     def head(self, component: str) -> dict[str, Any]:
-        return {"time": _stamp(self._clock()), "trial_id": self._trial_id, "component": component}
+        return {"time": _stamp(), "trial_id": self._trial_id, "component": component}
 
     def note(self, fields: dict[str, Any], *, last: bool = False) -> None:
         row = self.head("worker") | fields

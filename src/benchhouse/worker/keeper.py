@@ -68,11 +68,8 @@ class Keeper:
 
     def run(self) -> int:
         """0 when it was stopped, 1 when the service failed."""
-        try:
-            with self.logs.pumping():
-                return self._run()
-        finally:
-            self.logs.close()
+        with contextlib.closing(self.logs), self.logs.pumping():
+            return self._run()
 
     def _run(self) -> int:
         try:

@@ -68,8 +68,7 @@ def lock_digest() -> str:
 
 
 def _gpus() -> list[str]:
-    folder = Path("/proc/driver/nvidia/gpus")
-    paths = sorted(folder.glob("*/information")) if folder.is_dir() else []
+    paths = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     lines = [line for path in paths for line in (_read(str(path)) or "").splitlines()]
     return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
 

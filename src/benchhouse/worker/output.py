@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,6 @@ class Capture:
         *,
         redact: Redact = redact_keys,
         streams: Sequence[str] = ("stdout", "stderr"),
-        clock: Callable[[], float] = time.time,
     ) -> "Capture":
         """Makes `folder/logs` with trial.jsonl, and the pipes of a child's streams: () where there is no child.
 
@@ -77,7 +76,7 @@ class Capture:
         """
         logs = folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        made = cls(logs, Journal(Sink(logs / "trial.jsonl"), trial_id, cap_bytes, clock), cap_bytes, redact)
+        made = cls(logs, Journal(Sink(logs / "trial.jsonl"), trial_id, cap_bytes), cap_bytes, redact)
         made._writers = [made._pipe_into(made._stream(EXPERIMENT, name, name)) for name in streams]
         return made
 

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchhouse.processes import tree
-from benchhouse.processes.cgroups import sweep_cages
-from benchhouse.processes.owned import Scratch, sweep_scratch
+from benchhouse.processes.cgroups import sweep_leftovers
+from benchhouse.processes.owned import Scratch
+from benchhouse.processes.owner import LEFTOVERS, TAG
+from benchhouse.worker.server_logs import pair
 from benchhouse.worker.shared_process import Sharing
-from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
+from benchhouse.worker.supervise import run_trial
 
 _MEASURED, _SEALED = b"measured", b"sealed"
 _GARBAGE_TRIALS = 64
@@ -47,13 +49,9 @@ class Pool:
         self.quiet = quiet  # signals that a worker ignores until its trial listens to them
 
     @property
-    def busy(self) -> list[Worker]:
-        return [worker for worker in self.workers.values() if worker.job is not None]
-
-    @property
     def measuring(self) -> int:
         """Trials whose experiments may still run."""
-        return sum(not worker.measured for worker in self.busy)
+        return sum(worker.job is not None and not worker.measured for worker in self.workers.values())
 
     def lines(self) -> list[int]:
         """Descriptors to wait on."""
@@ -68,8 +66,7 @@ class Pool:
                     worker.job, worker.measured = order["id"], False
                     return worker.pid
         before_fork()
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        mine.setblocking(False)
+        mine, theirs = pair()
         parent = os.getpid()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
         try:
@@ -150,8 +147,7 @@ class Pool:
         """Children that are not workers came here when theirs was killed; only children are listed, so that no fork
         can slip in."""
         tree.kill_tree(set(tree.children(os.getpid())) - set(self.workers), grace_s=0.0)
-        sweep_cages(LEFTOVERS)
-        sweep_scratch(LEFTOVERS)
+        sweep_leftovers()
 
 
 def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask: set[int]) -> NoReturn:

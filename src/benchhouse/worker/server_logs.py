@@ -23,11 +23,9 @@ class Logs(Protocol):
 
         Raises ValueError for a name that is none, OSError where no log can be made.
         """
-        ...
 
     def tail(self, component: str, n_lines: int) -> str:
         """The last lines that came, redacted, for an error message; empty when there are none."""
-        ...
 
 
 class ServerLogs:
@@ -79,7 +77,7 @@ def receive(line: socket.socket, most: int = 1) -> tuple[bytes, list[int]]:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The supervisor's end, which never blocks, and the asker's."""
+    """The supervisor's end, which never blocks, and the other's; packets, so that no message is ever half there."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.setblocking(False)
     return mine, theirs

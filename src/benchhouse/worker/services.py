@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from benchhouse.processes.probes import Probe
-from benchhouse.processes.programs import chosen_program, is_here
+from benchhouse.processes.programs import find_program, locate
 from benchhouse.schema.container import Bind, Entry, parse_bind
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
@@ -155,11 +155,11 @@ class Services:
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
             container: Container | None = None
-            if recipe.image and "program" not in chosen and not is_here(recipe):  # a program that is here goes first
+            if recipe.image and "program" not in chosen and not locate(recipe.program):  # one that is here goes first
                 container = find_container(recipe, self._images)
                 places |= container.places()
             else:
-                places["program"] = chosen_program(recipe, chosen.get("program"))
+                places["program"] = find_program(recipe, chosen.get("program"))
                 _check_binds(recipe, places)
             for path, text in recipe.files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from benchhouse.schema.service import SECRET
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.output import Capture
-from benchhouse.worker.server_logs import ServerLogs, receive
+from benchhouse.worker.server_logs import ServerLogs, pair, receive
 
 _MOST_BYTES = 1 << 16
 _ENDS = 3  # of a capture: stdout, stderr, and where logs are asked for
@@ -53,9 +53,8 @@ class SharedProcess:
         self.deaf = False
 
     def pair(self) -> socket.socket:
-        """The child's end of a new line; packets, so that no message is ever half there."""
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.setblocking(False)
+        """The child's end of a new line."""
+        self.line, theirs = pair()
         return theirs
 
     def begin(self, spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Scratch) -> None:

@@ -20,8 +20,7 @@ from benchhouse.evidence.writing import now, write_fresh
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
-from benchhouse.processes.owner import LEFTOVERS as LEFTOVERS
-from benchhouse.processes.owner import TAG as TAG
+from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.processes.services import end_of
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder

@@ -19,15 +19,14 @@ from typing import Any
 
 from benchhouse.evidence.request import make_folder
 from benchhouse.processes import tree
-from benchhouse.processes.cgroups import sweep_cages
-from benchhouse.processes.owned import sweep_scratch
+from benchhouse.processes.cgroups import sweep_leftovers
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.slurm import SubmissionFolder
 from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker.batch import TASK
 from benchhouse.worker.pool import Pool
-from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
+from benchhouse.worker.supervise import CANCELLED
 from benchhouse.worker.warmup import warm_up
 
 _LOST = 1
@@ -58,8 +57,7 @@ class Task:
     def run(self) -> int:
         os.environ[OWNER] = identity()
         tree.become_subreaper()
-        sweep_cages(LEFTOVERS)
-        sweep_scratch(LEFTOVERS)
+        sweep_leftovers()
         if len(self.trials) > 1:
             warm_up(ExperimentRef.model_validate(self.frame["experiment"]))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):

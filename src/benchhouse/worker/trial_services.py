@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, BinaryIO
@@ -30,7 +30,6 @@ from benchhouse.schema.service import (
     read_state,
 )
 from benchhouse.worker import nodes
-from benchhouse.worker.nodes import command_on
 from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import Watch
 from benchhouse.worker.services import Services, describe
@@ -52,7 +51,7 @@ class Kept:
     recipe: Recipe
     step: "subprocess.Popen[bytes]"
     log: BinaryIO  # into the trial's own logs
-    read: int = field(default=0)  # bytes of the keeper's log that are there already
+    read: int = 0  # bytes of the keeper's log that are there already
 
     def echo(self) -> None:
         """Take over what the server has printed since."""
@@ -130,7 +129,7 @@ class RemoteServices:
         )
         write_model(folder.spec, spec, sync=False)
         keeper = [sys.executable, "-P", "-m", "benchhouse.worker", "--keep", str(folder.path)]
-        command = [*command_on(node, self._cpus), *keeper]
+        command = [*nodes.command_on(node, self._cpus), *keeper]
         with folder.log.open("wb") as log:
             step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
         kept = Kept(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))

@@ -161,9 +161,10 @@ def test_names_that_look_alike_get_a_number():
     assert read("a:b 1\na_b 2\nA_B 3\n", ["*"]) == {"a_b": 1, "a_b_2": 2, "a_b_3": 3}
 
 
-def test_what_is_over_the_budget_is_dropped_and_told():
+def test_what_is_over_the_budget_is_dropped_and_told(monkeypatch):
+    monkeypatch.setattr(prometheus, "SERIES_BUDGET", 10)
     with serving("".join(f"m{at} {at}\n" for at in range(50)).encode()) as url:
-        source = Endpoint(url, budget=10)
+        source = Endpoint(url)
         assert len(source.sample()) == len(source.series) == 10
     assert source.problems == [f"{source.name}: 50 series are chosen, 10 are kept; name fewer in `series`"]
 
@@ -241,16 +242,19 @@ def _drips_body(handler):
 
 
 @pytest.mark.parametrize("answer", [_hangs, _drips_head, _drips_body])
-def test_an_endpoint_that_hangs_or_drips_costs_no_more_than_the_limit(answer):
+def test_an_endpoint_that_hangs_or_drips_costs_no_more_than_the_limit(answer, monkeypatch):
+    monkeypatch.setattr(prometheus, "LIMIT_S", 0.3)
     with serving(answer) as url:
         began = time.monotonic()
-        source = Endpoint(url, patterns=["x"], limit_s=0.3)
+        source = Endpoint(url, patterns=["x"])
         assert all(map(math.isnan, source.sample()))
         assert time.monotonic() - began < 15
     assert source.problems == [f"{source.name}: {url} did not answer within 0.3 s; values are missing"]
 
 
-def test_an_endless_page_ends_at_the_limit_of_size():
+def test_an_endless_page_ends_at_the_limit_of_size(monkeypatch):
+    monkeypatch.setattr(prometheus, "LIMIT_BYTES", 1 << 20)
+
     def endless(handler):
         with contextlib.suppress(OSError):
             handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -258,7 +262,7 @@ def test_an_endless_page_ends_at_the_limit_of_size():
                 handler.wfile.write(b"x 1\n" * 16384)
 
     with serving(endless) as url:
-        source = Endpoint(url, patterns=["x"], limit_bytes=1 << 20)
+        source = Endpoint(url, patterns=["x"])
     assert "more than 1 MiB" in source.problems[0]
 
 

@@ -6,7 +6,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import group
+from benchhouse.cli.commands import FILE, group
 from benchhouse.schema.errors import Exit
 
 command = group(
@@ -28,7 +28,7 @@ command = group(
 @click.option("--against", metavar="RUN[:KEY=VALUE]", help="Claim the change from there to the number.")
 @click.option("--realism", is_flag=True, help="Label it REALISM-GRADE and list what it lacks, where a label may do.")
 @click.option("--sign", "signed", is_flag=True, help="Sign it with your own key.")
-@click.option("--key", type=click.Path(path_type=Path), help="Private key; default: claim.key of your keys.")
+@click.option("--key", type=FILE, help="Private key; default: claim.key of your keys.")
 def make(
     workspace: Workspace, number: str, against: str | None, realism: bool, signed: bool, key: Path | None, as_json: bool
 ) -> None:
@@ -92,7 +92,7 @@ def show_(workspace: Workspace, claim: str, as_json: bool) -> None:
     json=False,
 )
 @click.argument("claim")
-@click.option("--key", type=click.Path(path_type=Path), help="Private key; default: claim.key of your keys.")
+@click.option("--key", type=FILE, help="Private key; default: claim.key of your keys.")
 def sign(workspace: Workspace, claim: str, key: Path | None) -> None:
     path = workspace.claims.sign(claim, key)
     click.echo(str(path))
@@ -106,9 +106,7 @@ def sign(workspace: Workspace, claim: str, key: Path | None) -> None:
     "bench claim verify claim-4f1c.tar --trust team.pub   a packet from elsewhere",
 )
 @click.argument("what", metavar="CLAIM|PACKET")
-@click.option(
-    "--trust", multiple=True, type=click.Path(path_type=Path), help="Public key that must have signed it (repeatable)."
-)
+@click.option("--trust", multiple=True, type=FILE, help="Public key that must have signed it (repeatable).")
 def verify(workspace: Workspace, what: str, trust: tuple[Path, ...], as_json: bool) -> int:
     checked = workspace.claims.verify(what, trust)
     code = Exit.GOOD if checked.ok else Exit.CLAIM_NOT_SAFE
@@ -151,7 +149,7 @@ def export(workspace: Workspace, claim: str, output: Path | None, with_raw: bool
     "a claim as in `12.3 ms [claim:4f1c2a90]`.",
     "bench claim lint README.md docs/*.md",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--strict", is_flag=True, help="Whole numbers without a unit need a claim, too.")
 @click.option("--no-trace", "untraced", is_flag=True, help="Don't walk cited claims back to their bytes.")
 def lint(workspace: Workspace, files: tuple[Path, ...], strict: bool, untraced: bool, as_json: bool) -> int:

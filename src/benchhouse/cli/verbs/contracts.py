@@ -7,7 +7,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import group
+from benchhouse.cli.commands import FILE, group
 from benchhouse.cli.file_checks import check_files
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -89,7 +89,7 @@ def render(workspace: Workspace, what: str, as_json: bool) -> None:
     "contract, which is reported, or rejects it (exit code 4).",
     "bench contracts validate contract.yaml",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=FILE)
 def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> int:
     def check(path: Path) -> tuple[dict[str, Any], str]:
         checked = workspace.contracts.validate(path)

@@ -6,13 +6,13 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import group
+from benchhouse.cli.commands import FILE, group
 
 command = group(__doc__, "bench dashboards write grafana")
 
 
 @command.verb("Write the dashboards as JSON and the rules as YAML into DIR.", "bench dashboards write grafana")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=FILE)
 def write(workspace: Workspace, folder: Path, as_json: bool) -> None:
     written = workspace.dashboards(folder)
     if as_json:

@@ -17,9 +17,7 @@ from benchhouse.schema.errors import BenchError
     "bench fetch -c SCENARIO.yaml --site meluxina   on a login node: data, packages; lists images that are missing",
 )
 @click.argument("names", nargs=-1)
-@click.option(
-    "-c", "--config", metavar="SCENARIO", type=click.Path(path_type=Path), help="Fetch all that this scenario needs."
-)
+@click.option("-c", "--config", metavar="SCENARIO", type=commands.FILE, help="Fetch all that this scenario needs.")
 @commands.where_options
 def command(
     workspace: Workspace, /, names: tuple[str, ...], config: Path | None, as_json: bool, **where: str | None

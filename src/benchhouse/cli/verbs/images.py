@@ -39,14 +39,14 @@ def pull(workspace: Workspace, /, source: str, as_json: bool, **settings: Any) -
 
 
 @command.verb("Build an image from a definition file.", "bench images build vllm.def")
-@click.argument("definition", metavar="FILE.def", type=click.Path(path_type=Path))
+@click.argument("definition", metavar="FILE.def", type=commands.FILE)
 @_new_image_options
 def build(workspace: Workspace, /, definition: Path, as_json: bool, **settings: Any) -> None:
     _show_one(workspace.images.build(definition, **settings), as_json)
 
 
 @command.verb("Pin an existing .sif file as it is now.", "bench images add containers/vllm.sif --licence Apache-2.0")
-@click.argument("path", metavar="FILE.sif", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE.sif", type=commands.FILE)
 @_licence_option
 def add(workspace: Workspace, path: Path, licence: str, as_json: bool) -> None:
     _show_one(workspace.images.add(path, licence=licence), as_json)

@@ -12,14 +12,6 @@ from benchhouse.schema.errors import Exit
 if TYPE_CHECKING:
     from benchhouse.api.packages import Board, Leaderboard, LogicalSummary
 
-_ROOMY = 110
-_SHORT = {
-    "worse than the best": "worse",
-    "not told from the best": "not told apart",
-    "too few repetitions": "too few",
-    "tied for best": "tied",
-}
-
 
 @commands.verb(
     f"{__doc__}\n\nWhatever experiment measured them: its bindings map their inputs and metrics. A rank is one "
@@ -87,13 +79,12 @@ def _show(ranking: "Leaderboard") -> None:
 
 
 def _table(target: str, board: "Board") -> None:
-    short = _SHORT if screen.console().width < _ROOMY else {}
     rows = []
     for row in board.rows:
         standing, summary = row.standing, row.standing.summary
         spread = screen.spread_text(summary.mean, summary.stdev)
         mean = screen.number(summary.mean, summary.stdev) + (f" ± {spread}" if spread else "")
-        rank, verdict = standing.rank or "-", short.get(standing.verdict, standing.verdict)
+        rank, verdict = standing.rank or "-", screen.verdict(standing.verdict)
         median, experiments = screen.number(summary.p50, summary.stdev), ", ".join(row.experiments)
         rows.append((rank, standing.target, summary.n, mean, row.against_best, verdict, median, experiments))
     columns = ("rank", target, "n", "mean ± sd", "against the best", "verdict", "median", "measured by")

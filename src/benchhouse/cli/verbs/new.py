@@ -27,7 +27,7 @@ _experiment_option = click.option("--experiment", default="command", show_defaul
     json=False,
 )
 @click.argument("name")
-@click.option("--into", type=click.Path(path_type=Path), default=Path(), help="Where to put the folder.")
+@click.option("--into", type=commands.FILE, default=Path(), help="Where to put the folder.")
 def experiment(workspace: Workspace, name: str, into: Path) -> None:
     folder = workspace.new.experiment(name, into=into)
     click.echo(folder)

@@ -60,7 +60,7 @@ def show_(workspace: Workspace, recipe: str) -> None:
 
 
 @command.verb("Check recipe files without starting anything.", "bench servers validate recipes/postgres.yaml")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=commands.FILE)
 def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> int:
     def check(path: Path) -> tuple[dict[str, Any], str]:
         recipe = workspace.servers.validate(path)

@@ -7,12 +7,12 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import verb
+from benchhouse.cli.commands import FILE, verb
 from benchhouse.cli.file_checks import check_files
 
 
 @verb(__doc__, "bench validate scenarios/first.yaml   all mistakes, with line and column")
-@click.argument("scenarios", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("scenarios", nargs=-1, required=True, type=FILE)
 def command(workspace: Workspace, scenarios: tuple[Path, ...], as_json: bool) -> int:
     def check(path: Path) -> tuple[dict[str, Any], str]:
         counts = workspace.validate(path).counts

@@ -71,12 +71,11 @@ def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
 
 
 def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, records: Path) -> Book:
-    """Run it, and write down what its log has. Raises CallFailed and BenchError."""
-    return write_down(driver.run(job), job, workload, records)
+    """Run it, and write down what its log has: the load began with the first transaction; connecting is no part of it.
 
-
-def write_down(run: PgbenchRun, job: PgbenchJob, workload: PostgresWorkload, records: Path) -> Book:
-    """The book of a run. The load began with the first transaction; connecting is no part of it."""
+    Raises CallFailed and BenchError.
+    """
+    run = driver.run(job)
     works = list(transactions(workload).values())
     objectives = workload.objectives
     tally = PostgresTally(objectives, writes=any(work.effect for work in works))

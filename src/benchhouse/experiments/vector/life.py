@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.experiments.vector.data import Dataset
-from benchhouse.experiments.vector.recall import labels
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.protocols.calls import CallFailed
@@ -104,6 +103,8 @@ def alive(place: Place) -> Iterator[VectorDriver]:
 
 def fill(driver: VectorDriver, place: Place, data: Dataset, workload: VectorWorkload) -> Made:
     """Create, ingest, build; the share for later is left out."""
+    from benchhouse.experiments.vector.recall import labels  # brings numpy
+
     count = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
     marks = labels(len(data.vectors)) if workload.selectivity is not None else None
     before = place.memory() if place.memory else 0

@@ -1,23 +1,19 @@
 """The truth of a workload, from the cache, and the share of it that was found."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import numpy
+from numpy import bool_, float64
+from numpy.typing import NDArray
 
 from benchhouse.experiments.vector.data import Dataset
-from benchhouse.experiments.vector.truth import costs, nearest
+from benchhouse.experiments.vector.truth import Ids, costs, nearest
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.protocols.vector import LABELS, Distance
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
-
-    Ids = NDArray[int64]
 
 _VERSION = 3  # part of the cache key: raise it whenever the truth changes
 _DEPTH = 100  # at least so many neighbours are computed, so that all k up to it share one file
@@ -26,17 +22,13 @@ _TIE = 1e-5
 _ALIKE = 0.99
 
 
-def labels(vectors: int) -> "Ids":
+def labels(vectors: int) -> Ids:
     """A label for each vector, evenly spread and at random."""
-    import numpy
-
     return numpy.random.default_rng(LABELS).integers(0, LABELS, vectors)
 
 
-def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "Ids":
+def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> Ids:
     """Ids of at least the k nearest of each query, best first, -1 where there are fewer; computed once, then cached."""
-    import numpy
-
     if data.truth is not None and workload.below is None and data.truth.shape[1] >= workload.k:
         check_given(data, workload)
         return data.truth
@@ -45,7 +37,7 @@ def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "Ids":
     key = digest({"version": _VERSION, **parts})
     among = None if workload.below is None else numpy.flatnonzero(labels(len(data.vectors)) < workload.below)
 
-    def make(path: "Path") -> None:
+    def make(path: Path) -> None:
         with path.open("wb") as file:
             numpy.save(file, nearest(data.vectors, data.queries, depth, workload.distance, among).astype(numpy.int32))
 
@@ -74,7 +66,7 @@ def check_given(data: Dataset, workload: VectorWorkload) -> None:
 class Recall:
     """Share of the true neighbours that was found, of each query that was asked."""
 
-    shares: "NDArray[float64]"
+    shares: NDArray[float64]
     strangers: int  # answers that are no id of the index, or that the filter forbids
 
     @property
@@ -87,13 +79,11 @@ class Recall:
 
 
 def recall(
-    answers: "Ids", asked: "Ids", truth: "Ids", data: Dataset, workload: VectorWorkload, known: "Ids | None" = None
+    answers: Ids, asked: Ids, truth: Ids, data: Dataset, workload: VectorWorkload, known: Ids | None = None
 ) -> Recall:
     """Of the answers to the queries with the numbers `asked`. Equally near vectors are equally right; a repeated id
     counts once. `known`: how many vectors, from the first, had been acknowledged when each one was asked.
     """
-    import numpy
-
     best = truth[asked, : workload.k] if known is None else _of_the_known(asked, truth, known, data, workload)
     marks, there = limits(best, data, workload, asked)
     allowed = None if workload.below is None else labels(len(data.vectors)) < workload.below
@@ -106,21 +96,17 @@ def recall(
 
 
 def limits(
-    best: "Ids", data: Dataset, workload: VectorWorkload, asked: "Ids | None" = None
-) -> "tuple[NDArray[float64], Ids]":
+    best: Ids, data: Dataset, workload: VectorWorkload, asked: Ids | None = None
+) -> tuple[NDArray[float64], Ids]:
     """How far the furthest true neighbour of each query is, and how many there are."""
-    import numpy
-
     queries = data.queries[: len(best)] if asked is None else data.queries[asked]
     there = (best >= 0).sum(axis=1)
     last = numpy.take_along_axis(best, numpy.maximum(there - 1, 0)[:, None], axis=1)
     return costs(last, data.vectors, queries, workload.distance)[:, 0], there
 
 
-def score(answers: "Ids", asked: "Ids | slice", marks: "NDArray[float64]", data: Dataset, distance: Distance) -> "Ids":
+def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: Dataset, distance: Distance) -> Ids:
     """How many different answers of each query are as near as its mark; nearly so counts, for engines use float32."""
-    import numpy
-
     ordered = numpy.sort(answers, axis=1)
     fresh: NDArray[bool_] = numpy.ones(ordered.shape, dtype=bool)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -130,10 +116,8 @@ def score(answers: "Ids", asked: "Ids | slice", marks: "NDArray[float64]", data:
     return counts
 
 
-def _of_the_known(asked: "Ids", truth: "Ids", known: "Ids", data: Dataset, workload: VectorWorkload) -> "Ids":
+def _of_the_known(asked: Ids, truth: Ids, known: Ids, data: Dataset, workload: VectorWorkload) -> Ids:
     """The k nearest among the first `known` vectors: those of the whole truth, and exactly where these are too few."""
-    import numpy
-
     best = numpy.full((len(asked), workload.k), -1, dtype=numpy.int64)
     for row, (query, count) in enumerate(zip(asked.tolist(), known.tolist(), strict=True)):
         ids = truth[query]

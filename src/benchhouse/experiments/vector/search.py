@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
-from benchhouse.experiments.vector.recall import Recall, load_truth, recall
 from benchhouse.experiments.vector.search_load import AnswerTally, SampleTally, Searcher, Tide
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
@@ -77,6 +76,8 @@ METRICS = (
 )
 def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
     """Build a vector index and search it under load: queries a second and latency, against recall and memory."""
+    from benchhouse.experiments.vector.recall import load_truth  # brings numpy
+
     data = _load(target, workload, ctx)
     with _named_failures("bad_data", ctx):
         truth = load_truth(data, workload, ctx.cache)
@@ -220,6 +221,8 @@ def _report_recall(
 ) -> None:
     import numpy
 
+    from benchhouse.experiments.vector.recall import recall
+
     batch, count = workload.batch, len(data.queries)
     ranges = [numpy.arange(call * batch, min((call + 1) * batch, count)) for call, _ in answered]
     asked = numpy.concatenate(ranges)
@@ -227,7 +230,7 @@ def _report_recall(
     if workload.ingest_during:
         known = numpy.concatenate([numpy.full(len(ids), there) for ids, there in answers])
         answers = [ids for ids, _ in answers]
-    result: Recall = recall(numpy.concatenate(answers), asked, truth, data, workload, known)
+    result = recall(numpy.concatenate(answers), asked, truth, data, workload, known)
     if not len(result.shares):
         ctx.fail("nothing_to_find", "no vector has a label that the filter lets through")
     ctx.emit("recall", result.mean)

@@ -6,19 +6,19 @@ two and a half times the CPU.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy
+from numpy import bool_, float32, float64, int64
+from numpy.typing import NDArray
 
 from benchhouse.load.protocols.vector import Distance
 
-if TYPE_CHECKING:
-    from numpy import bool_, float32, float64, int64
-    from numpy.typing import NDArray
-
-    Ids = NDArray[int64]
-    Rows = NDArray[float32]
-    Scan = Callable[[Rows, Rows, int, bool], tuple[Rows, Ids]]
-    """From queries, vectors, a number, and whether to rank by inner product instead of squared distance: that many
-    vectors with the least costs for each query, in any order. The cost of an inner product is its negative."""
+Ids = NDArray[int64]
+Rows = NDArray[float32]
+Scan = Callable[[Rows, Rows, int, bool], tuple[Rows, Ids]]
+"""From queries, vectors, a number, and whether to rank by inner product instead of squared distance: that many vectors
+with the least costs for each query, in any order. The cost of an inner product is its negative."""
 
 _SPARE, _WIDER = 32, 8  # candidates beyond k at first; how many times as many are tried where these prove too few
 _BLOCK_VALUES = 2**24  # of float32 vectors at a time
@@ -27,15 +27,13 @@ _EXACT_VALUES = 2**21  # of float64 at a time
 
 
 def nearest(
-    vectors: "Rows", queries: "Rows", k: int, distance: Distance, among: "Ids | None" = None, scan: "Scan | None" = None
-) -> "Ids":
+    vectors: Rows, queries: Rows, k: int, distance: Distance, among: Ids | None = None, scan: Scan | None = None
+) -> Ids:
     """Ids of the k nearest of each query, nearest first, the lower id first where two are equally near.
 
     `among` are the only ids that count, ascending. -1 where there are fewer than k. Memory does not grow with the
     number of vectors, which may be mapped from a file. `scan` proposes the candidates; it does not change the result.
     """
-    import numpy
-
     ids = numpy.arange(len(vectors)) if among is None else among
     result = numpy.full((len(queries), k), -1, dtype=numpy.int64)
     depth = min(k, len(ids))
@@ -54,12 +52,10 @@ def nearest(
     return result
 
 
-def costs(ids: "Ids", vectors: "Rows", queries: "Rows", distance: Distance) -> "NDArray[float64]":
+def costs(ids: Ids, vectors: Rows, queries: Rows, distance: Distance) -> NDArray[float64]:
     """How far each query is from its vectors, in float64: squared distance, of normalised vectors for cosine, or the
     negative inner product. Less is nearer; infinite where the id is negative.
     """
-    import numpy
-
     result = numpy.empty(ids.shape)
     rows = max(1, _EXACT_VALUES // max(ids.shape[1] * vectors.shape[1], 1))
     for start in range(0, len(ids), rows):
@@ -75,7 +71,7 @@ def costs(ids: "Ids", vectors: "Rows", queries: "Rows", distance: Distance) -> "
     return result
 
 
-def best_scan() -> "Scan":
+def best_scan() -> Scan:
     """FAISS where it is installed, else NumPy."""
     try:
         import faiss  # noqa: F401
@@ -84,7 +80,7 @@ def best_scan() -> "Scan":
     return faiss_scan
 
 
-def faiss_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tuple[Rows, Ids]":
+def faiss_scan(queries: Rows, vectors: Rows, width: int, inner: bool) -> tuple[Rows, Ids]:
     import faiss
 
     index = faiss.IndexFlat(vectors.shape[1], faiss.METRIC_INNER_PRODUCT if inner else faiss.METRIC_L2)
@@ -93,9 +89,7 @@ def faiss_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tu
     return -scores if inner else scores, places
 
 
-def numpy_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tuple[Rows, Ids]":
-    import numpy
-
+def numpy_scan(queries: Rows, vectors: Rows, width: int, inner: bool) -> tuple[Rows, Ids]:
     lengths = numpy.zeros(len(vectors), numpy.float32) if inner else numpy.einsum("vd,vd->v", vectors, vectors)
     scores = numpy.empty((len(queries), width), dtype=numpy.float32)
     places = numpy.empty((len(queries), width), dtype=numpy.int64)
@@ -114,17 +108,15 @@ def numpy_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tu
 
 @dataclass(frozen=True)
 class _Search:
-    vectors: "Rows"
-    ids: "Ids"  # of the vectors that count, ascending
+    vectors: Rows
+    ids: Ids  # of the vectors that count, ascending
     distance: Distance
-    centre: "Rows | None"  # taken off vectors and queries before float32 sees them
-    scan: "Scan"
+    centre: Rows | None  # taken off vectors and queries before float32 sees them
+    scan: Scan
 
-    def rank(self, queries: "Rows", depth: int, width: int) -> "tuple[Ids, NDArray[bool_]]":
+    def rank(self, queries: Rows, depth: int, width: int) -> tuple[Ids, NDArray[bool_]]:
         """The nearest among `width` candidates of each query, and whether they are proven: the furthest is nearer than
         any vector that is no candidate can be, however float32 has rounded its cost."""
-        import numpy
-
         candidates, beyond = self._candidates(queries, width)
         exact = costs(candidates, self.vectors, queries, self.distance)
         order = numpy.lexsort((candidates, exact), axis=1)[:, :depth]
@@ -132,19 +124,15 @@ class _Search:
         proven: NDArray[bool_] = (last < beyond) | (width == len(self.ids))
         return numpy.take_along_axis(candidates, order, axis=1), proven
 
-    def rank_all(self, query: "Rows", depth: int) -> "Ids":
+    def rank_all(self, query: Rows, depth: int) -> Ids:
         """The nearest of one query, by comparing it with all vectors in float64."""
-        import numpy
-
         rows = max(1, _EXACT_VALUES // self.vectors.shape[1])
         blocks = [self.ids[start : start + rows] for start in range(0, len(self.ids), rows)]
         exact = numpy.concatenate([costs(ids[None], self.vectors, query, self.distance)[0] for ids in blocks])
         return self.ids[numpy.lexsort((self.ids, exact))[:depth]]
 
-    def _candidates(self, queries: "Rows", width: int) -> "tuple[Ids, NDArray[float64]]":
+    def _candidates(self, queries: Rows, width: int) -> tuple[Ids, NDArray[float64]]:
         """Ids of those with the least costs in float32, and the true cost that every other vector exceeds."""
-        import numpy
-
         prepared = self._prepared(queries)
         ids = numpy.zeros((len(queries), 0), dtype=numpy.int64)
         scores = numpy.zeros((len(queries), 0), dtype=numpy.float32)
@@ -164,25 +152,21 @@ class _Search:
         slack = share * (own * longest if self.distance == "ip" else (own + longest) ** 2)
         return ids, scores.max(axis=1) - slack
 
-    def _blocks(self) -> "Iterator[tuple[Ids, Rows]]":
+    def _blocks(self) -> Iterator[tuple[Ids, Rows]]:
         rows = max(1, _BLOCK_VALUES // self.vectors.shape[1])
         for start in range(0, len(self.ids), rows):
             ids = self.ids[start : start + rows]
             together = ids[-1] - ids[0] == len(ids) - 1
             yield ids, self._prepared(self.vectors[ids[0] : ids[-1] + 1] if together else self.vectors[ids])
 
-    def _prepared(self, rows: "Rows") -> "Rows":
-        import numpy
-
+    def _prepared(self, rows: Rows) -> Rows:
         made = _direction(rows, self.distance)
         made = made if self.centre is None else made - self.centre
         return numpy.ascontiguousarray(made, dtype=numpy.float32)
 
 
-def _centre(vectors: "Rows", distance: Distance) -> "Rows | None":
+def _centre(vectors: Rows, distance: Distance) -> Rows | None:
     """The middle of the data: distances don't change when it is taken off, and float32 keeps more of their digits."""
-    import numpy
-
     if distance == "ip":
         return None
     sample = _direction(vectors[:: max(1, len(vectors) // 10_000)], distance)
@@ -190,10 +174,8 @@ def _centre(vectors: "Rows", distance: Distance) -> "Rows | None":
     return middle
 
 
-def _direction(vectors: "NDArray[Any]", distance: Distance) -> "NDArray[Any]":
+def _direction(vectors: NDArray[Any], distance: Distance) -> NDArray[Any]:
     """The vectors; for cosine at length 1, in float64."""
-    import numpy
-
     if distance != "cosine":
         return vectors
     exact = vectors.astype(numpy.float64, copy=False)

@@ -14,8 +14,6 @@ from benchhouse.schema.quoting import shortened
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable, PointRow
 
-_ROOMY = 110
-_SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "too few"}
 _MOST_ROWS = 40
 _MOST_NAMES = 8
 COLUMNS = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
@@ -50,22 +48,20 @@ def comparison_notes(compared: "ComparisonTable") -> list[str]:
 
 
 def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
-    narrow = screen.console().width < _ROOMY
-    if not (narrow and several_points):
-        _table(rows, narrow=narrow, named=several_points)
+    if not (several_points and screen.console().width < screen.ROOMY):
+        _table(rows, named=several_points)
         return
     for point in dict.fromkeys(row.point for row in rows):
         click.echo(f"\n{point}")
-        _table([row for row in rows if row.point == point], narrow=narrow, named=False)
+        _table([row for row in rows if row.point == point], named=False)
 
 
-def _table(rows: "Sequence[PointRow]", *, narrow: bool, named: bool) -> None:
-    """One line a number; `named` says the point of each, and where it is `narrow` the verdict is shortened."""
-    verdicts = _SHORT if narrow else {}
+def _table(rows: "Sequence[PointRow]", *, named: bool) -> None:
+    """One line a number; `named` says the point of each."""
     first = 0 if named else 1
     screen.table(
         COLUMNS[first:],
-        [(*comparison_cells(row), verdicts.get(row.verdict, row.verdict))[first:] for row in rows],
+        [(*comparison_cells(row), screen.verdict(row.verdict))[first:] for row in rows],
         right=("A", "B", "effect g"),
         whole=("metric", "A", "B", "effect g", "n", "verdict"),
         spare=("n", "effect g"),

@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.report.terminal import screen
+from benchhouse.results.numbers import number, quantity, spread_text, titled
 
 if TYPE_CHECKING:
     from benchhouse.results.comparisons import SideBySide
     from benchhouse.results.curves import Scaling, Tradeoff
     from benchhouse.results.series import Member
-
-_ROOMY = 110
-_SHORT = {
-    "worse than the best": "worse",
-    "no evidence of a difference from the best": "no evidence",
-    "worse as a pair, not after correction": "worse as a pair",
-    "too few repetitions": "too few",
-}
-
-
-def _verdict(words: str) -> str:
-    return _SHORT.get(words, words) if screen.console().width < _ROOMY else words
 
 
 def show_curves(curves: "Tradeoff | Scaling") -> None:
@@ -34,15 +23,14 @@ def show_curves(curves: "Tradeoff | Scaling") -> None:
 
 
 def show_tradeoff(curves: "Tradeoff") -> None:
-    from benchhouse.results.numbers import quantity, titled
-
     click.echo(f"At {curves.x.name} {quantity(curves.level, curves.x.unit)}")
     value, interval = titled(curves.y.name, curves.y.unit), f"{curves.confidence * 100:g}% interval"
     against = "against best, interval"
     rows = [
-        (f"{row.name} {row.mark}".strip(), row.value, row.interval, row.change, row.place, row.n, _verdict(row.verdict))
+        (f"{row.name} {row.mark}".strip(), row.value, row.interval, row.change, row.place, row.n,
+         screen.verdict(row.verdict))
         for row in curves.rows()
-    ]
+    ]  # fmt: skip
     screen.table(
         ("target", value, interval, against, "at", "n", "verdict"),
         rows,
@@ -82,8 +70,6 @@ def show_scaling(scaling: "Scaling") -> None:
 def show_beside(beside: "SideBySide") -> None:
     from statistics import fmean, stdev
 
-    from benchhouse.results.numbers import number, spread_text, titled
-
     by_place = {member.at: member for member in beside.members}
     for case in beside.cases:
         if case.case:
@@ -101,7 +87,7 @@ def show_beside(beside: "SideBySide") -> None:
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
                 first = (standing.place, name, member.executor) if where else (standing.place, name)
-                rows.append((*first, shown, against, len(values), _verdict(standing.verdict)))
+                rows.append((*first, shown, against, len(values), screen.verdict(standing.verdict)))
             value = titled(ranking.name, ranking.unit)
             screen.table(
                 ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n", "verdict"),

@@ -1,10 +1,11 @@
 """What failed and what is invalid, for people: one block a kind, however many trials it hit."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from benchhouse.report.terminal import screen
+from benchhouse.warehouse.grouping import grouped
 
 if TYPE_CHECKING:
     from benchhouse.runs.status import UnsuccessfulTrial
@@ -15,23 +16,22 @@ _KEPT = "the numbers are kept as evidence; no summary or comparison takes them"
 
 
 def failure_blocks(failures: "Sequence[UnsuccessfulTrial]") -> None:
-    # Without words of its own, all that is known of a failure is where it happened.
-    keys = [
-        ("" if trial.code else trial.point, trial.outcome, trial.code, trial.message or trial.reason)
-        for trial in failures
-    ]
-    _blocks(failures, keys, "failure")
+    def kind(trial: "UnsuccessfulTrial") -> tuple[str, ...]:
+        # Without words of its own, all that is known of a failure is where it happened.
+        return "" if trial.code else trial.point, trial.outcome, trial.code, trial.message or trial.reason
+
+    _blocks(failures, kind, "failure")
 
 
 def invalid_blocks(invalid: "Sequence[UnsuccessfulTrial]") -> None:
     """The reasons hold figures that differ from trial to trial: one code at one point is one kind."""
-    _blocks(invalid, [(trial.point, trial.code) for trial in invalid], "invalid trial")
+    _blocks(invalid, lambda trial: (trial.point, trial.code), "invalid trial")
 
 
-def _blocks(trials: "Sequence[UnsuccessfulTrial]", keys: Sequence[tuple[str, ...]], noun: str) -> None:
-    groups: dict[tuple[str, ...], list[UnsuccessfulTrial]] = {}
-    for key, trial in zip(keys, trials, strict=True):
-        groups.setdefault(key, []).append(trial)
+def _blocks(
+    trials: "Sequence[UnsuccessfulTrial]", kind: "Callable[[UnsuccessfulTrial], tuple[str, ...]]", noun: str
+) -> None:
+    groups = grouped(trials, kind)
     for group in list(groups.values())[:_MOST_GROUPS]:
         _block(group)
     if len(groups) > _MOST_GROUPS:

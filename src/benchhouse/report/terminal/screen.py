@@ -25,6 +25,16 @@ _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
 _THIN, _HELD = "\u2009", "\ue000"  # between the thousands of a number, where a cell must not be broken; rich would
 _QUOTED = re.compile(r" *\d* \| ")
+ROOMY = 110
+_SHORT_VERDICTS = {
+    "no evidence of a difference": "no evidence",
+    "no evidence of a difference from the best": "no evidence",
+    "not told from the best": "not told apart",
+    "tied for best": "tied",
+    "too few repetitions": "too few",
+    "worse as a pair, not after correction": "worse as a pair",
+    "worse than the best": "worse",
+}
 
 
 def console(stderr: bool = False) -> "Console":
@@ -160,6 +170,11 @@ def _drawn(
     for row in rows:
         drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
     return drawn
+
+
+def verdict(words: str) -> str:
+    """The words of a verdict, or fewer of them where the screen is narrow."""
+    return _SHORT_VERDICTS.get(words, words) if console().width < ROOMY else words
 
 
 def count(number: int, noun: str) -> str:

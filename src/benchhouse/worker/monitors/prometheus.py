@@ -107,30 +107,19 @@ class Endpoint:
 
     slow = True
 
-    def __init__(
-        self,
-        url: str,
-        name: str = "",
-        patterns: Sequence[str] = (),
-        labels: Sequence[str] = (),
-        *,
-        budget: int = SERIES_BUDGET,
-        limit_s: float = LIMIT_S,
-        limit_bytes: int = LIMIT_BYTES,
-    ) -> None:
+    def __init__(self, url: str, name: str = "", patterns: Sequence[str] = (), labels: Sequence[str] = ()) -> None:
         self.name = f"service:{name or urlsplit(url).netloc.rpartition('@')[2]}"
         self.problems: list[str] = []
         self._url = url if urlsplit(url).path else f"{url}/metrics"
-        self._limit_s, self._limit_bytes = limit_s, limit_bytes
         self._client: HttpClient | None = None
         self._reported = False
         page = self._fetch()
         chosen = choose(page, patterns, labels) if page else _unseen(patterns)
-        if len(chosen) > budget:
+        if len(chosen) > SERIES_BUDGET:
             self.problems.append(
-                f"{self.name}: {len(chosen)} series are chosen, {budget} are kept; name fewer in `series`"
+                f"{self.name}: {len(chosen)} series are chosen, {SERIES_BUDGET} are kept; name fewer in `series`"
             )
-            chosen = chosen[:budget]
+            chosen = chosen[:SERIES_BUDGET]
         self.series: Sequence[Series] = tuple(wanted.series for _, wanted in chosen)
         self._values = reader(chosen)
 
@@ -150,7 +139,7 @@ class Endpoint:
         from benchhouse.http.client import HttpClient, NoAnswer
 
         if self._client is None:  # redirects are not followed: a monitor reads what it was told to read
-            self._client = HttpClient(self._limit_s, limit_bytes=self._limit_bytes)
+            self._client = HttpClient(LIMIT_S, limit_bytes=LIMIT_BYTES)
         try:
             answer = self._client.get(self._url, {"Accept": _ACCEPT})
         except NoAnswer as error:

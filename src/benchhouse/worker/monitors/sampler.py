@@ -96,30 +96,27 @@ class Sampler:
     def add(self, source: Source) -> str:
         """Sample one more source from now on; returns its scope, with a number if another has its name."""
         with self._lock:
-            return self._add(source)
-
-    def _add(self, source: Source) -> str:
-        if self._stopped:
-            source.close()
-            return ""
-        scope, number = source.name, 1
-        while scope in self._names:
-            number += 1
-            scope = f"{source.name}-{number}"
-        self._names.add(scope)
-        item = _Item(source, Track(scope, source.series))
-        if getattr(source, "slow", False):
-            loop = _Loop(self)
-            loop.items = (item,)
-            self._loops.append(loop)
-            loop.start(at_once=True)
-        else:
-            began = time.thread_time()
-            self.take(item)
-            self._cpu_s += time.thread_time() - began
-            loop = self._loops[0]
-            loop.items = (*loop.items, item)  # one assignment: the thread sees the old or the new
-        return scope
+            if self._stopped:
+                source.close()
+                return ""
+            scope, number = source.name, 1
+            while scope in self._names:
+                number += 1
+                scope = f"{source.name}-{number}"
+            self._names.add(scope)
+            item = _Item(source, Track(scope, source.series))
+            if getattr(source, "slow", False):
+                loop = _Loop(self)
+                loop.items = (item,)
+                self._loops.append(loop)
+                loop.start(at_once=True)
+            else:
+                began = time.thread_time()
+                self.take(item)
+                self._cpu_s += time.thread_time() - began
+                loop = self._loops[0]
+                loop.items = (*loop.items, item)  # one assignment: the thread sees the old or the new
+            return scope
 
     def stop(self) -> Recording:
         """Take the last sample and end. A slow source that hangs is left behind, and named."""
@@ -127,7 +124,7 @@ class Sampler:
             self._stopped = True
         fast, *slow = self._loops
         for loop in self._loops:
-            loop.end()
+            loop.over.set()
         fast.join()
         began = time.thread_time()
         refresh(item.source for item in fast.items if item.track.samples > 1)  # a short trial stays cheap
@@ -211,7 +208,7 @@ class _Loop:
         self._sampler = sampler
         self._thread: threading.Thread | None = None
         self._used_s = 0.0
-        self._over = threading.Event()
+        self.over = threading.Event()
 
     def start(self, *, at_once: bool = False) -> None:
         thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
@@ -225,9 +222,6 @@ class _Loop:
         if thread is None or thread.ident is None or not thread.is_alive():
             return self._used_s
         return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-
-    def end(self) -> None:
-        self._over.set()
 
     def join(self, limit_s: float | None = None) -> bool:
         """Whether it has ended; only then is it sure that nothing is read any more."""
@@ -248,7 +242,7 @@ class _Loop:
                 self.missed += skipped
                 due += skipped * interval_s
                 late -= skipped * interval_s
-            if self._over.wait(max(0.0, -late) if waits else 0):
+            if self.over.wait(max(0.0, -late) if waits else 0):
                 break
             for item in self.items:
                 take(item)

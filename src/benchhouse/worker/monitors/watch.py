@@ -32,7 +32,6 @@ class Outward:
         self.problems: list[str] = []
         self._monitors, self._spec, self._sampler = monitors, spec, sampler
         self._over = threading.Event()
-        self._adding = threading.Lock()
         self._thread: threading.Thread | None = None
         self._gpu_model = ""
 
@@ -44,9 +43,8 @@ class Outward:
             self._thread.start()
 
     def end(self) -> None:
-        """From here on nothing is added. A thread that hangs in a driver is left behind."""
-        with self._adding:
-            self._over.set()
+        """A thread that hangs in a driver is left behind; what it adds later the sampler closes."""
+        self._over.set()
         if self._thread:
             self._thread.join(_HANGS_S)
 
@@ -69,11 +67,10 @@ class Outward:
     def _add(self, sources: Iterable[Source]) -> None:
         for source in sources:
             self._gpu_model = self._gpu_model or getattr(source, "model", "")
-            with self._adding:
-                if not self._over.is_set():
-                    self._sampler.add(source)
-                    continue
-            source.close()
+            if self._over.is_set():
+                source.close()
+            else:
+                self._sampler.add(source)
 
     def _keep_file(self, folder: Path, labels: Mapping[str, str]) -> None:
         from benchhouse.evidence.textfile import LiveFile
