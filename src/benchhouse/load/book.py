@@ -30,7 +30,7 @@ class Call:
     def __init__(self, index: int, due_ns: int, measured: bool, item: Any) -> None:
         self.index, self.due_ns, self.measured, self.item = index, due_ns, measured, item
         self.sent_ns = self.ended_ns = 0
-        self.sending_ns = 0  # what handing it to the kernel took: it may have left at the end of that
+        self.sending_ns = 0  # what handing it to the kernel took
         self.resent = False
 
 

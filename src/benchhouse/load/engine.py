@@ -24,6 +24,7 @@ from benchhouse.schema.errors import BenchError
 __all__ = ["NotReached", "first_connections", "run_load"]
 
 _SPARE_FILES = 64
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def run_load(
@@ -80,6 +81,7 @@ class Load:
         if self.first.transport == "http":
             self.shape = _allow_files(self.shape)
             self.endpoints = self.servers.endpoints(self.first.url)
+            _check_ports(self.shape, len(self.endpoints))
 
     def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> Book:
         """What one load process does."""
@@ -115,6 +117,22 @@ class Load:
             book.spool.close()
         book.spool = book.pulse = None
         return book
+
+
+def _check_ports(shape: Shape, addresses: int) -> None:
+    """Refuse more connections to one address than this machine has ports for."""
+    try:
+        low, high = map(int, _PORT_RANGE.read_text().split())
+    except (OSError, ValueError):
+        return
+    ports, needed = high - low + 1, math.ceil(shape.most_in_flight / addresses)
+    if needed > ports:
+        raise BenchError(
+            f"{needed} connections to one address need as many local ports, and this machine gives {ports} "
+            f"({_PORT_RANGE})",
+            "widen the range (sysctl -w net.ipv4.ip_local_port_range='1024 65535'), give several addresses, or ask for "
+            "fewer in flight",
+        )
 
 
 def _same(driver: Any) -> Any:

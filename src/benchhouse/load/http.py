@@ -152,6 +152,7 @@ class Connection:
     def _write(self) -> None:
         exchange = self.exchange
         self._push(self._data if self._tls is None else self._encrypted(memoryview(self._data)))
+        exchange.sending_ns = monotonic_ns() - exchange.sent_ns
         if self._pieces and self.ready and self.exchange is exchange:  # nothing has failed meanwhile
             self._more = iter(self._pieces)
             self._send_more()

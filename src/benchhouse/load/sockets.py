@@ -17,6 +17,8 @@ from benchhouse.load.streams import Stream
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 20_000_000
 _PREOPEN_LIMIT_NS = 10 * _SECOND_NS
+_MOST_CONNECTING = 256  # at a time: more may not fit into a server's backlog, and be tried again a second later
+_RAMP_SHARE = 0.5  # of the warm-up, in which the clients of a closed loop begin one after the other
 _BACK_OFF_NS = 50_000_000  # of a client that failed: a server in need is not to be hammered
 _DEAD_AFTER_NS = 3 * _SECOND_NS
 _REFUSAL = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
@@ -61,12 +63,16 @@ class SocketLoad:
         """Open connections before any time is measured, as many to each endpoint; the problem if none could be
         opened."""
         opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
-        for connection in opened:
-            connection.connect()
+        waiting, connecting = deque(opened), []
         deadline = monotonic_ns() + _PREOPEN_LIMIT_NS
 
         def look(now: int) -> None:
-            if all(item.ready or not item.open for item in opened) or now > deadline:
+            nonlocal connecting
+            connecting = [item for item in connecting if item.open and not item.ready]
+            while waiting and len(connecting) < _MOST_CONNECTING:
+                connecting.append(waiting.popleft())
+                connecting[-1].connect()
+            if not connecting or now > deadline:
                 self._reactor.stop()
             else:
                 self._reactor.at(monotonic_ns() + 1_000_000, look)
@@ -116,12 +122,14 @@ class SocketLoad:
             self._book.start_late_ns = monotonic_ns() - clock.begin_ns
             self._plan_next()
             return
-        share = self._shape.concurrency or 1
-        self._clients = share // self._clock.shards + (self._clock.shard < share % self._clock.shards)
-        for number in range(self._clients):
-            self._next_of_client(0)
-            if number == 0:
-                self._book.start_late_ns = monotonic_ns() - self._clock.begin_ns
+        clock, share = self._clock, self._shape.concurrency or 1
+        self._clients = share // clock.shards + (clock.shard < share % clock.shards)
+        ramp_ns = _RAMP_SHARE * (clock.window_ns - clock.begin_ns)
+        self._next_of_client(0)
+        self._book.start_late_ns = monotonic_ns() - clock.begin_ns
+        for number in range(1, self._clients):  # at once they would keep in step, and come in bursts
+            place = (number * clock.shards + clock.shard) / share
+            self._reactor.at(clock.begin_ns + round(ramp_ns * place), self._next_of_client)
 
     def _plan_next(self) -> None:
         due = next(self._due, None)
@@ -165,7 +173,6 @@ class SocketLoad:
         self._active[connection] = call
         connection.send(planned.data, planned.pieces, planned.sink)
         call.sent_ns = connection.exchange.sent_ns
-        call.sending_ns = monotonic_ns() - call.sent_ns
         if not self._open_loop:
             call.due_ns = call.sent_ns
         if not self._booked_late:
@@ -204,7 +211,7 @@ class SocketLoad:
             connection.resend()
             return
         call.ended_ns = exchange.ended_ns
-        call.sent_ns = exchange.sent_ns
+        call.sent_ns, call.sending_ns = exchange.sent_ns, exchange.sending_ns
         call.due_ns = call.due_ns or call.sent_ns  # it may have failed before `send` came back
         self._book.read_lag.add(connection.read_lag_ns)
         outcome = error

@@ -21,6 +21,7 @@ class Exchange:
     ended_ns: int = 0
     size: int = 0  # of the body, kept or not
     sink: "Sink | None" = None  # what took the body of a good answer, where it was not to be kept
+    sending_ns: int = 0  # how long handing over the request took: it may have left at the end of that
 
 
 class Sink(Protocol):
