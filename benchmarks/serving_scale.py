@@ -7,8 +7,8 @@ changed are refused; of the cells within the limits of the engine on this machin
 
 The first cells are the bars: one load process, 50 tokens/s a stream, ttft and itl p99 within 1 ms at 1,000 streams and
 2 ms at 2,000, on four cores or more; on two cores 256 and 512 streams within 1 ms. On eight cores or more, four load
-processes carry 10,000 streams within 2 ms of ttft p99; on fewer they are refused. CPU of one event at 1,000 streams, and
-beside it that of `epoll_client.c`, which parses and measures nothing: at most 6 us. CPU of 10,000 requests of 32 tokens
+processes carry 10,000 streams within 2 ms of ttft p99; on fewer they are refused. CPU of one event at 1,000 streams: at
+most 6 us; beside it that of `epoll_client.c`, which parses and measures nothing. CPU of 10,000 requests of 32 tokens
 with a row of each kept: at most 1.5 s.
 
     python benchmarks/serving_scale.py [--seconds 4] [--grid small|full|none] [--busy N] [--json]   exit 1 when missed
@@ -171,7 +171,7 @@ def cpu_of_a_bare_client(cell: Cell, seconds: float) -> float:
     with tempfile.TemporaryDirectory() as folder, ours.mock()(ttft_ms=cell.ttft_ms, itl_ms=cell.itl_ms) as mock:
         program = Path(folder) / "epoll_client"
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
-        line = [program, str(mock.port), str(cell.streams), str(seconds), str(cell.tokens)]
+        line = [str(program), str(mock.port), str(cell.streams), str(seconds), str(cell.tokens)]
         reads, cpu_s = subprocess.run(line, check=True, capture_output=True, text=True).stdout.split()
     return float(cpu_s) / int(reads) * 1e6
 
@@ -196,10 +196,8 @@ def show(row: dict[str, Any]) -> None:
     verdict = "met" if row["met"] else "MISSED"
     refused = "refused" if row["refused"] else "valid"
     wrong = "".join(f"\n    outside its bound: {item}" for item in row["outside"])
-    print(
-        f"{row['cell']:58s} {tails}  CPU {row['cpu_share']:.0%}, {row['cpu_us_an_event']:.1f} us  {refused}  {verdict}{wrong}",
-        flush=True,
-    )
+    cpu = f"CPU {row['cpu_share']:.0%}, {row['cpu_us_an_event']:.1f} us"
+    print(f"{row['cell']:58s} {tails}  {cpu}  {refused}  {verdict}{wrong}", flush=True)
 
 
 def main() -> int:

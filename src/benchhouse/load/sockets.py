@@ -63,7 +63,8 @@ class SocketLoad:
         """Open connections before any time is measured, as many to each endpoint; the problem if none could be
         opened."""
         opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
-        waiting, connecting = deque(opened), []
+        waiting = deque(opened)
+        connecting: list[Connection] = []
         deadline = monotonic_ns() + _PREOPEN_LIMIT_NS
 
         def look(now: int) -> None:
