@@ -25,6 +25,10 @@ class Stream:
     def add_unsure(self, value: int, earlier: int, later: int = 0) -> None:
         """A time that may in truth be less by `earlier`, or more by `later`."""
         self.add(value)
+        self.doubt(value, earlier, later)
+
+    def doubt(self, value: int, earlier: int, later: int = 0) -> None:
+        """As `add_unsure`, of a value that was added already."""
         if earlier > FINE_NS or later > FINE_NS:
             self._doubts = self._doubts or Doubts()
             self._doubts.add(value, earlier, later)
@@ -36,10 +40,8 @@ class Stream:
         """As `add_unsure` of each."""
         self._values.extend(values)
         if earlier and max(earlier) > FINE_NS:
-            self._doubts = self._doubts or Doubts()
             for value, less in zip(values, earlier, strict=True):
-                if less > FINE_NS:
-                    self._doubts.add(value, less, 0)
+                self.doubt(value, less)
 
     def count(self, values: Measured) -> None:
         """Values that go into other streams too."""

@@ -12,12 +12,14 @@ def arrivals(ends: Sequence[int], marks: Sequence[tuple[int, int, int]]) -> tupl
     where each event was the last of its read, as its stamp is then its own."""
     sizes, stamps, floors = zip(*marks, strict=True)
     first = bisect_left(sizes, ends[0])
+    reads: Sequence[int] = range(first, first + len(ends))  # where each event has a read to itself, as most have
     behind = list(map(sub, sizes[first:], ends))
-    if len(behind) == len(ends) and min(behind) >= 0 and max(behind) <= _LINE_ENDS:
-        return stamps[first : first + len(ends)], ()
-    reads = [bisect_left(sizes, end) for end in ends]
-    unsure = [
-        stamps[read] - floors[read] if sizes[read] - end > _LINE_ENDS else 0
-        for read, end in zip(reads, ends, strict=True)
+    if len(behind) < len(ends) or min(behind) < 0 or max(behind[:-1], default=0) > _LINE_ENDS:
+        reads = [bisect_left(sizes, end) for end in ends]
+        behind = [sizes[read] - end for read, end in zip(reads, ends, strict=True)]
+    times = [stamps[read] for read in reads]
+    if max(behind) <= _LINE_ENDS:
+        return times, ()
+    return times, [
+        stamps[read] - floors[read] if more > _LINE_ENDS else 0 for read, more in zip(reads, behind, strict=True)
     ]
-    return [stamps[read] for read in reads], unsure if any(unsure) else ()
