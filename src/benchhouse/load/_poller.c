@@ -38,6 +38,7 @@ typedef struct {
     Mark *marks;
     size_t count, marks_room;
     int64_t drained_ns, stamp_ns; /* when nothing was left in the kernel's queue; the last stamp */
+    char tail[4];                 /* the last bytes, handed over or not */
 } Watched;
 
 typedef struct {
@@ -173,6 +174,12 @@ static bool grow(Watched *w) {
     return true;
 }
 
+static void keep_tail(Watched *w, const char *data, size_t size) {
+    size_t kept = size < sizeof w->tail ? sizeof w->tail - size : 0;
+    memmove(w->tail, w->tail + sizeof w->tail - kept, kept);
+    memcpy(w->tail + kept, data + size - (sizeof w->tail - kept), sizeof w->tail - kept);
+}
+
 /* Reads all that has come; whether Python is to see it now, -1 without memory. */
 static int read_all(Poller *self, Watched *w) {
     char control_room[64];
@@ -188,13 +195,13 @@ static int read_all(Poller *self, Watched *w) {
         if (size < 0 && errno == EAGAIN) return w->size && w->size >= w->enough;
         if (size <= 0) return w->ended = size < 0 ? errno : 0, 1;
         int64_t now = now_ns(), floor = w->drained_ns > self->floor_ns ? w->drained_ns : self->floor_ns;
+        keep_tail(w, w->data + w->size, (size_t)size);
         w->size += (size_t)size;
         w->stamp_ns = stamp_of(self, &message, w->stamp_ns, now);
         w->marks[w->count++] = (Mark){(int64_t)w->size, w->stamp_ns, floor, now};
         if ((size_t)size < room) {
             w->drained_ns = before;
-            bool ends = w->size >= 4 && !memcmp(w->data + w->size - 4, "\r\n\r\n", 4);
-            return ends || w->size >= w->enough;
+            return !memcmp(w->tail, "\r\n\r\n", 4) || w->size >= w->enough;
         }
         if (w->size >= MOST_KEPT) return 1;
     }

@@ -68,6 +68,11 @@ class Answer:
         return self.sink is not None and self.status > 0 and not self._chunked
 
     @property
+    def missing(self) -> int | None:
+        """Bytes that are to come, where the head says so; None where the rest itself shows its end."""
+        return None if self._chunked else self.left
+
+    @property
     def size(self) -> int:
         """Of the body, as far as it has come."""
         return self.sunk or len(self.body)

@@ -290,19 +290,19 @@ class Connection:
         if not self.busy:  # unasked, mostly a server that will close
             self.close()
             return False
-        answer, begun = self._answer, self._answer.status
+        answer, head_before = self._answer, self._answer.status
         try:
             complete, sizes = answer.feed_reads(data, ends)
         except Malformed as problem:
             self.fail("malformed", str(problem))
             return False
         self.exchange.marks.extend(zip(sizes, stamps, floors))  # noqa: B905 - what came after the answer has no size
-        if self._tls is None and not complete and answer.status and not begun:
+        if self._tls is None and not complete and answer.status and not (head_before and answer.missing is None):
             self._expect(answer)
         return complete
 
     def _expect(self, answer: Answer) -> None:
-        """The head has come: what of the rest need not be looked at one by one."""
+        """The head has come: how much of the rest need not be looked at as it comes."""
         assert self._socket is not None
         if answer.only_sinks:
             self._sinks = True
@@ -310,7 +310,7 @@ class Connection:
             if answer.left:
                 self._wait_for(min(answer.left, _LOW_BYTES))
         else:
-            self._poller.collect(self._socket, min(answer.left or _ENOUGH, _ENOUGH))
+            self._poller.collect(self._socket, min(answer.missing or _ENOUGH, _ENOUGH))
 
     def _wait_for(self, low: int) -> None:
         """Wake only when so much has come: for a long body that costs less. The kernel makes its buffer large enough,

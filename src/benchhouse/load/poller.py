@@ -25,6 +25,7 @@ _MOST_KEPT = 1 << 20
 _LONGEST_LAG_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
 MARK = struct.Struct("=4q")
+_EMPTY_LINE = b"\r\n\r\n"
 OPEN = -1  # how a socket ended that did not
 
 READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
@@ -61,7 +62,7 @@ class Poller(Protocol):
 
 
 class _Watched:
-    __slots__ = ("collects", "data", "drained_ns", "ended", "enough", "file", "marks", "stamp_ns")
+    __slots__ = ("collects", "data", "drained_ns", "ended", "enough", "file", "marks", "stamp_ns", "tail")
 
     def __init__(self, file: socket.socket | int) -> None:
         self.file = file
@@ -69,6 +70,7 @@ class _Watched:
         self.data, self.marks = bytearray(), bytearray()
         self.drained_ns = self.stamp_ns = 0
         self.ended = OPEN
+        self.tail = b""  # the last bytes, handed over or not
 
 
 class PythonPoller:
@@ -169,12 +171,13 @@ class PythonPoller:
                 return True
             now = monotonic_ns()
             watched.data += data
+            watched.tail = (watched.tail + data)[-len(_EMPTY_LINE) :]
             watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, now)
             floor = max(watched.drained_ns, self._floor_ns)
             watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
             if len(data) < _READ_BYTES:
                 watched.drained_ns = before
-                return watched.data.endswith(b"\r\n\r\n") or len(watched.data) >= watched.enough
+                return watched.tail == _EMPTY_LINE or len(watched.data) >= watched.enough
             if len(watched.data) >= _MOST_KEPT:
                 return True
 
