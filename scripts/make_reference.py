@@ -16,8 +16,8 @@ import python_reference
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench
 from benchhouse.schema.logs import LogSettings
-from benchhouse.schema.resources import Budget, Limits, Resources, Retries
-from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
+from benchhouse.schema.resources import Budget, Limits, Resources, Retries, Runtime
+from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Scenario
 from benchhouse.schema.site import Folders, Network, Partition, Quality, Quota, Site, SlurmSite
 from benchhouse.schema.telemetry import Monitors, Scrape
 from benchhouse.schema.topology import Cluster

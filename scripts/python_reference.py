@@ -153,7 +153,7 @@ def _is_value(cls: type) -> bool:
         return False
     if cls.__module__ in _OTHER_PAGES:
         return False
-    answers = cls.__module__ == "benchhouse.api.answers"
+    answers = cls.__module__ in ("benchhouse.api.answers", "benchhouse.api.rows")
     return answers or dataclasses.is_dataclass(cls) or issubclass(cls, BaseModel) or is_typeddict(cls)
 
 

@@ -28,7 +28,7 @@ bindings:
 SCENARIO = """\
 scenario: waits
 experiment: command
-targets: [{name: short, argv: [sleep, "0.01"]}, {name: long, argv: [sleep, "0.06"]}]
+targets: [{name: short, argv: [sleep, "0.01"]}, {name: long, argv: [sleep, "0.4"]}]
 workload: {executions: 3}
 repetitions: 5
 """

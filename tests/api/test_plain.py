@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from benchhouse.api.answers import Rows, plain
+from benchhouse.api.rows import Rows, plain
 
 
 class Model(BaseModel):

@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from benchhouse.catalog.nexus import listed_name, load_nexus, load_registrations, model_of, target_inputs
+from benchhouse.catalog.nexus import load_nexus, load_registrations, model_of, target_inputs
 from benchhouse.catalog.nexus_requirements import requirements
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
+from benchhouse.schema.ado import listed_name
 from benchhouse.schema.errors import BenchError
 
 NEXUS = """\

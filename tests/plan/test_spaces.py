@@ -6,8 +6,8 @@ import pytest
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.plan.scenario_file import parse_scenario
-from benchhouse.plan.spaces import domain_values, is_space, read_space, scenarios
+from benchhouse.plan.scenario_file import is_space, parse_scenario
+from benchhouse.plan.spaces import domain_values, read_space, scenarios
 from benchhouse.schema.ado import PropertyDomain
 
 SPACE = """\

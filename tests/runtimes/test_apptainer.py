@@ -20,7 +20,7 @@ from benchhouse.runtimes.worker_layer import OURS
 from benchhouse.schema.container import BIND_GONE, IMAGE_CHANGED, Bind, explain_exit, parse_bind
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Place
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Runtime
 from benchhouse.schema.site import Site
 from benchhouse.sites.images import add
 

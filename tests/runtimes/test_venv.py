@@ -13,7 +13,7 @@ from benchhouse.runtimes.process import ProcessRuntime
 from benchhouse.runtimes.venv import VenvRuntime
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Place
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Runtime
 
 EXPERIMENT = """
 import sys

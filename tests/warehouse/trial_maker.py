@@ -10,8 +10,7 @@ from benchhouse.evidence.writing import write_model, write_text
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput
-from benchhouse.schema.resources import Limits, Resources
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Limits, Resources, Runtime
 from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.topology import Cluster, Topology
 from benchhouse.schema.trial import (

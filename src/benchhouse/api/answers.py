@@ -1,11 +1,12 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal
 
+from benchhouse.api.rows import frame
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -19,89 +20,11 @@ if TYPE_CHECKING:
     from benchhouse.results.history import Watched
     from benchhouse.results.lineage import Step as Step
     from benchhouse.results.lineage import Trace as TraceSteps
-    from benchhouse.results.run_points import PointValue, TriedPoint
     from benchhouse.results.why import Why
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result
 
-T = TypeVar("T")
 _MOST_ROWS = 200
-
-
-class Rows(Sequence[T], Generic[T]):
-    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
-
-    def __init__(self, rows: Sequence[T]) -> None:
-        self._rows = list(rows)
-
-    @overload
-    def __getitem__(self, at: int) -> T: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[T]: ...
-    def __getitem__(self, at: int | slice) -> T | list[T]:
-        return self._rows[at]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, as `--json` prints it."""
-        return [plain(row) for row in self._rows]
-
-    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
-        """A data frame of pandas, or of polars."""
-        return frame(self.arrow(), library)
-
-    def arrow(self) -> "pa.Table":
-        """An Arrow table."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(self.to_dicts())
-
-
-def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
-    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
-    try:
-        if library == "polars":
-            import polars
-
-            return polars.from_arrow(table)
-        return table.to_pandas()
-    except ImportError as error:
-        raise BenchError(f"{library} is not installed", f"pip install {library}; or use .arrow()") from error
-
-
-def plain(value: Any) -> Any:
-    """A value of the API as data for JSON."""
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, list | tuple | Rows):
-        return [plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
-
-
-class Points(Rows["PointValue"]):
-    """The numbers of runs: a row for each point, metric and statistic."""
-
-    def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
-        super().__init__(rows)
-        self.tried: list[TriedPoint] = list(tried)
-        """Every point that was tried, also those without a number."""
-
-    def show(self) -> None:
-        """Print one row a point, one column a metric."""
-        from benchhouse.report.terminal.points import points_table
-
-        points_table(list(self), self.tried)
-
-    def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import points_html
-
-        return points_html(self, self.tried)
 
 
 class _Printed(ABC):

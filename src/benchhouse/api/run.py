@@ -10,12 +10,12 @@ if TYPE_CHECKING:
         Comparison,
         CurveComparison,
         Diagnosis,
-        Points,
         Report,
         TargetComparison,
     )
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import RunListener
+    from benchhouse.api.rows import Points
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.runs.batch import Stopped

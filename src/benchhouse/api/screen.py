@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchhouse.api.answers import plain as plain
+from benchhouse.api.rows import plain as plain
 from benchhouse.documents.problems import did_you_mean as did_you_mean
 from benchhouse.report.terminal import screen
 from benchhouse.report.terminal.failures import failure_blocks as failure_blocks

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         CurveComparison,
         Diagnosis,
         History,
-        Points,
         QueryResult,
         Report,
         TargetComparison,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
     from benchhouse.api.observation import Dashboards
+    from benchhouse.api.rows import Points
     from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
     from benchhouse.api.timing import Timing
@@ -191,7 +191,7 @@ class Workspace(Groups):
 
     def points(self, *runs: str) -> "Points":
         """The numbers of runs, of the last one where none is named."""
-        from benchhouse.api.answers import Points
+        from benchhouse.api.rows import Points
         from benchhouse.results.run_points import points, tried_points
 
         run_ids = self._collected(*(runs or ("@last",)))

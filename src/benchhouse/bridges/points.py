@@ -19,8 +19,7 @@ from benchhouse.catalog.loading import code_digest, load
 from benchhouse.evidence.folder import read_meta, read_metrics
 from benchhouse.evidence.request import make_folder
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.resources import Limits
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Limits, Runtime
 from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
 from benchhouse.sites import places
 

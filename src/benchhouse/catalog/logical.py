@@ -11,7 +11,6 @@ from typing import Any
 from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
-from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
@@ -186,5 +185,5 @@ def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     """Bindings by the name of their experiment here."""
     grouped: dict[str, list[Binding]] = {}
     for binding in bindings:
-        grouped.setdefault(experiment_name(binding.experiment), []).append(binding)
+        grouped.setdefault(binding.experiment.listed_name, []).append(binding)
     return grouped

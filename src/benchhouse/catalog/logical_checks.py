@@ -7,7 +7,6 @@ from typing import Any
 
 from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import apart, holds, same
-from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.schema.ado import OURS, Property, PropertyDomain
@@ -176,7 +175,7 @@ class _FileChecks:
 
 def _same_experiment(a: Binding, b: Binding) -> bool:
     versions = {item.experiment.experiment_version.partition(".")[0] for item in (a, b)}
-    return experiment_name(a.experiment) == experiment_name(b.experiment) and (len(versions) == 1 or "" in versions)
+    return a.experiment.listed_name == b.experiment.listed_name and (len(versions) == 1 or "" in versions)
 
 
 def _shared_metrics(a: Binding, b: Binding, file: LogicalFile) -> bool:

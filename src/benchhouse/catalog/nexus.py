@@ -19,11 +19,11 @@ from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.ado import OURS, Space, SpaceExperiment
+from benchhouse.schema.ado import OURS, Space, listed_name
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.nexus import BoundExperiment, LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry
+from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.scenario import Benchmark
 
@@ -142,16 +142,6 @@ def load_registrations(root: Path) -> list[tuple[str, str]]:
     return registrations
 
 
-def listed_name(actuator: str, experiment: str) -> str:
-    """By which name an experiment is listed here: ours by its own, one of ado's with its actuator in front."""
-    return experiment if actuator == OURS else f"{actuator}.{experiment}"
-
-
-def experiment_name(item: BoundExperiment | SpaceExperiment) -> str:
-    """The name that the experiment, and so each of its results, has here."""
-    return listed_name(item.actuator_identifier, item.experiment_identifier)
-
-
 def target_inputs(root: Path) -> dict[str, str]:
     """Experiment -> the input that is the target, as bindings of logical benchmarks say; broken files are skipped."""
     inputs: dict[str, str] = {}
@@ -160,7 +150,7 @@ def target_inputs(root: Path) -> dict[str, str]:
             document = load_yaml(path)
             if "logicalBenchmark" in document.data:
                 for item in validated(document, LogicalFile).bindings:
-                    inputs.setdefault(experiment_name(item.experiment), item.target_mapping)
+                    inputs.setdefault(item.experiment.listed_name, item.target_mapping)
         except BenchError:
             continue
     return inputs

@@ -103,6 +103,7 @@ def run(command: click.Command, name: str) -> NoReturn:
         sys.stdout.flush()
     except OutputError as error:
         code = end_of_output(error)
+    gc.disable()  # what is left goes with the process
     sys.exit(code)
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
@@ -18,7 +18,7 @@ from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.secrets import REDACTED
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
-_PACKAGES = TypeAdapter(dict[str, str])
+_PACKAGES = TypeAdapter(dict[str, str], config=ConfigDict(defer_build=True))
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
     "error_bound", "valid",

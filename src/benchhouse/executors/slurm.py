@@ -22,10 +22,11 @@ from benchhouse.executors.slurm_calls import ENDED, WAITING, TaskState, Unreacha
 from benchhouse.executors.slurm_keepers import SlurmKeepers, alive
 from benchhouse.executors.slurm_script import Array, script
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import SubmissionFolder
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
-from benchhouse.schema.slurm import SubmissionFolder, Submitted, submissions
+from benchhouse.schema.slurm import Submitted, submissions
 from benchhouse.schema.trial import Outcome
 
 _SOON_S = 2.0  # between two questions to Slurm, at first

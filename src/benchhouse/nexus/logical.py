@@ -16,7 +16,6 @@ from benchhouse.catalog.logical import (
     read_logical,
 )
 from benchhouse.catalog.logical_checks import Facts, MetricFacts, check_experiments
-from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.problems import Problem, ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -122,7 +121,7 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     bindings = [
         item
         for item in logical.file.bindings
-        if experiment in (None, item.experiment.experiment_identifier, experiment_name(item.experiment))
+        if experiment in (None, item.experiment.experiment_identifier, item.experiment.listed_name)
     ]
     if not bindings:
         offered = list(by_experiment(logical.file.bindings))
@@ -191,7 +190,7 @@ def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -
 
 def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
     """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
-    name, version = experiment_name(bound), bound.experiment_version
+    name, version = bound.listed_name, bound.experiment_version
     fitting = [item.version for item in listed if item.name == name and fits_version(version, item.version)]
     if version and fitting and version not in fitting:
         version = max(fitting, key=version_key)

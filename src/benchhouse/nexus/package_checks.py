@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import Listed, listed_once, resolve
-from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
+from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.nexus import logical
 from benchhouse.nexus.packages import pick
 from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, look_inside, resolve_together
 from benchhouse.runs import preparation
+from benchhouse.schema.ado import listed_name
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites import places

@@ -37,6 +37,26 @@ class ScenarioFile:
         return self.made or self.document.text
 
 
+def is_space(data: Any) -> bool:
+    """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
+    if not isinstance(data, dict) or "scenario" in data:
+        return False
+    exported = "entitySpace" in space_body(data) or "experiments" in described_experiments(data)
+    return exported or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
+
+
+def space_body(data: dict[str, Any]) -> dict[str, Any]:
+    """What describes the space, where `ado get space` has wrapped it."""
+    config = data.get("config")
+    return config if isinstance(config, dict) else data
+
+
+def described_experiments(data: dict[str, Any]) -> dict[str, Any]:
+    """The experiments, where they are a catalogue and not a list; empty where it holds no list."""
+    catalogue = space_body(data).get("experiments")
+    return catalogue if isinstance(catalogue, dict) and isinstance(catalogue.get("experiments"), list) else {}
+
+
 class FaultyScenarioError(ProblemsError):
     """The mistakes of a scenario file; `rest` is what is left without them, to be searched for further ones."""
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchhouse.catalog.provided import brings, source_of
 from benchhouse.documents.problems import Problem
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.trial import ExperimentRef
@@ -63,6 +62,8 @@ def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Prob
     runtime = file.scenario.runtime
     if runtime.kind != "venv" or not experiment.object:
         return []
+    from benchhouse.catalog.provided import brings, source_of  # brings the files of a nexus: 20 ms
+
     problems = [
         file.document.problem(("runtime", "requirements", at), f"there is no file or folder {_without_extras(item)}")
         for at, item in enumerate(runtime.requirements)

@@ -14,13 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchhouse.catalog.nexus import experiment_name
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
+from benchhouse.plan.scenario_file import ScenarioFile, described_experiments, read_scenario, space_body
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
 from benchhouse.schema.ado import OURS, Operation, Property, PropertyDomain, Space, SpaceExperiment, WalkParameters
@@ -46,14 +45,6 @@ class SpaceFile:
     document: Document
     name: str
     walk: WalkParameters | None = None
-
-
-def is_space(data: Any) -> bool:
-    """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
-    if not isinstance(data, dict) or "scenario" in data:
-        return False
-    exported = "entitySpace" in _body(data) or "experiments" in _described(data)
-    return exported or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
 
 
 def read_space(document: Document) -> SpaceFile:
@@ -95,7 +86,7 @@ def scenarios(
     stays, and is told as a mistake.
     """
     several = len(file.space.experiments) > 1
-    named = [(experiment_name(item), item.experiment_version or None) for item in file.space.experiments]
+    named = [(item.listed_name, item.experiment_version or None) for item in file.space.experiments]
     known = [inputs(*name) for name in named] if several else [None]
     every = {key for keys in known if keys is not None for key in keys}
 
@@ -148,7 +139,7 @@ class _View:
 
     def fill(self, item: SpaceExperiment, foreign: Collection[str]) -> None:
         here: Loc = ("experiments", self.index)
-        self.head = {"scenario": self.name, "experiment": experiment_name(item)}
+        self.head = {"scenario": self.name, "experiment": item.listed_name}
         if item.actuator_identifier != OURS:
             self.head["runtime"] = {"shared": True}  # as its engine does it: a library or model is loaded once
         self.places = {("experiment",): (*here, "experimentIdentifier"), ("workload",): ("entitySpace",)}
@@ -253,9 +244,9 @@ def _label(named: list[tuple[str, str | None]], index: int) -> str:
 
 def _plain_space(document: Document) -> Document:
     """What `ado get space` writes (wrapped, experiments in full) as a view in the shape of a space; others as is."""
-    body = _body(document.data)
+    body = space_body(document.data)
     home: Loc = () if body is document.data else ("config",)
-    described = _described(document.data)
+    described = described_experiments(document.data)
     if not home and not described:
         return document
     data = dict(body)
@@ -268,17 +259,6 @@ def _plain_space(document: Document) -> Document:
             for key in item if isinstance(item, dict) else ():
                 places["experiments", number, key] = (*listed, number, _REFERENCE[key])
     return document.assemble(home, data, places)
-
-
-def _body(data: dict[str, Any]) -> dict[str, Any]:
-    config = data.get("config")
-    return config if isinstance(config, dict) else data
-
-
-def _described(data: dict[str, Any]) -> dict[str, Any]:
-    """The experiments, where they are a catalogue and not a list; empty where it holds no list."""
-    catalogue = _body(data).get("experiments")
-    return catalogue if isinstance(catalogue, dict) and isinstance(catalogue.get("experiments"), list) else {}
 
 
 def _reference(experiment: Any) -> Any:

@@ -195,9 +195,9 @@ def _experiment(folder: TrialFolder) -> str:
 
 def _size_of(manifest: Manifest) -> tuple[int, int]:
     """Bytes and files on disk: whole blocks, the folders, and the manifest itself."""
-    folders = {parent for name in manifest.files for parent in Path(name).parents}
-    blocks = sum(-(-entry.bytes // _BLOCK) for entry in manifest.files.values())
-    return (blocks + len(folders) + 1) * _BLOCK, len(manifest.files) + len(folders) + 1
+    inner = {name[:at] for name in manifest.files for at, char in enumerate(name) if char == "/"}
+    blocks, others = sum(-(-entry.bytes // _BLOCK) for entry in manifest.files.values()), len(inner) + 2
+    return (blocks + others) * _BLOCK, len(manifest.files) + others
 
 
 def _tightest(need: Need, rooms: list[Room]) -> Room:

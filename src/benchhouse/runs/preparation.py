@@ -22,12 +22,12 @@ from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
     ScenarioFile,
     expand_benchmark,
+    is_space,
     parse_scenario,
     read_scenario,
 )
 from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
-from benchhouse.plan.spaces import benchmark_of_space, is_space, read_space, scenarios
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -112,6 +112,8 @@ def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = No
     document = load_yaml(path)
     if not is_space(document.data):
         return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
+    from benchhouse.plan.spaces import read_space, scenarios  # brings ado's models
+
     files = scenarios(read_space(document), os.environ, _inputs_of)
     return all_or_problems(partial(_place_and_plan, workspace, file, path.parent, where or Where()) for file in files)
 
@@ -277,6 +279,7 @@ def _expanded(registered: Registered) -> Registered:
 def shelf(workspace: WorkspaceFolder, home: Path) -> "Shelf":
     """Where `uses:` of a file in the folder `home` looks."""
     from benchhouse.catalog.uses import Shelf
+    from benchhouse.plan.spaces import benchmark_of_space
 
     folders = (workspace.benchmarks, home / workspace.benchmarks.name)
     nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
@@ -306,6 +309,8 @@ def check_file(path: Path) -> None:
     """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
     document, problems = load_yaml(path), list[Problem]()
     if is_space(document.data):
+        from benchhouse.plan.spaces import read_space, scenarios
+
         files = scenarios(read_space(document), os.environ)
     else:
         files = [read_scenario(document, os.environ)]

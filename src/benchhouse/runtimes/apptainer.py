@@ -21,7 +21,7 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.image import Image, is_unchanged, pinned
 from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Container, Place
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Runtime
 
 _LOOK_S = 120.0
 

@@ -4,7 +4,7 @@ import sys
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Container, Place
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Runtime
 
 
 class ProcessRuntime:

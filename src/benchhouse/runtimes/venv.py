@@ -14,7 +14,7 @@ from benchhouse.runtimes.packages import OURS, find_uv, run_installer, write_own
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Runtime
 
 # What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
 _WORKER_NEEDS = ("pydantic", "PyYAML", "nvidia-ml-py", "prometheus-client")

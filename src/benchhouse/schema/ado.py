@@ -15,6 +15,11 @@ TRIAL = "trial"
 """Its experiment that runs one trial which was planned here."""
 
 
+def listed_name(actuator: str, experiment: str) -> str:
+    """By which name an experiment is listed here: ours by its own, one of ado's with its actuator in front."""
+    return experiment if actuator == OURS else f"{actuator}.{experiment}"
+
+
 Version = Annotated[str, BeforeValidator(number_as_text)]
 VariableType = Literal[
     "CONTINUOUS_VARIABLE_TYPE",
@@ -52,10 +57,18 @@ class PropertyValue(Camel):
     value_type: str | None = Field(None, description="What ado takes it for; read and not used.")
 
 
-class SpaceExperiment(Camel):
+class ExperimentReference(Camel):
     actuator_identifier: str = Field(min_length=1, description="ado's actuator; `custom_experiments` for functions.")
     experiment_identifier: str = Field(min_length=1, description="The experiment.")
     experiment_version: Version = Field("", description="The version that is asked for.")
+
+    @property
+    def listed_name(self) -> str:
+        """The name that the experiment, and so each of its results, has here."""
+        return listed_name(self.actuator_identifier, self.experiment_identifier)
+
+
+class SpaceExperiment(ExperimentReference):
     parameterization: list[PropertyValue] | None = Field(None, description="Optional inputs given a value.")
 
 

@@ -64,6 +64,20 @@ class RunFolder(Folder):
         return self.path.name
 
 
+class SubmissionFolder(Folder):
+    """One array of Slurm's: the files by which the submitter and its tasks on other nodes meet."""
+
+    frame = Inside("frame.json")  # what all its trials have in common, as in trial.json
+    tasks = Inside("tasks.jsonl")  # one line a task: a list of what differs, one object a trial
+    index = Inside("tasks.index")  # where each line of `tasks` begins, and where the last ends: eight bytes each
+    script = Inside("job.sh")
+    job = Inside("job.json")
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name)
+
+
 class WorkspaceFolder(Folder):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from benchhouse.schema.ado import Property, PropertyRef, PropertyValue, Version
+from benchhouse.schema.ado import ExperimentReference, Property, PropertyRef, PropertyValue
 from benchhouse.schema.model import Camel, Model
 from benchhouse.schema.names import Name
 
@@ -83,10 +83,8 @@ class MetricMapping(Camel):
     experiment: PropertyRef = Field(description="Metric of the experiment.")
 
 
-class BoundExperiment(Camel):
+class BoundExperiment(ExperimentReference):
     actuator_identifier: str = Field(min_length=1, description="ado's actuator; `benchhouse` for ours.")
-    experiment_identifier: str = Field(min_length=1, description="The experiment.")
-    experiment_version: Version = Field("", description="The version that is asked for.")
 
 
 class Binding(Camel):

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.scenario import Runtime as RuntimeSpec
+from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.schema.site import Site

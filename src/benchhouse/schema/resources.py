@@ -1,10 +1,10 @@
-"""What a trial asks for, what it may use at most, and what a whole run may use."""
+"""What a trial asks for and runs inside, what it may use at most, and what a whole run may use."""
 
 from typing import Any
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Bytes, Seconds
 
 
@@ -69,3 +69,13 @@ class Retries(Model, strict=True):
     def delay_s(self, attempt: int) -> float:
         """Seconds to wait before attempt number `attempt` (the first retry is attempt 2)."""
         return min(self.backoff * self.factor ** max(0, attempt - 2), 3600.0)
+
+
+class Runtime(Model, strict=True):
+    """What a job runs inside."""
+
+    kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
+    image: str | None = Field(None, description="Container image; or `artifacts: {container: ...}`.")
+    requirements: list[str] = Field(default_factory=empty_list, description="What the isolated environment installs.")
+    python: str | None = Field(None, description="Interpreter of the isolated environment.")
+    shared: bool = Field(False, description="Whether trials of one worker share a process, in turn.")

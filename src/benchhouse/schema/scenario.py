@@ -13,7 +13,7 @@ from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
 from benchhouse.schema.recipe import BindText
-from benchhouse.schema.resources import Budget, Limits, Resources, Retries
+from benchhouse.schema.resources import Budget, Limits, Resources, Retries, Runtime
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
@@ -118,16 +118,6 @@ def _flow(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, bool) or value is None else str(value)
 
 
-class Runtime(Model, strict=True):
-    """What a job runs inside."""
-
-    kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
-    image: str | None = Field(None, description="Container image; or `artifacts: {container: ...}`.")
-    requirements: list[str] = Field(default_factory=empty_list, description="What the isolated environment installs.")
-    python: str | None = Field(None, description="Interpreter of the isolated environment.")
-    shared: bool = Field(False, description="Whether trials of one worker share a process, in turn.")
-
-
 class Until(Model, strict=True):
     """Repeat each point until its mean is known well enough."""
 
@@ -217,8 +207,8 @@ class Scenario(Defined):
     warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
     order: Order = Field("interleaved", description="interleaved: drift hits all points alike.")
-    retries: Retries = Field(default_factory=Retries, description="For infrastructure failures only.")
-    budget: Budget = Field(default_factory=Budget, description="Limits of the whole run.")
+    retries: Retries = Field(default_factory=Retries.model_construct, description="For infrastructure failures only.")
+    budget: Budget = Field(default_factory=Budget.model_construct, description="Limits of the whole run.")
     executor: str = Field("local", description="Where jobs go.")
     runtime: Runtime = Field(default_factory=Runtime, description="What a job runs inside.")
     parallel: int = Field(1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
@@ -226,10 +216,12 @@ class Scenario(Defined):
     partition: Word | None = Field(None, description="Slurm partition.")
     account: Word | None = Field(None, description="Slurm account.")
     qos: Word | None = Field(None, description="Slurm quality of service.")
-    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
-    dask: DaskSettings = Field(default_factory=DaskSettings, description="How trials run on Dask.")
-    ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
-    spark: SparkSettings = Field(default_factory=SparkSettings, description="How trials run on Spark.")
+    slurm: SlurmSettings = Field(
+        default_factory=SlurmSettings.model_construct, description="How trials become Slurm jobs."
+    )
+    dask: DaskSettings = Field(default_factory=DaskSettings.model_construct, description="How trials run on Dask.")
+    ray: RaySettings = Field(default_factory=RaySettings.model_construct, description="How trials run on Ray.")
+    spark: SparkSettings = Field(default_factory=SparkSettings.model_construct, description="How trials run on Spark.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[BindText] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

@@ -1,11 +1,11 @@
-"""Slurm: what a scenario may ask of it, and the files by which a submitter and its tasks on other nodes meet."""
+"""Slurm: what a scenario may ask of it, and what became of a submission."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from benchhouse.schema.layout import Folder, Inside
+from benchhouse.schema.layout import SubmissionFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.site import Flag, Word
@@ -40,20 +40,6 @@ class Submitted(Model):
     tasks: int
     trials: int
     reason: str = Field("", description="Why Slurm never had it.")
-
-
-class SubmissionFolder(Folder):
-    """One array: the files that its tasks are given."""
-
-    frame = Inside("frame.json")  # what all its trials have in common, as in trial.json
-    tasks = Inside("tasks.jsonl")  # one line a task: a list of what differs, one object a trial
-    index = Inside("tasks.index")  # where each line of `tasks` begins, and where the last ends: eight bytes each
-    script = Inside("job.sh")
-    job = Inside("job.json")
-
-    @property
-    def number(self) -> int:
-        return int(self.path.name)
 
 
 def submissions(folder: Path) -> Iterator[SubmissionFolder]:

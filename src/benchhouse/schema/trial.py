@@ -11,8 +11,7 @@ from pydantic import Field
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.schema.resources import Limits, Resources
-from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.resources import Limits, Resources, Runtime
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.telemetry import Monitors
 from benchhouse.schema.topology import Cluster, Topology

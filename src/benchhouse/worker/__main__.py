@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     try:
         run = _find(arguments)
     finally:
+        gc.freeze()  # what was imported stays
         gc.enable()
     return run()
 

@@ -1,6 +1,6 @@
 """One task of a batch system's array: its trials, several at a time, each forked from this one warm process.
 
-It is given a folder (`schema/slurm.py`) and finds its own line there by the number of its task; it makes the folders of
+It is given a `SubmissionFolder` and finds its own line there by the number of its task; it makes the folders of
 its trials. Told to stop (SIGTERM) it ends everything and seals nothing; told that its time is nearly over (SIGUSR2) it
 lets the trials that run be sealed as `timeout` and begins no more.
 """
@@ -21,8 +21,7 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_leftovers
 from benchhouse.processes.owner import OWNER, identity
-from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.slurm import SubmissionFolder
+from benchhouse.schema.layout import SubmissionFolder, TrialFolder
 from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker.batch import TASK
 from benchhouse.worker.pool import Pool

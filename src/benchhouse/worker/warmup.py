@@ -11,7 +11,7 @@ from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
-from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
+from benchhouse.schema.telemetry import Phase
 from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker import node
 from benchhouse.worker.monitors import procfs
@@ -19,8 +19,8 @@ from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import node_topology
 
 _MODELS = (
-    Attempt, Extras, Failure, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, OwnCost,
-    Phase, Resources, ScopeSummary, SeriesSummary, Stats, TelemetrySummary, Throughput, TrialSpec, Warning,
+    Attempt, Extras, Failure, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, Phase,
+    Resources, Throughput, TrialSpec, Warning,
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """A progress bar with live figures on a terminal; a plain line now and then where there is none."""
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,7 @@ class RunProgress:
         most = "up to " if plan.scenario.until else ""
         amount = f"{screen.count(plan.points, 'point')}, {most}{screen.count(total, 'trial')}"
         screen.note(f"run {run_id}: {amount} of {experiment} on {plan.scenario.executor}")
-        console = screen.console(stderr=True)
-        if console.is_terminal:
+        if sys.stderr.isatty() and (console := screen.console(stderr=True)).is_terminal:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             self.bar = Progress(

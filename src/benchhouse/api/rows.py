@@ -1,0 +1,93 @@
+"""Rows that the API returns, as a table or a data frame where one is wanted; and every value of it as data for JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from benchhouse.results.run_points import PointValue, TriedPoint
+
+T = TypeVar("T")
+
+
+class Rows(Sequence[T], Generic[T]):
+    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
+
+    def __init__(self, rows: Sequence[T]) -> None:
+        self._rows = list(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain data, as `--json` prints it."""
+        return [plain(row) for row in self._rows]
+
+    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """A data frame of pandas, or of polars."""
+        return frame(self.arrow(), library)
+
+    def arrow(self) -> "pa.Table":
+        """An Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.to_dicts())
+
+
+def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
+    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
+    try:
+        if library == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        return table.to_pandas()
+    except ImportError as error:
+        raise BenchError(f"{library} is not installed", f"pip install {library}; or use .arrow()") from error
+
+
+def plain(value: Any) -> Any:
+    """A value of the API as data for JSON."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | tuple | Rows):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+class Points(Rows["PointValue"]):
+    """The numbers of runs: a row for each point, metric and statistic."""
+
+    def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+        super().__init__(rows)
+        self.tried: list[TriedPoint] = list(tried)
+        """Every point that was tried, also those without a number."""
+
+    def show(self) -> None:
+        """Print one row a point, one column a metric."""
+        from benchhouse.report.terminal.points import points_table
+
+        points_table(list(self), self.tried)
+
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import points_html
+
+        return points_html(self, self.tried)
