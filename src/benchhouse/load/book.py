@@ -123,8 +123,7 @@ class Book:
     connections: int = 0  # opened, in all
     connections_late: int = 0  # of these, after the load had begun
     most_in_flight: int = 0
-    kernel_stamps: bool = False
-    by_threads: bool = False  # blocking calls, which have no stamps
+    kernel_stamps: bool = False  # of every read; without, as of blocking calls, only ticks tell how late it was
     cpu_share: float = 0.0  # of one core, by the busiest load process while the window was open
     cpu_all_ns: int = 0  # of all load processes together, since it was opened
     peak_mb: float = 0.0  # of the largest load process
@@ -137,11 +136,6 @@ class Book:
     spool: Any = None  # of `records`, while the load runs
     pulse: "Callable[[Book, int, int], None] | None" = None  # of shards, while the load runs: see `beat`
     _last: list[tuple[int, int]] = field(default_factory=list)  # a heap of (ended, sent)
-
-    @property
-    def judged_by_ticks(self) -> bool:
-        """Whether only ticks tell how late this process was: without the kernel's stamps nothing else does."""
-        return self.by_threads or not self.kernel_stamps
 
     def beat(self, now_ns: int, in_flight: int) -> None:
         """A sign of life, every few hundredths of a second, for when there is no more."""

@@ -256,7 +256,7 @@ def _client_problems(draft: Certificate, book: Book, shape: Shape, median_ms: fl
     if draft.cpu_share > CPU_SHARE:
         doubt = "the client, not the server, may set the pace (add processes, or cores)"
         yield "client_saturated", f"the load process used {draft.cpu_share:.0%} of a core: {doubt}"
-    if not book.judged_by_ticks:  # what reads stamped sockets knows how far each time can be off
+    if book.kernel_stamps:  # then it is known how far each time can be off
         return
     most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms, _relaxed_ms(shape))
     longest_pause = max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3, PAUSE_FACTOR * _relaxed_ms(shape))

@@ -28,7 +28,6 @@ class ThreadLoad:
 
     def __init__(self, make: Callable[[], CallDriver], source: Source, shape: Shape, book: Book) -> None:
         self._make, self._source, self._shape, self._book = make, source, shape, book
-        book.by_threads = True
         self._lock = threading.Lock()  # one book for all threads
         self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []

@@ -130,11 +130,11 @@ def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
 def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
     """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told.
 
-    Threads that make blocking calls don't know how late each of them woke: the ticks of their process stand for that, as
-    they do where the kernel stamps nothing.
+    Where the kernel stamps nothing, as with blocking calls, nobody knows how late each was read: the lateness of the
+    load process's ticks stands for that.
     """
     wakes = book.loop_lag.histogram
-    waking = figures(wakes) if book.judged_by_ticks and wakes.n else {}
+    waking = figures(wakes) if wakes.n and not book.kernel_stamps else {}
     refused: list[str] = []
     for name, stream in streams.items():
         ctx.distribution(name, stream.histogram)
