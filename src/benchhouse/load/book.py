@@ -123,6 +123,7 @@ class Book:
     connections: int = 0  # opened, in all
     connections_late: int = 0  # of these, after the load had begun
     most_in_flight: int = 0
+    poller: str = ""  # what read the sockets, where there were any
     kernel_stamps: bool = False  # of every read; without, as of blocking calls, only ticks tell how late it was
     cpu_share: float = 0.0  # of one core, by the busiest load process while the window was open
     cpu_all_ns: int = 0  # of all load processes together, since it was opened

@@ -168,6 +168,7 @@ class Certificate(Model):
     error_limit_ms: float = Field(description="What a late client may have put into a figure of time, or")
     error_share: float = Field(description="this share of it, whichever is more.")
     stamps: str = Field(description="Who stamped what was received: kernel or process.")
+    poller: str = Field(description="What read the sockets: compiled or python; empty for blocking calls.")
     arrivals: Fit | None = Field(description="Test of the gaps; none for a closed loop.")
     cpu_share: float = Field(description="Of one core, by the busiest load process in the window.")
     peak_mb: float = Field(description="Most memory of a load process, in MB (2^20 bytes).")
@@ -200,6 +201,7 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         error_limit_ms=shape.error_limit * 1e3,
         error_share=shape.error_share,
         stamps="kernel" if book.kernel_stamps else "process",
+        poller=book.poller,
         arrivals=_fit(book, shape),
         cpu_share=book.cpu_share,
         peak_mb=book.peak_mb,

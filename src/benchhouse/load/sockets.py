@@ -8,6 +8,7 @@ from time import monotonic_ns
 from benchhouse.load.book import Book, Call, Clock
 from benchhouse.load.endpoint import Endpoint, Place
 from benchhouse.load.http import Connection
+from benchhouse.load.poller import PythonPoller
 from benchhouse.load.protocols.calls import CONNECTING, Exchange, HttpDriver, Reply
 from benchhouse.load.reactor import Reactor
 from benchhouse.load.shape import Shape
@@ -36,6 +37,7 @@ class SocketLoad:
     ) -> None:
         self._driver, self._source, self._shape, self._book = driver, source, shape, book
         self._reactor = Reactor(_early_ns(shape))
+        book.poller = "python" if isinstance(self._reactor.poller, PythonPoller) else "compiled"
         self._endpoints = cycle(endpoints)
         self._count = len(endpoints)
         if self._count > 1:
