@@ -1,4 +1,4 @@
-"""The tables of version 2: outcomes, dimensions, and what is null with a reason."""
+"""The tables: outcomes, dimensions, and what is null with a reason."""
 
 import json
 import shutil
@@ -227,7 +227,7 @@ def old(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> Workspac
         known = ("benchmark_run_fact", "trial_fact", "measurement_fact")
         for name in known:
             table = tables.TABLES[name]
-            few = tuple(one for one in table.columns if one.name not in ("unknown", "queue_s", "custom"))
+            few = tuple(one for one in table.columns if one.name not in ("unknown", "queue_s", "custom", "error_bound"))
             patched.setitem(tables.EVIDENCE_TABLES, name, replace(table, columns=few))
         whole = __import__("benchhouse.warehouse.ingest", fromlist=["tabulate"]).tabulate
         patched.setattr(
@@ -243,11 +243,11 @@ def old(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> Workspac
 def test_a_lake_of_version_1_is_made_again_and_that_is_said(old):
     with Warehouse.open(old) as warehouse:
         assert warehouse.query("SELECT count(*) FROM vector_outcome_fact").rows == [(4,)]
-        assert warehouse.notes == ["run-a: of an older schema; made again from the evidence, now version 2"]
+        assert warehouse.notes == ["run-a: of an older schema; made again from the evidence, now version 3"]
         assert {entry.schema_version for entry in warehouse.catalog.files_of("run-a")} == {kinds.SCHEMA_VERSION}
 
 
-def test_rebuild_goes_from_version_1_to_version_2(old):
+def test_rebuild_goes_from_version_1_to_the_present_one(old):
     assert rebuild(old).trials == 5
     with Warehouse.open(old) as warehouse:
         assert warehouse.query("SELECT count(unknown) FROM trial_fact").rows == [(5,)]

@@ -37,7 +37,7 @@ WITH grouped AS (
   SELECT t.run_id, min(t.started) AS started, m.metric, m.stat, m.unit, m.direction,
          list(m.value ORDER BY t.repetition, t.trial_id) AS "values"
   FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
     AND t.benchmark_case_id = $case_id AND t.target_name IS NOT DISTINCT FROM $target
   GROUP BY t.run_id, m.metric, m.stat, m.unit, m.direction
 )
