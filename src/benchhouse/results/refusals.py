@@ -8,6 +8,7 @@ from benchhouse.results.numbers import plural
 from benchhouse.warehouse.grouping import grouped
 
 _KINDS = 3
+INVALID_HINT = "A figure is INVALID where it can be off by more than is taken; why: bench report, under Warnings"
 
 
 def invalid_rows(trials: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -79,7 +79,7 @@ def _show(gate: "Gate") -> None:
         columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see")
     )
     for point in gate.missing:
-        screen.note(f"not in NEW, so it is not judged: {point}")
+        screen.note(f"not judged, for NEW has no number of it: {point}")
     for difference in table.differences:
         screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
     for note in table.notes:
