@@ -38,9 +38,8 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
     rows = load_rows(loads)
     left_out = len(loads) - len(rows)
     certificates = table(HEADS, rows, RIGHT)
-    if len(loads) > _MOST_OPEN and not any(
-        load.problems or load.refused for load in loads
-    ):  # nothing in it needs a look
+    needs_look = any(load.problems or load.refused for load in loads)
+    if len(loads) > _MOST_OPEN and not needs_look:
         certificates = tag("details", tag("summary", f"All {len(loads)} certificates hold"), certificates)
     return join(
         tag("p", _HOW, class_="small soft"),
