@@ -80,6 +80,20 @@ def test_outcomes_are_means_of_good_trials_in_the_unit_of_the_column(workspace):
     assert ask(workspace, "SELECT * FROM vector_outcome_fact") == []
 
 
+def test_an_outcome_takes_valid_figures_only(workspace):
+    one, two = number("ttft", 250.0, "ms", "p99"), number("ttft", 9.0, "ms", "p50")
+    off = {"error_bound": 50.0, "valid": False}
+    given = {1: [one, two.model_copy(update=off)], 2: [item.model_copy(update=off) for item in (one, two)]}
+    collect(
+        workspace,
+        "run-a",
+        [make_trial(workspace, repetition=at, component="inference", numbers=own) for at, own in given.items()],
+    )
+    (row,) = ask(workspace, "SELECT * FROM serving_outcome_fact")
+    assert (row["succeeded"], row["ttft_p99_ms"], row["ttft_p50_ms"]) == (2, 250.0, None)
+    assert json.loads(row["unknown"])["ttft_p50_ms"] == "INVALID: it can be off by more than is taken"
+
+
 def test_training_has_a_row_a_phase(workspace):
     numbers = [number("mfu", 0.5, "1"), number("mfu", 40.0, "%", window="steady")]
     collect(workspace, "run-a", [make_trial(workspace, component="training", numbers=numbers)])

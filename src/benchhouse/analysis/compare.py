@@ -260,8 +260,9 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
     )
 
 
-def hide_within(compared: Comparison, bound: float) -> Comparison:
-    """No difference is called one that is smaller than `bound`, by which both sides together can be off."""
+def hide_within(compared: Comparison, bound_a: float | None, bound_b: float | None) -> Comparison:
+    """No difference is called one that is smaller than what both sides together can be off by (None: not known)."""
+    bound = (bound_a or 0.0) + (bound_b or 0.0)
     if compared.verdict in ("better", "worse", "different") and abs(compared.difference) < bound:
         return replace(compared, verdict=HIDDEN)
     return compared

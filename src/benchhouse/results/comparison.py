@@ -254,7 +254,7 @@ def compare_runs(
         values = [Pair(x["values"], y["values"], x["direction"]) for _, x, y in numbers]
         compared = compare_many(values, confidence=confidence, seed=SEED)
     compared = [
-        hide_within(result, (x.get("error_bound") or 0.0) + (y.get("error_bound") or 0.0))
+        hide_within(result, x.get("error_bound"), y.get("error_bound"))
         for (_, x, y), result in zip(numbers, compared, strict=True)
     ]
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
