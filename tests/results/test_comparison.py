@@ -9,12 +9,12 @@ from benchhouse.results.comparison import (
     CompareOptions,
     Selector,
     Side,
-    caveats,
     compare_runs,
     compare_selected,
     parse_selector,
     select,
 )
+from benchhouse.results.refusals import caveats
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect

@@ -24,7 +24,7 @@ from benchhouse.results.numbers import (
     quantity,
     stat_place,
 )
-from benchhouse.results.refusals import INVALID_HINT, invalid_rows, reasons
+from benchhouse.results.refusals import INVALID_HINT, caveats
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
@@ -484,21 +484,3 @@ def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -
     used = {trial for row in rows for trial in row["trials"]}
     trials = [row for row in every_trial if row["trial_id"] in used]
     return Side(str(selector), rows, tuple(selector.filters), trials=trials, refused=invalid), refused
-
-
-def caveats(name: str, tried: Sequence[Row]) -> list[str]:
-    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
-    invalid = invalid_rows(tried)
-    failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
-    notes = []
-    if failed:
-        notes.append(f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers.")
-    if invalid:
-        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
-        notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
-    warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
-    if warned:
-        by_code = ({line.partition(": ")[0]: line.partition(": ")[2] for line in lines} for lines in warned)
-        why = reasons(warning for of_trial in by_code for warning in of_trial.items())
-        notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
-    return notes
