@@ -10,6 +10,7 @@ from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import comparison_fields
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -78,6 +79,17 @@ def test_a_strangers_sql_is_not_run(workspace):
     assert not checked.ok
     assert "is not run" in said(checked)
     assert checked.trace.steps[1].says == ["not reached"]
+
+
+def test_the_query_of_an_earlier_version_is_run_again(workspace):
+    claim = make(workspace)
+    earlier = queries.POINTS.replace(", max(m.error_bound) AS error_bound", "").replace(", error_bound\nFROM", "\nFROM")
+    earlier = earlier.replace("WHERE m.outcome", "WHERE t.outcome")
+    spec = claim.spec.model_copy(update={"sql": earlier})
+    key, column = claim.cells[0].key, claim.cells[0].column
+    own = {"query": spec.digest(), "ref": cell_ref(spec.digest(), key, column)}
+    checked = forge(workspace, claim, queries={spec.digest(): spec}, cells=[claim.cells[0].model_copy(update=own)])
+    assert checked.ok, said(checked)
 
 
 def test_a_label_that_does_not_hold_is_found(workspace):

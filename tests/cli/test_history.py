@@ -228,6 +228,47 @@ def test_the_gate_passes_what_is_not_worse_by_what_matters(bench, made):
     assert bench("gate", f"{day(STEP)}..{day(0)}", "--mde", "3%", cwd=made).code == 0  # better
 
 
+@pytest.fixture
+def bounded(tmp_path):
+    """Three runs whose qps can be off by 10: the second is 8% lower, and of the third every one is INVALID."""
+    from trial_maker import make_trial
+
+    from benchhouse.schema.measurement import Measurement
+    from benchhouse.warehouse.ingest import collect
+
+    for number, (level, valid) in enumerate([(100.0, True), (92.0, True), (50.0, False)]):
+        measured = [
+            Measurement(metric="qps", stat="value", value=level + at / 10, unit="1/s", direction="higher",
+                        error_bound=10.0, valid=valid)
+            for at in range(5)
+        ]  # fmt: skip
+        plain = Measurement(metric="recall", stat="value", value=0.9, unit="1", direction="higher")
+        folders = [
+            make_trial(WorkspaceFolder(tmp_path), day(number), at + 1, numbers=[one, plain], minute=60 * number)
+            for at, one in enumerate(measured)
+        ]
+        collect(WorkspaceFolder(tmp_path), day(number), folders)
+    return tmp_path
+
+
+def test_the_gate_calls_no_regression_what_the_error_bounds_hide(bench, bounded):
+    done = bench("gate", f"{day(0)}..{day(1)}", "--metric", "qps", "--json", cwd=bounded)
+    assert (done.code, json.loads(done.out)["judgement"]) == (6, "can't tell")
+    assert json.loads(done.out)["repetitions_needed"] is None
+
+
+def test_the_gate_can_not_tell_of_a_figure_that_is_invalid_and_says_so(bench, bounded):
+    done = bench("gate", f"{day(0)}..{day(2)}", "--metric", "qps", "--metric", "recall", cwd=bounded)
+    assert done.code == 6
+    assert f"not judged: qps is INVALID in every trial of {day(2)}" in done.err
+
+
+def test_a_history_leaves_out_a_run_whose_figure_is_invalid_and_says_so(bench, bounded):
+    told = json.loads(bench("history", "demo", "--metric", "qps", "--json", cwd=bounded).out)
+    assert [run["run_id"] for run in told["runs"]] == [day(0), day(1)]
+    assert f"Left out, as it is INVALID in every trial: {day(2)}." in told["notes"]
+
+
 @pytest.mark.parametrize("asked", [["a"], ["..b"], ["a.."], ["@last..@last", "--mde", "300%"], ["@last..nobody"]])
 def test_a_gate_that_makes_no_sense_is_bad_input(bench, made, asked):
     assert bench("gate", *asked, cwd=made).code == 2

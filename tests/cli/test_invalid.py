@@ -128,3 +128,59 @@ def test_invalid_trials_are_run_again_on_request_and_only_they(lab):
     assert [item["outcome"] for item in trials[1].meta["attempts"]] == ["invalid", "succeeded"]
     assert before == {trials[0].folder.name: trials[0].meta["started"]}
     lab.is_tidy()
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory):
+    """A run whose times can be off by 1.5 ms: every p99 is INVALID by itself, and so is the mean at n=1."""
+    from laboratory import Lab
+
+    lab = Lab(tmp_path_factory.mktemp("bounded"))
+    (lab.marks / "off").touch()
+    lab.scenario("certified", workload={"n": [0, 1, 2]}, repetitions=2)
+    lab.done = lab.bench("run", "s.yaml")
+    return lab
+
+
+def test_the_terminal_shows_invalid_figures_and_how_far_others_can_be_off(bounded):
+    rows = {line.split()[0]: line for line in bounded.done.stdout.splitlines() if line.startswith("n=")}
+    assert "INVALID" in rows["n=1"] and "INVALID" not in rows["n=0"] + rows["n=2"]
+    assert "can be off: wait mean by 1.5\u2009ms at most" in bounded.done.stderr
+    assert "figures_invalid" in bounded.done.stderr and "the warnings say why" in bounded.done.stderr
+    shown = bounded.bench("show", "@last")
+    assert "INVALID" in shown.stdout
+
+
+def test_the_report_shows_them_where_their_numbers_would_stand(bounded):
+    bounded.bench("report")
+    folder = bounded.workspace / "reports" / "s"
+    report = json.loads((folder / "report.json").read_bytes())["report"]
+    assert [[figure["stat"] for figure in point["refused"]] for point in report["points"]] == [
+        ["p99"], ["mean", "p99"], ["p99"],
+    ]  # fmt: skip
+    points = (folder / "report.md").read_text().partition("## Points")[2]
+    lines = [line for line in points.splitlines() if line.startswith("| n=")][:3]
+    assert [line.count("INVALID") for line in lines] == [1, 2, 1]
+    assert "can be off by 1.5" in lines[0]
+
+
+def test_a_difference_that_the_bounds_hide_is_not_called_one(bounded):
+    done = bounded.bench("compare", "@last:n=0", "@last:n=2", "--json")
+    table = json.loads(done.stdout)
+    verdicts = {(row["metric"], row["stat"]): (row["verdict"], row["error_bound_b"]) for row in table["rows"]}
+    assert verdicts["wait", "mean"] == ("within error bounds", 1.5)
+    assert verdicts["rate", "value"][1] is None
+    assert [text.partition(" is INVALID")[0] for text in table["invalid_metrics"]] == ["wait p99"] * 2
+    assert "can be off by 1.5" in bounded.bench("compare", "@last:n=0", "@last:n=2", "--markdown").stdout
+
+
+def test_gate_history_and_trace_say_that_a_figure_is_invalid(bounded):
+    done = bounded.bench("gate", "@last..@last", "--metric", "wait.p99", code=2)
+    assert "wait p99 is INVALID in every trial of" in done.stderr
+    done = bounded.bench("history", "s/n=1", "--metric", "wait", "--stat", "mean", code=2)
+    assert "wait mean has no history: it is INVALID in every trial" in done.stderr
+    done = bounded.bench("trace", "@last:wait.p99", code=2)
+    assert "no valid 'wait.p99': it is INVALID in every trial" in done.stderr
+    assert "run again: the same value" in bounded.bench("trace", "@last:n=0:wait.mean").stdout
+    trial = bounded.folders("s")[0].name
+    assert "INVALID by themselves" in bounded.bench("trace", trial).stdout

@@ -190,6 +190,8 @@ def test_tables_that_an_older_version_wrote_without_arrow_are_read_as_they_are(t
         told = warehouse.query("SELECT outcome, count(*) FROM trial_fact GROUP BY ALL ORDER BY ALL").rows
         texts = warehouse.query("SELECT count(*) FROM trial_fact WHERE warnings = [] AND started < ended").rows
         numbers = warehouse.query("SELECT count(*), count(DISTINCT metric) FROM measurement_fact").rows
+        bounds = warehouse.query("SELECT count(*), count(error_bound) FROM points").rows
     assert (told, texts, numbers) == ([("failed", 1), ("succeeded", 11)], [(12,)], [(315, 8)])
-    assert warehouse.notes == []
+    assert all(note.endswith("read as written, what version 3 added is null") for note in warehouse.notes)
+    assert bounds[0][0] > 0 == bounds[0][1]
     assert {path: path.read_bytes() for path in workspace.warehouse.rglob("*.parquet")} == files

@@ -30,9 +30,9 @@ def test_points_without_a_successful_trial_are_named(collected):
     collect(collected, "run-a", [trial_maker.make_trial(collected, "run-a", ef=256, outcome="error", minute=9)])
     data = gather(collected, ["run-a"])
     assert data.without_number == ["hnsw ef=256"]
-    told = "4 points: target (2) × ef (2); without a successful trial: hnsw ef=256"
+    told = "4 points: target (2) × ef (2); without a valid number: hnsw ef=256"
     assert told in html.render(data)
-    assert "without a successful trial: hnsw ef=256" in markdown.render(data)
+    assert "without a valid number: hnsw ef=256" in markdown.render(data)
 
 
 def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):

@@ -9,12 +9,12 @@ from benchhouse.results.comparison import (
     CompareOptions,
     Selector,
     Side,
-    caveats,
     compare_runs,
     compare_selected,
     parse_selector,
     select,
 )
+from benchhouse.results.refusals import caveats
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
@@ -259,6 +259,53 @@ def test_headline_statistics_are_compared_and_single_sided_ones_named():
 def test_unknown_metric_is_refused_with_those_there_are():
     with pytest.raises(BenchError, match="no metric nope here; there are qps"):
         compare_rows([row()], [row(run="b")], metrics=("nope",))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [
+        ((None, None), "worse"), ((0.4, 0.5), "worse"), ((0.6, 0.5), "within error bounds"),
+        ((1.1, None), "within error bounds"), ((None, 5.0), "within error bounds"),
+    ],
+)  # fmt: skip
+def test_a_difference_below_what_both_sides_can_be_off_by_is_not_called_one(bounds, verdict):
+    a, b = row(error_bound=bounds[0]), scaled(0.9, run="b", error_bound=bounds[1])  # about 1.0 apart
+    table = compare_rows([a], [b])
+    (compared,) = table.rows
+    assert (compared.verdict, compared.error_bound_a, compared.error_bound_b) == (verdict, *bounds)
+    assert compared.sentence.endswith(f": {verdict}")
+    assert any("can be off by" in note for note in table.notes) == (verdict == "within error bounds")
+    assert table.regressions() == ([] if verdict != "worse" else [compared])
+
+
+def test_equal_sides_have_no_evidence_of_a_difference_whatever_their_bounds():
+    table = compare_rows([row(error_bound=3.0)], [row(run="b", error_bound=3.0)])
+    assert table.rows[0].verdict == "no evidence of a difference"
+
+
+def refused(metric, stat, at="hnsw/ef=16"):
+    return {"instance_digest": at, "metric": metric, "stat": stat}
+
+
+def test_figures_that_are_invalid_in_every_trial_are_named_with_their_side():
+    latency = {"metric": "latency", "unit": "ms", "direction": "lower", "stat": "p99"}
+    a = Side("A", [row(), row(**latency)], refused=[refused("latency", "max")])
+    b = Side("B", [row(run="b")], refused=[refused("latency", "p99"), refused("other", "mean", "of another point")])
+    table = compare_runs(a, b)
+    assert [item.name for item in table.rows] == ["qps"]
+    assert table.invalid_metrics == ["latency p99 is INVALID in every trial of B"]
+    assert table.unmatched_metrics == []
+    assert "latency p99 is INVALID in every trial of B" in comparison_markdown(table)
+    with pytest.raises(BenchError, match="nothing to compare: latency p99 is INVALID in every trial of B"):
+        compare_runs(a, b, CompareOptions(metrics=("latency.p99",)))
+
+
+def test_a_run_whose_every_figure_is_invalid_says_so(collected):
+    bad = Measurement(metric="qps", stat="value", value=1.0, unit="1/s", error_bound=1.0, valid=False)
+    folders = [make_trial(collected, "run-off", at, numbers=[bad]) for at in (1, 2)]
+    collect(collected, "run-off", folders)
+    with Warehouse.open(collected) as warehouse, pytest.raises(BenchError, match="INVALID in every trial: qps"):
+        compare_selected(warehouse, "run-a", "run-off")
 
 
 def test_one_repetition_is_not_judged():

@@ -4,11 +4,13 @@ from pathlib import Path
 import pytest
 from trial_maker import make_trial
 
-from benchhouse.report import markdown
+from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
 from benchhouse.report.load_section import load_section, seconds_chart
+from benchhouse.report.payload import payload
 from benchhouse.results.loads import LoadFacts, gather_loads
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
 
 LAG = {"p50_ms": 0.1, "p99_ms": 1.5, "max_ms": 3.0}
@@ -50,8 +52,31 @@ def test_certificates_are_in_the_report_also_of_invalid_trials(data):
     ]
     assert (data.loads[0].lag_ms, data.loads[0].wake_ms, data.loads[0].delivered) == (1.5, 0.7, 499)
     text = markdown.render(data)
-    assert "| INVALID: schedule_late | open | 200/s | 500 | 499 | 1.5 | 0.7 | 25.0% | 12 |" in text
+    assert "| INVALID: schedule_late | open | 200/s | 500 | 499 | 1.5 | 0.7 | – | 25.0% | 12 |" in text
     assert text.index("INVALID: schedule") < text.index("| holds |")  # these need a look
+
+
+def test_a_load_says_how_far_its_times_can_be_off_and_which_figures_are_invalid(tmp_path):
+    workspace = WorkspaceFolder(tmp_path)
+    common = {"metric": "wait", "unit": "ms", "direction": "lower", "role": "latency", "n": 500}
+    numbers = [
+        Measurement(stat="mean", value=4.0, error_bound=0.25, **common),
+        Measurement(stat="p50", value=4.0, error_bound=0.5, **common),
+        Measurement(stat="p99", value=9.0, error_bound=3.0, valid=False, **common),
+    ]
+    folders = [make_trial(workspace, repetition=at, numbers=numbers) for at in (1, 2)]
+    collect(workspace, "run-a", folders)
+    for folder in folders:
+        load(folder)
+    data = gather(workspace, ["run-a"])
+    assert [(item.off_ms, item.refused) for item in data.loads] == [(0.5, ["wait p99"])] * 2
+    text = markdown.render(data)
+    assert "| holds; INVALID figures: wait p99 | open | 200/s | 500 | 499 | 1.5 | 0.7 | 0.5 | 25.0% | 12 |" in text
+    assert "| 4, n 2, can be off by 0.25 | 4, n 2, can be off by 0.50 | INVALID |" in text.replace(" ± 0", "")
+    assert "INVALID: in every trial the figure can be off by more than is taken" in text
+    assert "can be off by 0.25" in html.render(data)
+    (figure,) = payload(data)["refused"]
+    assert (figure["label"], figure["metric"], figure["primary"], figure["at"]) == ("wait p99", None, True, [0])
 
 
 def test_the_last_part_of_a_second_counts_by_its_length(data):

@@ -16,7 +16,7 @@ from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.points import POINTS_VIEW, T_QUANTILES, T_TERMS
-from benchhouse.warehouse.queries import points, trials
+from benchhouse.warehouse.queries import points, refused_figures, trials
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.transfer import open_engine, transfer
 
@@ -29,7 +29,7 @@ def numbers(draw: random.Random) -> list[Measurement]:
     """One that is never below zero, though its interval could be, and one that is."""
     return [
         Measurement(metric="time", stat="value", value=draw.lognormvariate(0, 2), unit="s", direction="lower"),
-        Measurement(metric="skew", stat="value", value=draw.gauss(0, 1), unit="ms"),
+        Measurement(metric="skew", stat="value", value=draw.gauss(0, 1), unit="ms", error_bound=draw.random()),
     ]
 
 
@@ -105,6 +105,37 @@ def test_every_engine_has_the_view_with_the_same_rows(kind, swept, tmp_path, req
         }
         of_mine, of_theirs = ([row[key] for key in ends] for row in (mine, theirs))
         assert of_mine == (of_theirs if mine["n"] == 1 else pytest.approx(of_theirs, rel=1e-12))
+
+
+BOUNDED = (("one", 1.0, 0.1, True), ("one", 3.0, 0.4, False), ("one", 2.0, 0.3, True))
+"""Metric, value, bound and whether it is taken, a trial each."""
+
+
+def bounded(workspace: WorkspaceFolder) -> None:
+    """Three trials: of `one` the second is INVALID, of `all` every one; `plain` says nothing of its errors."""
+    folders = []
+    for at, (metric, value, bound, valid) in enumerate(BOUNDED, start=1):
+        common = {"stat": "value", "unit": "ms", "direction": "lower"}
+        measured = [
+            Measurement(metric=metric, value=value, error_bound=bound, valid=valid, **common),
+            Measurement(metric="all", value=value, error_bound=9.0, valid=False, **common),
+            Measurement(metric="plain", value=value, **common),
+        ]
+        folders.append(make_trial(workspace, "run-a", at, numbers=measured))
+    collect(workspace, "run-a", folders)
+
+
+def test_a_point_takes_valid_figures_only_and_says_how_far_they_can_be_off(workspace):
+    bounded(workspace)
+    with Warehouse.open(workspace) as opened:
+        facts = opened.query("SELECT value, error_bound, outcome FROM measurement_fact WHERE metric = 'one' ORDER BY 1")
+        shown = opened.query("SELECT metric, n, mean, error_bound FROM points ORDER BY metric").rows
+        refused = refused_figures(opened, ["run-a"]).dicts()
+        outcomes = opened.query("SELECT DISTINCT outcome FROM trial_fact").rows
+    assert facts.rows == [(1.0, 0.1, "succeeded"), (2.0, 0.3, "succeeded"), (3.0, 0.4, "invalid")]
+    assert shown == [("one", 2, 1.5, 0.3), ("plain", 3, 2.0, None)]
+    assert [(row["metric"], row["stat"], row["n"]) for row in refused] == [("all", "value", 3)]
+    assert outcomes == [("succeeded",)]
 
 
 def test_without_a_run_the_view_is_empty_and_has_all_columns(workspace):

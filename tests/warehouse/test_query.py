@@ -10,6 +10,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.queries import failures, points, trials
 from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import TABLES, VIEWS
 
 _EMPTY = {"telemetry_slice_fact", "serving_outcome_fact", "training_outcome_fact", "storage_outcome_fact"}
@@ -202,4 +203,4 @@ def test_every_column_is_described():
         assert {one.name for one in table.columns} >= _IDENTITY or table.source
         schema = table.schema
         assert schema.names == [column.name for column in table.columns]
-        assert schema.metadata[b"benchhouse.schema_version"] == b"2"
+        assert schema.metadata[b"benchhouse.schema_version"] == str(SCHEMA_VERSION).encode()

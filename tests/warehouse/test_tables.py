@@ -1,4 +1,4 @@
-"""The tables of version 2: outcomes, dimensions, and what is null with a reason."""
+"""The tables: outcomes, dimensions, and what is null with a reason."""
 
 import json
 import shutil
@@ -78,6 +78,20 @@ def test_outcomes_are_means_of_good_trials_in_the_unit_of_the_column(workspace):
     assert (row["ttft_p99_ms"], row["requests_per_s"], row["ttft_p50_ms"]) == (300.0, 15.0, None)
     assert json.loads(row["unknown"])["ttft_p50_ms"] == "not measured"
     assert ask(workspace, "SELECT * FROM vector_outcome_fact") == []
+
+
+def test_an_outcome_takes_valid_figures_only(workspace):
+    one, two = number("ttft", 250.0, "ms", "p99"), number("ttft", 9.0, "ms", "p50")
+    off = {"error_bound": 50.0, "valid": False}
+    given = {1: [one, two.model_copy(update=off)], 2: [item.model_copy(update=off) for item in (one, two)]}
+    collect(
+        workspace,
+        "run-a",
+        [make_trial(workspace, repetition=at, component="inference", numbers=own) for at, own in given.items()],
+    )
+    (row,) = ask(workspace, "SELECT * FROM serving_outcome_fact")
+    assert (row["succeeded"], row["ttft_p99_ms"], row["ttft_p50_ms"]) == (2, 250.0, None)
+    assert json.loads(row["unknown"])["ttft_p50_ms"] == "INVALID: it can be off by more than is taken"
 
 
 def test_training_has_a_row_a_phase(workspace):
@@ -227,7 +241,7 @@ def old(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> Workspac
         known = ("benchmark_run_fact", "trial_fact", "measurement_fact")
         for name in known:
             table = tables.TABLES[name]
-            few = tuple(one for one in table.columns if one.name not in ("unknown", "queue_s", "custom"))
+            few = tuple(one for one in table.columns if one.name not in ("unknown", "queue_s", "custom", "error_bound"))
             patched.setitem(tables.EVIDENCE_TABLES, name, replace(table, columns=few))
         whole = __import__("benchhouse.warehouse.ingest", fromlist=["tabulate"]).tabulate
         patched.setattr(
@@ -243,11 +257,11 @@ def old(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> Workspac
 def test_a_lake_of_version_1_is_made_again_and_that_is_said(old):
     with Warehouse.open(old) as warehouse:
         assert warehouse.query("SELECT count(*) FROM vector_outcome_fact").rows == [(4,)]
-        assert warehouse.notes == ["run-a: of an older schema; made again from the evidence, now version 2"]
+        assert warehouse.notes == ["run-a: of an older schema; made again from the evidence, now version 3"]
         assert {entry.schema_version for entry in warehouse.catalog.files_of("run-a")} == {kinds.SCHEMA_VERSION}
 
 
-def test_rebuild_goes_from_version_1_to_version_2(old):
+def test_rebuild_goes_from_version_1_to_the_present_one(old):
     assert rebuild(old).trials == 5
     with Warehouse.open(old) as warehouse:
         assert warehouse.query("SELECT count(unknown) FROM trial_fact").rows == [(5,)]

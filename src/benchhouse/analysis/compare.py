@@ -8,8 +8,8 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from benchhouse.analysis.student import P_METHOD, critical_t, two_sided_p, welch_df
 from benchhouse.analysis.summary import finite, mean, variance
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from benchhouse.analysis.bootstrap import Critical, Criticals
 
 Direction = Literal["higher", "lower"] | None
-Verdict = Literal["better", "worse", "different", "no evidence of a difference", "too few repetitions"]
+HIDDEN: Final = "within error bounds"
+Verdict = Literal[
+    "better", "worse", "different", "no evidence of a difference", "too few repetitions", "within error bounds"
+]
 
 CONFIDENCE = 0.95
 RESAMPLES = 1999
@@ -255,6 +258,14 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
         direction=direction,
         verdict=verdict_of(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
     )
+
+
+def hide_within(compared: Comparison, bound_a: float | None, bound_b: float | None) -> Comparison:
+    """No difference is called one that is smaller than what both sides together can be off by (None: not known)."""
+    bound = (bound_a or 0.0) + (bound_b or 0.0)
+    if compared.verdict in ("better", "worse", "different") and abs(compared.difference) < bound:
+        return replace(compared, verdict=HIDDEN)
+    return compared
 
 
 def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -114,7 +114,7 @@ def _read(folder: TrialFolder, output: str) -> Ended:
         return Ended({}, f"the trial left no evidence: {output}")
     meta, metrics = read_meta(folder), read_metrics(folder)
     rows = metrics.benchhouse.measurements
-    values = {row.metric: row.value for row in rows if row.stat in ("value", "mean")}
+    values = {row.metric: row.value for row in rows if row.valid and row.stat in ("value", "mean")}
     failure = ""
     if meta.failure and meta.outcome not in MEASURED:
         failure = f"{meta.failure.code}: {meta.failure.message}\n{meta.failure.traceback}".strip()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import benchhouse
-from benchhouse.analysis.compare import DEFINITION, compare
+from benchhouse.analysis.compare import DEFINITION, compare, hide_within
 from benchhouse.claims.safety import Basis, interval_of
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import CompareOptions, compare_selected
@@ -109,6 +109,7 @@ def comparison_fields(a: Row, b: Row, confidence: float, definition: int) -> dic
     """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
     options: dict[str, Any] = {"seed": SEED, "confidence": confidence, "definition": definition}
     compared = compare(a["values"], b["values"], direction=b["direction"], **options)
+    compared = hide_within(compared, a.get("error_bound"), b.get("error_bound"))
     value, ends, scale, unit = compared.difference, compared.difference_interval, 1.0, b["unit"]
     if compared.change is not None and compared.change_interval is not None:
         value, ends, scale, unit = compared.change * 100.0, compared.change_interval, 100.0, "%"

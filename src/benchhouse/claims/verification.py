@@ -1,5 +1,6 @@
 """A claim is checked: its bytes, its query run again, its statistics and its label computed again, its signature."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse.queries import POINTS, TRIALS
 from benchhouse.warehouse.query import Warehouse
 
-KNOWN_QUERIES = frozenset({POINTS})
-"""Texts that are run again; a stranger's SQL is not. Earlier texts are added here, and never taken away."""
+EARLIER_QUERIES = frozenset({"47c90815bccb099f1f5d540cc3452633d1735141c1e96bf451f032d63fa66a29"})
+"""sha256 of the earlier texts of POINTS, which are run again too; a stranger's SQL is not. None is ever taken away."""
 
 
 class Checked(Model):
@@ -82,7 +83,8 @@ def walk(
 def _own_problems(claim: Claim) -> list[str]:
     """What can be seen of a claim by itself."""
     problems = []
-    if claim.spec.sql not in KNOWN_QUERIES:
+    sql = claim.spec.sql
+    if sql != POINTS and hashlib.sha256(sql.encode()).hexdigest() not in EARLIER_QUERIES:
         problems.append(f"its query is none that benchhouse {benchhouse.__version__} knows, and is not run")
     if claim.spec.engine != "duckdb":
         problems.append(f"its query is for the engine {claim.spec.engine}, which can't be asked here")

@@ -49,10 +49,10 @@ def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> L
 
 
 def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]:
-    """The numbers of a trial in base units; one in a window of its own, or not finite, is left to the evidence."""
+    """The numbers of a trial in base units, of the whole trial; those that are not valid are left to the evidence."""
     samples = []
     for row in measurements:
-        if row.window or row.stat not in STATS or row.scope != "trial":
+        if row.window or row.stat not in STATS or row.scope != "trial" or not row.valid:
             continue
         name, factor = hot_metrics.result_name(row.metric, row.stat, row.unit)
         stat = "" if row.stat == "value" else f", {row.stat}"

@@ -39,7 +39,7 @@ ORDER BY experiment, experiment_version, instance_digest
 VALUES = """
 SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction
 FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
   AND list_contains(CAST($instances AS VARCHAR[]), t.instance_digest)
   AND list_contains(CAST($metrics AS VARCHAR[]), m.metric)
 ORDER BY t.run_id, t.trial_id, m.metric, m.stat

@@ -69,6 +69,7 @@ def gather(
         picked, left_out = pick_columns(queries.columns(warehouse, run_ids).dicts())
         result = queries.points(warehouse, run_ids, picked)
         trials = queries.trials(warehouse, run_ids).dicts()
+        refused = queries.refused_figures(warehouse, run_ids).dicts()
     missing = [run_id for run_id in run_ids if run_id not in {row["run_id"] for row in trials}]
     if missing:
         raise BenchError(f"no collected trial of run {', '.join(missing)}", hint=f"First: bench collect {missing[0]}")
@@ -78,7 +79,7 @@ def gather(
     made = stopped.confidence_for(workspace, by_run)
     named = name_runs(trials)
     rows, large = result.dicts(), picked is not None
-    points = make_points(rows, make_cells(result, rows=rows), order, runs=named, confidence=made)
+    points = make_points(rows, make_cells(result, rows=rows), order, runs=named, confidence=made, refused=refused)
     failed = [row for row in trials if row["outcome"] not in MEASURED]
     failures, invalid = (
         [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(some)]

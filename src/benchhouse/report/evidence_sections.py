@@ -18,6 +18,8 @@ _REFUSED = (
 )
 _MOST_FAILURES = 20
 
+INVALID_WORDS = "INVALID: in every trial the figure can be off by more than is taken; Warnings say why"
+
 
 def failures_section(data: ReportData) -> Markup:
     return _listed(data.failures) if data.failures else tag("p", no_failures(data), class_="soft")

@@ -9,6 +9,7 @@ from benchhouse.report.comparison_sections import (
     tradeoff_section,
 )
 from benchhouse.report.evidence_sections import (
+    INVALID_WORDS,
     configuration_section,
     environments_section,
     failures_section,
@@ -107,7 +108,7 @@ def _compared(data: ReportData) -> str:
     axes = varying_axes([axis_values(point, several_runs=len(data.runs) > 1) for point in data.points])
     along = " × ".join(f"{axis['title']} ({len(axis['values'])})" for axis in axes)
     missing = shortened(data.without_number, _MOST_MISSING)
-    failed = f"; without a successful trial: {missing}" if missing else ""
+    failed = f"; without a valid number: {missing}" if missing else ""
     return plural(len(data.points), "point") + (f": {along}" if along else "") + failed
 
 
@@ -165,6 +166,8 @@ def _charts(data: ReportData) -> Markup:
 def _points(data: ReportData) -> Markup:
     shaky = any(item.shaky for point in data.points for item in point.numbers)
     doubt = " ~ marks a percentile from too few samples." if shaky else ""
+    if any(point.refused for point in data.points):
+        doubt += f" {INVALID_WORDS}."
     search = tag("input", type="search", id="filter", placeholder="words, or axis=value")
     bar = tag(
         "div",

@@ -11,12 +11,13 @@ from benchhouse.results.numbers import number, percent, plural
 
 HEADS = (
     "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",
-    "wakes late p99 (ms)", "CPU", "in flight",
+    "wakes late p99 (ms)", "times off by at most (ms)", "CPU", "in flight",
 )  # fmt: skip
 RIGHT = range(4, len(HEADS))  # numbers
 _HOW = (
     "A certificate holds when the load was offered as asked. Lag: from due to sent. Wakes late: how late the load "
-    "process woke up. CPU: of one core, by the busiest load process."
+    "process woke up. Times off by at most: how far the primary times that stand can be off. "
+    "CPU: of one core, by the busiest load process."
 )
 _CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
 _MOST_ROWS = 60
@@ -37,7 +38,8 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
     rows = load_rows(loads)
     left_out = len(loads) - len(rows)
     certificates = table(HEADS, rows, RIGHT)
-    if len(loads) > _MOST_OPEN and not any(load.problems for load in loads):  # nothing in it needs a look
+    needs_look = any(load.problems or load.refused for load in loads)
+    if len(loads) > _MOST_OPEN and not needs_look:
         certificates = tag("details", tag("summary", f"All {len(loads)} certificates hold"), certificates)
     return join(
         tag("p", _HOW, class_="small soft"),
@@ -51,7 +53,7 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
 
 def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
     """The cells of the table under HEADS, as text; invalid ones first, as these need a look."""
-    ordered = sorted(loads, key=lambda load: not load.problems)
+    ordered = sorted(loads, key=lambda load: not load.problems and not load.refused)
     return [
         [
             load.point,
@@ -63,6 +65,7 @@ def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
             number(load.delivered),
             number(load.lag_ms),
             number(load.wake_ms),
+            number(load.off_ms),
             percent(load.cpu_share, signed=False),
             number(load.in_flight),
         ]

@@ -11,14 +11,14 @@ from benchhouse.report.comparison_sections import (
     stage_heads,
     stage_rows,
 )
-from benchhouse.report.evidence_sections import no_failures
+from benchhouse.report.evidence_sections import INVALID_WORDS, no_failures
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
 from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData, SpreadFacts
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER
-from benchhouse.results.numbers import number, plural, quantity, spread_text, titled
+from benchhouse.results.numbers import INVALID, name_of, number, off_text, plural, quantity, spread_text, titled
 from benchhouse.schema.quoting import shortened
 from benchhouse.schema.trial import outcome_words
 
@@ -95,7 +95,7 @@ def _headline(data: ReportData) -> list[str]:
     ]
     facts += [plural(len(data.points), "point")]
     missing = shortened(data.without_number, _MOST_MISSING)
-    facts += [f"without a successful trial: {plain(missing)}"] if missing else []
+    facts += [f"without a valid number: {plain(missing)}"] if missing else []
     return [*lines, "; ".join([*facts, f"trials: {outcomes or 'none'}"]) + "."]
 
 
@@ -163,10 +163,11 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
 
 
 def value_text(item: Number) -> str:
-    """`20 954 ± 850, n 5`; ~ marks a percentile from too few samples."""
+    """`20 954 ± 850, n 5, can be off by 210`; ~ marks a percentile from too few samples."""
     spread = spread_text(item.cell.value, item.stdev)
     approx = "\\~" if item.shaky else ""
-    return f"{approx}{number(item.cell.value, item.stdev)}{f' ± {spread}' if spread else ''}, n {item.cell.n}"
+    value = f"{approx}{number(item.cell.value, item.stdev)}{f' ± {spread}' if spread else ''}, n {item.cell.n}"
+    return ", ".join(filter(None, [value, off_text(item.cell.value, item.error_bound)]))
 
 
 def _points(data: ReportData) -> str:
@@ -175,17 +176,24 @@ def _points(data: ReportData) -> str:
     columns = [column for column in data.columns() if column.primary] or data.columns()
     where = data.several_executors()
     first = ["point", "executor"] if where else ["point"]
-    heads = [*first, *(plain(titled(column.name, column.cell.unit)) for column in columns), "trace"]
+    gone = [figure for figure in data.refused_columns() if figure.primary or not columns[0].primary]
+    keys = [*(column.column for column in columns), *(figure.column for figure in gone)]
+    heads = [*first, *(plain(titled(name_of(*key[:2]), key[2])) for key in keys), "trace"]
     rows = []
     for point in data.points[:_MOST_POINTS]:
-        numbers = [point.number(column.column) for column in columns]
+        numbers, refused = [point.number(key) for key in keys], {figure.column for figure in point.refused}
+        cells = [
+            value_text(item) if item else INVALID if key in refused else "–"
+            for key, item in zip(keys, numbers, strict=True)
+        ]
         ref = next((item.cell.ref for item in numbers if item), "")
         named = [plain(text) for text in (point.label, point.executor)[: len(first)]]
-        rows.append([*named, *(value_text(item) if item else "–" for item in numbers), code(ref)])
+        rows.append([*named, *cells, code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
     left_out = len(data.points) - _MOST_POINTS
     notes = [f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else []
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
+    notes += [f"{INVALID_WORDS}."] if any(point.refused for point in data.points) else []
     body = table(heads, rows, range(len(first), len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
 

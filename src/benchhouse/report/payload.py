@@ -12,7 +12,7 @@ from typing import Any
 
 from benchhouse.results.content import Number, Point, ReportData
 from benchhouse.results.numbers import number as number_text
-from benchhouse.results.numbers import spread_text
+from benchhouse.results.numbers import off_text, spread_text
 
 _RESTATED = 0.1
 """How much of its own range a metric may leave unexplained and still be called the other one in disguise."""
@@ -34,6 +34,7 @@ def payload(data: ReportData) -> dict[str, Any]:
             | {"label": column.name, "unit": column.cell.unit}
             for column in columns
         ],
+        "refused": _refused(data, index),
         "axes": varying_axes(values),
         "large": bool(data.spreads),
         "tradeoff": _asked(data, index) or tradeoff(data.points, columns),
@@ -46,6 +47,21 @@ def payload(data: ReportData) -> dict[str, Any]:
             "home": _column([trial.folder.removesuffix(trial.trial_id) for trial in data.trials]),
         },
     }
+
+
+def _refused(data: ReportData, index: Mapping[tuple[str, str, str], str]) -> list[dict[str, Any]]:
+    """Figures that are INVALID throughout, and at which points; `metric` is null where no point has a number of it."""
+    figures = {figure.column: figure for point in data.points for figure in point.refused}
+    return [
+        {
+            "metric": int(index[column]) if column in index else None,
+            "label": figure.name,
+            "unit": figure.unit,
+            "primary": figure.primary,
+            "at": [at for at, point in enumerate(data.points) if any(item.column == column for item in point.refused)],
+        }
+        for column, figure in figures.items()
+    ]
 
 
 def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
@@ -200,6 +216,7 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
         "high": _column([short(number.high, 6) for number in numbers]),
         "samples": _column([number.samples for number in numbers]),
         "shaky": _column([number.shaky for number in numbers]),
+        "off": _column([off_text(number.cell.value, number.error_bound) for number in numbers]),
         "ref": [number.cell.ref for number in numbers],
         "query": _column([number.cell.query for number in numbers]),
         "values": values,

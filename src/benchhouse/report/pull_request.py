@@ -48,6 +48,8 @@ def comparison_markdown(compared: ComparisonTable) -> str:
     for side, labels in (("A", compared.only_a), ("B", compared.only_b)):
         if labels:
             parts.append(f"Only in {side}: {plain(shortened(labels, _MOST_NAMES))}.")
+    if compared.invalid_metrics:
+        parts.append(f"Not compared: {plain('; '.join(compared.invalid_metrics))}.")
     if compared.unmatched_metrics:
         parts.append(f"Not compared: {plain(', '.join(compared.unmatched_metrics))}.")
     return "\n\n".join(parts) + "\n"

@@ -32,6 +32,7 @@ PARTS = """
 SELECT m.trial_id, m.metric, m.stat, m.unit, m.direction, m.value, m.scope, m."window"
 FROM measurement_fact m
 WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) AND m.direction IS NOT NULL
+  AND m.outcome = 'succeeded'
   AND (m.scope <> 'trial' OR m."window" <> '') AND (m.stat = 'value' OR m.stat = 'mean' OR m.stat = 'p50')
 ORDER BY m.metric, m.stat, m."window", m.scope, m.trial_id
 """.strip()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
+from benchhouse.analysis.compare import HIDDEN, Comparison, Interval, Pair, compare_many, hide_within
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
@@ -12,8 +12,19 @@ from benchhouse.results import matching
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
 from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
-from benchhouse.results.numbers import MINUS, NONE, SEED, change_texts, headline_stats, name_of, plural, stat_place
-from benchhouse.results.refusals import invalid_rows, reasons
+from benchhouse.results.numbers import (
+    HEADLINE_STATS,
+    MINUS,
+    NONE,
+    SEED,
+    change_texts,
+    headline_stats,
+    name_of,
+    plural,
+    quantity,
+    stat_place,
+)
+from benchhouse.results.refusals import INVALID_HINT, caveats
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
@@ -69,6 +80,8 @@ class Side:
     """Circumstances by name: experiment version, git commit, host, package lock digest."""
     trials: Sequence[Row] = ()
     """Rows of trial_fact behind `rows`; without them no repetition is paired with another."""
+    refused: Sequence[Row] = ()
+    """Figures of its points that are INVALID in every trial: rows of that query."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,9 @@ class PointRow:
     """A percentile that one side or the other has too few samples for, within a trial."""
     trials_a: list[str]
     trials_b: list[str]
+    error_bound_a: float | None = None
+    """How far a figure of A can be off, in the metric's unit, the most of its trials; None where none says."""
+    error_bound_b: float | None = None
 
     @property
     def name(self) -> str:
@@ -123,6 +139,12 @@ class PointRow:
     def name_marked(self) -> str:
         """The name, behind `~` where it can't be trusted."""
         return ("~" if self.shaky else "") + self.name
+
+    @property
+    def bounds_text(self) -> str:
+        """`latency p99: A can be off by 1.4 ms, B by 0.3 ms`."""
+        a, b = (quantity(bound or 0.0, self.unit) for bound in (self.error_bound_a, self.error_bound_b))
+        return f"{self.name}: A can be off by {a}, B by {b}"
 
     @property
     def effect_text(self) -> str:
@@ -155,6 +177,8 @@ class ComparisonTable:
     only_a: list[str]
     only_b: list[str]
     unmatched_metrics: list[str]
+    invalid_metrics: list[str]
+    """Figures that are INVALID in every trial of a side, and of which."""
     differences: list[Difference]
     exploratory: bool
     """More than one thing changed: no change can be put down to any one of them."""
@@ -211,6 +235,9 @@ def compare_runs(
             "Pick points of each: bench compare RUN:key=value RUN:key=value",
         )
     numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
+    invalid = _invalid_metrics(pairs, a, b, options)
+    if not numbers and invalid:
+        raise BenchError(f"nothing to compare: {shortened(invalid, _LISTED)}", hint=INVALID_HINT)
     if not numbers:
         names = [list(dict.fromkeys(name_of(*key) for pair in pairs for key in pair[at].rows)) for at in (0, 1)]
         raise BenchError(
@@ -226,6 +253,10 @@ def compare_runs(
     else:
         values = [Pair(x["values"], y["values"], x["direction"]) for _, x, y in numbers]
         compared = compare_many(values, confidence=confidence, seed=SEED)
+    compared = [
+        hide_within(result, x.get("error_bound"), y.get("error_bound"))
+        for (_, x, y), result in zip(numbers, compared, strict=True)
+    ]
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
@@ -240,6 +271,7 @@ def compare_runs(
         only_a=[point.label for point in only_a],
         only_b=[point.label for point in only_b],
         unmatched_metrics=unmatched,
+        invalid_metrics=invalid,
         differences=differences,
         exploratory=len(_causes(differences)) > 1,
         confidence=confidence,
@@ -263,7 +295,11 @@ def _pairs_of_numbers(
     numbers: list[Numbers] = []
     alone: dict[str, None] = {}
     known: dict[str, set[str]] = {}
-    for metric, stat in (key for pair in pairs for point in pair for key in point.rows):
+    refused = _refused_of(pairs, a, b)
+    for metric, stat in [
+        *(key for pair in pairs for point in pair for key in point.rows),
+        *(key[2:] for key in refused),
+    ]:
         known.setdefault(metric, set()).add(stat)
     wanted = [MetricName(metric) for metric in known] if not options.metrics else parse_metrics(options.metrics, known)
     last = len(order)
@@ -279,12 +315,37 @@ def _pairs_of_numbers(
             if name.stat:
                 stats &= {name.stat}
             for stat in sorted(stats, key=stat_place) if options.every or name.stat else headline_stats(stats):
+                if any(
+                    (side.name, point.digest, metric, stat) in refused for side, point in zip((a, b), pair, strict=True)
+                ):
+                    continue
                 if stat not in of_a or stat not in of_b:
                     alone[f"{name_of(metric, stat)} (only in {a.name if stat in of_a else b.name})"] = None
                     continue
                 _check_same(of_a[stat], of_b[stat], a.name, b.name)
                 numbers.append((pair, of_a[stat], of_b[stat]))
     return numbers, list(alone)
+
+
+def _refused_of(pairs: list[Matched], a: Side, b: Side) -> dict[tuple[str, str, str, str], None]:
+    """Figures of matched points that are INVALID in every trial: side, instance, metric and stat, in order."""
+    matched = [{pair[at].digest for pair in pairs} for at in (0, 1)]
+    return {
+        (side.name, row["instance_digest"], row["metric"], row["stat"]): None
+        for side, digests in zip((a, b), matched, strict=True)
+        for row in side.refused
+        if row["instance_digest"] in digests
+    }
+
+
+def _invalid_metrics(pairs: list[Matched], a: Side, b: Side, options: CompareOptions) -> list[str]:
+    """Those of them that would be compared, in words."""
+    named = {name.rpartition(".")[::2] for name in options.metrics} | {(name, "") for name in options.metrics}
+    texts = dict[str, None]()
+    for side, _, metric, stat in _refused_of(pairs, a, b):
+        if {(metric, stat), (metric, "")} & named if named else options.every or stat in HEADLINE_STATS:
+            texts[f"{name_of(metric, stat)} is INVALID in every trial of {side}"] = None
+    return list(texts)
 
 
 def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
@@ -324,6 +385,8 @@ def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | No
         shaky=any(_shaky(side) for side in (x, y)),
         trials_a=list(x["trials"]),
         trials_b=list(y["trials"]),
+        error_bound_a=x.get("error_bound"),
+        error_bound_b=y.get("error_bound"),
     )
 
 
@@ -380,6 +443,9 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
             f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {often} would look different "
             "by chance alone; p_adjusted of --json corrects for that."
         )
+    if hidden := [row.bounds_text for row in rows if row.verdict == HIDDEN]:
+        told = "; ".join(hidden[:_LISTED]) + (f"; and {len(hidden) - _LISTED} more" if len(hidden) > _LISTED else "")
+        notes.append(f"Within error bounds: both sides together can be off by more than the difference ({told}).")
     if any(row.verdict == "too few repetitions" for row in rows):
         notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")
     return notes
@@ -406,28 +472,15 @@ def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -
     columns = None if options.every or options.metrics else headline_columns(warehouse, selector.run)
     every_row = queries.points(warehouse, [selector.run], columns).dicts()
     rows = [row for row in every_row if row["instance_digest"] in chosen]
+    figures = queries.refused_figures(warehouse, [selector.run]).dicts()
+    invalid = [row for row in figures if row["instance_digest"] in chosen]
     refused = caveats(str(selector), tried)
+    if not rows and invalid:
+        names = shortened(list(dict.fromkeys(name_of(row["metric"], row["stat"]) for row in invalid)), _LISTED)
+        raise BenchError(f"{selector} has nothing to compare: INVALID in every trial: {names}", hint="\n".join(refused))
     if not rows:
         why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
         raise BenchError(f"{selector} has no successful trial to compare", hint=why)
     used = {trial for row in rows for trial in row["trials"]}
     trials = [row for row in every_trial if row["trial_id"] in used]
-    return Side(str(selector), rows, tuple(selector.filters), trials=trials), refused
-
-
-def caveats(name: str, tried: Sequence[Row]) -> list[str]:
-    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
-    invalid = invalid_rows(tried)
-    failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
-    notes = []
-    if failed:
-        notes.append(f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers.")
-    if invalid:
-        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
-        notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
-    warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
-    if warned:
-        by_code = ({line.partition(": ")[0]: line.partition(": ")[2] for line in lines} for lines in warned)
-        why = reasons(warning for of_trial in by_code for warning in of_trial.items())
-        notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
-    return notes
+    return Side(str(selector), rows, tuple(selector.filters), trials=trials, refused=invalid), refused

@@ -31,6 +31,9 @@ class Number(Model):
     values: list[float] = Field(description="One per trial, in the order of cell.trials.")
     samples: int | None = Field(None, description="Samples behind the number in one trial, on average.")
     shaky: str = Field("", description="Why a percentile should not be trusted.")
+    error_bound: float | None = Field(
+        None, description="How far a value can be off, in its unit, the most of its trials; null where none says."
+    )
 
     @computed_field(description="Names its cell.")  # type: ignore[prop-decorator]
     @property
@@ -47,6 +50,23 @@ class Number(Model):
         return self.metric, self.stat, self.cell.unit
 
 
+class RefusedFigure(Model):
+    """A figure that is INVALID in every trial of its point: it can be off by more than is taken."""
+
+    metric: str
+    stat: str
+    unit: str
+    primary: bool = False
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        return self.metric, self.stat, self.unit
+
+
 class Point(Model):
     """One instance of one run and its numbers."""
 
@@ -61,6 +81,7 @@ class Point(Model):
     workload_spec_digest: str
     executor: str = Field("", description="Where its trials ran; several where the run was finished elsewhere.")
     numbers: list[Number]
+    refused: list[RefusedFigure] = Field(default_factory=empty_list, description="INVALID in every trial.")
 
     @cached_property
     def by_column(self) -> dict[tuple[str, str, str], Number]:
@@ -251,6 +272,12 @@ class ReportData(Model):
             for column, number in point.by_column.items():
                 examples.setdefault(column, number)
         return sorted(examples.values(), key=lambda number: not number.primary)
+
+    def refused_columns(self) -> list[RefusedFigure]:
+        """Those that no point has a number of."""
+        known = {column for point in self.points for column in point.by_column}
+        figures = {figure.column: figure for point in self.points for figure in point.refused}
+        return [figure for column, figure in figures.items() if column not in known]
 
     def several_executors(self) -> bool:
         """Whether a table of points must say where each ran."""

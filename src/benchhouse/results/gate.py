@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from benchhouse.analysis.compare import HIDDEN
 from benchhouse.analysis.gating import MeasuredChange, Ruling, rule
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
@@ -53,7 +54,7 @@ class Gate:
     mde: float
     rows: list[Gated]
     missing: list[str]
-    """Points that BASE has and NEW lacks: nothing can be said of them."""
+    """Points that BASE has and NEW lacks, and figures that are INVALID: nothing can be said of them."""
     selftest: str
     metrics: tuple[str, ...] = ()
     """Those that decided."""
@@ -102,7 +103,8 @@ def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | Non
     note = _keep(workspace, table, rows, rules, scenario)
     if note:
         table = replace(table, notes=[*table.notes, note])
-    return Gate(table, rules.mde, rows, table.only_a, selftest_record.sentence(workspace, scenario), metrics)
+    missing = [*table.only_a, *table.invalid_metrics]
+    return Gate(table, rules.mde, rows, missing, selftest_record.sentence(workspace, scenario), metrics)
 
 
 def _primary(workspace: WorkspaceFolder, selector: str) -> list[str]:
@@ -118,7 +120,10 @@ def _gated(row: PointRow, direction: Direction, rules: GateRules) -> Gated:
     certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
     n = min(row.n_a, row.n_b)
     change = MeasuredChange(row.change, row.change_interval, row.difference_interval, direction, n, certain)
-    return Gated(row, rule(change, mde=rules.mde, confidence=rules.confidence))
+    ruling = rule(change, mde=rules.mde, confidence=rules.confidence)
+    if row.verdict == HIDDEN and ruling.judgement == "regression":  # which no repetition makes plain
+        ruling = replace(ruling, judgement="can't tell", needed=None)
+    return Gated(row, ruling)
 
 
 def _keep(

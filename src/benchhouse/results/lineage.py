@@ -12,16 +12,18 @@ from benchhouse.documents.problems import guess_hint
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import Selector, parse_selector, select
 from benchhouse.results.metric_names import parse_metric
+from benchhouse.results.numbers import name_of
 from benchhouse.results.proof import prove, same_bits
-from benchhouse.results.refusals import invalid_rows, reasons
+from benchhouse.results.refusals import INVALID_HINT, invalid_rows, reasons
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
+from benchhouse.schema.quoting import shortened
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.queries import points
+from benchhouse.warehouse.queries import points, refused_figures
 from benchhouse.warehouse.queries import trials as trials_of
 from benchhouse.warehouse.query import Result, Warehouse, own
 
@@ -41,7 +43,7 @@ FROM trial_fact WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) ORDER 
 )
 _MEASUREMENTS = own(
     """
-SELECT m.trial_id, m.metric, m.stat, m.value, m.unit, m.scope, m."window"
+SELECT m.trial_id, m.metric, m.stat, m.value, m.unit, m.scope, m."window", m.outcome
 FROM measurement_fact m JOIN trial_fact t ON t.trial_id = m.trial_id
 WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id, m.metric, m.stat, m.scope, m."window"
 """.strip()
@@ -148,6 +150,7 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
     run_id = warehouse.require_run(selector.run)
     result = points(warehouse, [run_id])
     chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
+    _refuse_invalid(refused_figures(warehouse, [run_id]), result, run_id, wanted)
     metric, stat = _pick_metric(result, run_id, wanted)
     cells = [
         cell
@@ -211,9 +214,24 @@ def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
     result = warehouse.query(_MEASUREMENTS, {"trials": [trial_id]}, runs=[run_id], name="trial")
     numbers = result.dicts()
     says = [f"not taken from a report: all {len(numbers)} numbers of trial {trial_id} of run {run_id}"]
+    invalid = [name_of(row["metric"], row["stat"]) for row in numbers if row["outcome"] == "invalid"]
+    if invalid and len(invalid) < len(numbers):
+        says.append(f"INVALID by themselves, so they enter no summary or comparison: {shortened(invalid, _SHOWN)}")
     shown = Step(name="report", ok=True, says=says, details=numbers)
     query = Step(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
     return Trace.of(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
+
+
+def _refuse_invalid(refused: Result, result: Result, run_id: str, wanted: str) -> None:
+    """Say that a metric is INVALID, where it is at every point, instead of that there is none."""
+    valid = {(row["metric"], row["stat"]) for row in result.dicts()}
+    known: dict[str, list[str]] = {}
+    for row in refused.dicts():
+        if (row["metric"], row["stat"]) not in valid:
+            known.setdefault(row["metric"], []).append(row["stat"])
+    name = parse_metric(wanted, known)
+    if name and (name.stat or all(metric != name.metric for metric, _ in valid)):
+        raise BenchError(f"run {run_id} has no valid '{wanted}': it is INVALID in every trial", hint=INVALID_HINT)
 
 
 def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:

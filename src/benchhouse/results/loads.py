@@ -7,13 +7,16 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from benchhouse.evidence.folder import read_meta
+from benchhouse.evidence.folder import read_meta, read_metrics
+from benchhouse.results.numbers import HEADLINE_STATS, name_of
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 
 MOST = 200
 """Trials that are read: what else there is stays in their folders."""
+_LISTED = 6
 
 
 class LoadFacts(Model):
@@ -32,13 +35,16 @@ class LoadFacts(Model):
     in_flight: int
     lag_ms: float = Field(description="p99 of the time from due to sent.")
     wake_ms: float = Field(description="p99 of how late the load process woke.")
+    off_ms: float | None = Field(None, description="How far its primary times can be off, at most; those that stand.")
+    refused: list[str] = Field(default_factory=empty_list, description="Figures that are INVALID by themselves.")
     cpu_share: float = Field(description="Of one core, by the busiest load process.")
     rates: list[float] = Field(default_factory=empty_list, description="Answers a second, one a second of the window.")
     errors: list[float] = Field(default_factory=empty_list, description="Failures a second.")
 
     @property
     def verdict(self) -> str:
-        return f"INVALID: {', '.join(self.problems)}" if self.problems else "holds"
+        figures = f"; INVALID figures: {shortened(self.refused, _LISTED)}" if self.refused else ""
+        return (f"INVALID: {', '.join(self.problems)}" if self.problems else "holds") + figures
 
 
 def gather_loads(
@@ -61,6 +67,7 @@ def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts
     try:
         custom = read_meta(folder).custom
         certificate = custom["certificate"]
+        off_ms, refused = _bounds(folder)
         rates, errors = _seconds(folder.artifacts / "intervals.csv", float(custom.get("window_s") or 0))
         return LoadFacts(
             point=point,
@@ -77,11 +84,29 @@ def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts
             cpu_share=certificate["cpu_share"],
             lag_ms=certificate["lag"]["p99_ms"],
             wake_ms=certificate["loop_lag"]["p99_ms"],
+            off_ms=off_ms,
+            refused=refused,
             rates=rates,
             errors=errors,
         )
     except (OSError, ValidationError, KeyError, TypeError, ValueError):
         return None
+
+
+def _bounds(folder: TrialFolder) -> tuple[float | None, list[str]]:
+    """The largest bound of the leading statistics of its primary times, in ms, and the names of INVALID figures."""
+    if not folder.metrics.is_file():
+        return None, []
+    extras = read_metrics(folder).benchhouse
+    rows = [row for row in extras.measurements if not row.window and row.scope == "trial"]
+    primary = extras.primary or [row.metric for row in rows if row.role == "latency"]
+    bounds = [
+        row.error_bound
+        for row in rows
+        if row.metric in primary and row.unit == "ms" and row.stat in HEADLINE_STATS and row.valid
+    ]
+    largest = max((bound for bound in bounds if bound is not None), default=None)
+    return largest, [name_of(row.metric, row.stat) for row in rows if not row.valid]
 
 
 def _seconds(path: Path, window_s: float) -> tuple[list[float], list[float]]:

@@ -11,6 +11,7 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.metric_names import declared_order
 from benchhouse.results.numbers import name_of, plural
+from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
@@ -37,7 +38,7 @@ WITH grouped AS (
   SELECT t.run_id, min(t.started) AS started, m.metric, m.stat, m.unit, m.direction,
          list(m.value ORDER BY t.repetition, t.trial_id) AS "values"
   FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
     AND t.benchmark_case_id = $case_id AND t.target_name IS NOT DISTINCT FROM $target
   GROUP BY t.run_id, m.metric, m.stat, m.unit, m.direction
 )
@@ -45,6 +46,16 @@ SELECT run_id, started, metric, stat, unit, direction, len("values") AS n, list_
        list_stddev_samp("values") AS stdev
 FROM grouped ORDER BY started, run_id, metric, stat
 """.strip()
+
+REFUSED = """
+SELECT t.run_id, m.metric, m.stat
+FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
+WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  AND t.benchmark_case_id = $case_id AND t.target_name IS NOT DISTINCT FROM $target
+GROUP BY t.run_id, m.metric, m.stat HAVING bool_and(m.outcome = 'invalid')
+ORDER BY min(t.started), t.run_id, m.metric, m.stat
+""".strip()
+"""Runs in which a figure is INVALID in every trial: they have no value of it."""
 
 NEWEST = """
 SELECT scenario, trial_id FROM trial_fact
@@ -174,8 +185,9 @@ def gather(
     """The history of a metric of a case, by default of its first headline one, with its changes."""
     parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
     rows = warehouse.query(VALUES, parameters, name="history").dicts()
+    refused = warehouse.query(REFUSED, parameters, name="history, refused").dicts()
     order = declared_order(_newest(warehouse, parameters)) if metric is None else {}
-    metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat)
+    metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat, refused)
     mine = [row for row in rows if (row["metric"], row["stat"]) == (metric, stat)]
     _refuse_mixed(mine, metric, stat)
     runs = [RunValue(row["run_id"], str(row["started"]), row["n"], row["mean"], row["stdev"]) for row in mine]
@@ -190,6 +202,8 @@ def gather(
         changes.append(LevelChange(*around, *levels, change.change, interval, change.z, verdict, differs))
     few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
     notes = [] if detected.noise is not None else [f"{few} to tell a change from noise: 10 or more are needed."]
+    if invalid := [row["run_id"] for row in refused if (row["metric"], row["stat"]) == (metric, stat)]:
+        notes.append(f"Left out, as it is INVALID in every trial: {shortened(invalid, _LISTED)}.")
     unit, direction = mine[0]["unit"], mine[0]["direction"]
     return MetricHistory(case, metric, stat, unit, direction, runs, changes, detected.noise, floor, notes)
 
@@ -200,8 +214,15 @@ def _newest(warehouse: Warehouse, parameters: Mapping[str, Any]) -> list[TrialFo
     return [folder for row in rows if (folder := warehouse.workspace.trial(row["scenario"], row["trial_id"])).sealed]
 
 
-def _choose(rows: Sequence[Row], metric: str | None, stat: str | None) -> tuple[str, str]:
+def _choose(rows: Sequence[Row], metric: str | None, stat: str | None, refused: Sequence[Row]) -> tuple[str, str]:
     known = {row["metric"] for row in rows}
+    valid, invalid = (
+        [key for row in some if metric in (None, (key := (row["metric"], row["stat"]))[0]) and stat in (None, key[1])]
+        for some in (rows, refused)
+    )
+    if invalid and not valid:
+        name = name_of(*invalid[0])
+        raise BenchError(f"{name} has no history: it is INVALID in every trial of every run", hint=INVALID_HINT)
     if metric is None:
         first = next((row for row in rows if row["stat"] in ("value", "mean") and row["direction"]), rows[0])
         metric = first["metric"]

@@ -9,6 +9,8 @@ from benchhouse.analysis.summary import enough_for
 THIN = "\u2009"
 MINUS = "\u2212"
 NONE = "–"
+INVALID = "INVALID"
+"""Where the number of a figure would stand that is INVALID in every trial."""
 STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
 """The order in which the statistics of one metric are shown."""
 SEED = 20_240_229
@@ -17,6 +19,7 @@ Ends = tuple[float, float] | None
 _DIGITS = 4
 _FEWEST, _MOST = 3, 6
 _MOST_PLACES = 12
+_OFF_MATTERS = 0.01
 _QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
@@ -98,6 +101,11 @@ def spread_text(value: float, spread: float | None) -> str:
         return "0"
     size = math.floor(math.log10(spread))
     return _scientific(spread, 1) if not -4 <= size < 9 else _grouped(spread, max(0, 1 - size), strip=False)
+
+
+def off_text(value: float, bound: float | None) -> str:
+    """`can be off by 1.4`, in the value's unit; empty where not known, or below a hundredth of the value."""
+    return f"can be off by {spread_text(value, bound)}" if bound and bound >= _OFF_MATTERS * abs(value) else ""
 
 
 def quantity(value: float | None, unit: str, spread: float | None = None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from benchhouse.results.content import Number, Point
+from benchhouse.results.content import Number, Point, RefusedFigure
 from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.grouping import grouped
@@ -30,18 +30,20 @@ def make_points(
     *,
     runs: Mapping[str, str],
     confidence: float = 0.95,
+    refused: Iterable[Row] = (),
 ) -> list[Point]:
-    """`runs` has the name of each run, as `name_runs` makes them."""
+    """`runs` has the name of each run, as `name_runs` makes them; `refused` are figures that are INVALID throughout."""
     groups = grouped(rows, itemgetter("run_id", "instance_digest"))
     identity = itemgetter(*_IDENTITY)
     cell_of = {(*identity(cell.key), cell.unit): cell for cell in cells}
     by_target = _named_by_target(group[0] for group in groups.values())
     columns = grouped(rows, itemgetter("metric", "stat", "unit"))
+    gone = grouped(refused, itemgetter("run_id", "instance_digest"))
     least = {column: min(row["min"] for row in group) for column, group in columns.items()}
     points = []
-    for group in groups.values():
+    for key, group in groups.items():
         first = group[0]
-        by_metric = grouped(group, itemgetter("metric"))
+        by_metric = grouped([*group, *gone.get(key, [])], itemgetter("metric"))
         leading = {metric: primary_stats({row["stat"] for row in own}) for metric, own in by_metric.items()}
         ordered = sorted(
             group, key=lambda row: (order.get(row["metric"], len(order)), row["metric"], stat_place(row["stat"]))
@@ -67,6 +69,15 @@ def make_points(
                 axes=axes,
                 parameters=json.loads(first["parameters"]),
                 numbers=numbers,
+                refused=[
+                    RefusedFigure(
+                        metric=row["metric"],
+                        stat=row["stat"],
+                        unit=row["unit"],
+                        primary=row["stat"] in leading[row["metric"]] and bool(row["direction"]),
+                    )
+                    for row in gone.get(key, [])
+                ],
             )
         )
     met = list(dict.fromkeys(point.run_id for point in points))
@@ -85,7 +96,7 @@ def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> 
 
 
 def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapping[str, str]) -> list[str]:
-    """The labels of points that were tried and have no successful trial."""
+    """The labels of points that were tried and have no number."""
     tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
     label = labeller(tried.values(), runs=runs)
     known = {(point.run_id, point.instance_digest) for point in points}
@@ -137,4 +148,5 @@ def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float
         values=list(row["values"]),
         samples=per_trial or None,
         shaky=shaky(row["stat"], per_trial),
+        error_bound=row["error_bound"],
     )

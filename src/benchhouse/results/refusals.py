@@ -1,6 +1,6 @@
 """Why trials were refused: invalid ones measured something, but their own check says that it doesn't hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -8,6 +8,7 @@ from benchhouse.results.numbers import plural
 from benchhouse.warehouse.grouping import grouped
 
 _KINDS = 3
+INVALID_HINT = "A figure is INVALID where it can be off by more than is taken; why: bench report, under Warnings"
 
 
 def invalid_rows(trials: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -24,3 +25,21 @@ def reasons(failures: Iterable[tuple[str, str]]) -> str:
     ]
     more = len(kinds) - len(shown)
     return "; ".join([*shown, f"and {plural(more, 'more reason')}"] if more else shown)
+
+
+def caveats(name: str, tried: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
+    invalid = invalid_rows(tried)
+    failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
+    notes = []
+    if failed:
+        notes.append(f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers.")
+    if invalid:
+        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
+        notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
+    warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
+    if warned:
+        by_code = ({line.partition(": ")[0]: line.partition(": ")[2] for line in lines} for lines in warned)
+        why = reasons(warning for of_trial in by_code for warning in of_trial.items())
+        notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
+    return notes

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import islice
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
@@ -59,6 +59,8 @@ class PointValue:
     """Their ids, in the same order."""
     samples: int
     """Within all trials together."""
+    error_bound: float | None
+    """How far a value can be off, in its unit, the most of these trials; None where none says."""
     ref: str
     """What `bench trace` takes."""
     shaky: bool
@@ -83,6 +85,8 @@ class TriedPoint:
     scenario: str
     succeeded: int = 0
     trials: int = 0
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    """Figures that are INVALID in every trial that succeeded: metric, stat and unit."""
 
     @property
     def label(self) -> str:
@@ -113,6 +117,7 @@ def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[Tri
     """Every point that was tried, in the order of `points`."""
     with Warehouse.open(workspace) as warehouse:
         trials = queries.trials(warehouse, run_ids).dicts()
+        refused = queries.refused_figures(warehouse, run_ids).dicts()
     tried: dict[tuple[str, str], TriedPoint] = {}
     for row in trials:
         if row["warmup"]:
@@ -121,6 +126,8 @@ def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[Tri
         point = tried.setdefault(key, TriedPoint(*key, row["point"], row["target_name"], row["scenario"]))
         point.trials += 1
         point.succeeded += row["outcome"] == "succeeded"
+    for row in refused:
+        tried[row["run_id"], row["instance_digest"]].refused.append((row["metric"], row["stat"], row["unit"]))
     return list(tried.values())
 
 

@@ -67,7 +67,7 @@ def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Enough:
     return decide
 
 
-def _value(folder: TrialFolder, until: Until) -> float:
+def _value(folder: TrialFolder, until: Until) -> float | None:
     measurements = read_metrics(folder).benchhouse.measurements
     rows = [row for row in measurements if row.scope == "trial" and not row.window]
     if until.stat:
@@ -82,4 +82,4 @@ def _value(folder: TrialFolder, until: Until) -> float:
             f"repetitions: until: {wanted} is not among what the trials measure ({measured})",
             f"name one of them: `until: {{ci: {until.ci:.2%}, metric: ...}}`; finished trials are kept",
         )
-    return rows[0].value
+    return rows[0].value if rows[0].valid else None

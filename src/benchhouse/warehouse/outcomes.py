@@ -65,13 +65,16 @@ def _head(kind: OutcomeTable, first: Row, counted: Sequence[Row], good: Sequence
 
 
 def _values(outcomes: Sequence[Outcome], measured: Sequence[Row]) -> Row:
-    by_stat = grouped(measured, itemgetter("metric", "stat"))
+    by_stat = grouped((row for row in measured if row["outcome"] == "succeeded"), itemgetter("metric", "stat"))
+    refused = {(row["metric"], row["stat"]) for row in measured} - by_stat.keys()
     row, gaps = Row(), dict[str, str]()
     for outcome in outcomes:
         keys = [(metric, stat) for metric in outcome.metrics for stat in outcome.stats if (metric, stat) in by_stat]
         row[outcome.name] = None
         if not keys:
-            gaps[outcome.name] = "no good trial" if not measured else "not measured"
+            invalid = any((metric, stat) in refused for metric in outcome.metrics for stat in outcome.stats)
+            why = "INVALID: it can be off by more than is taken" if invalid else "not measured"
+            gaps[outcome.name] = why if measured else "no good trial"
             continue
         numbers = by_stat[keys[0]]
         factors = {number["unit"]: _factor(number["unit"], outcome.unit) for number in numbers}

@@ -29,7 +29,8 @@ _BEFORE_THE_MEAN = (
 POINTS_VIEW = Table(
     name="points",
     description="Numbers of the points of each run over its good trials, with standard error and 95% interval of the "
-    "mean. A view over trial_fact and measurement_fact: failed trials, warm-ups and parts of a trial are left out.",
+    "mean. A view over trial_fact and measurement_fact: failed trials, warm-ups, parts of a trial "
+    "and numbers that can be off by more than is taken are left out.",
     grain="run x point x metric x statistic",
     columns=(
         Column("run_id", "text", "The run."),
@@ -63,6 +64,7 @@ POINTS_VIEW = Table(
         Column("values", "numbers", "The values, by repetition."),
         Column("trials", "texts", "The trials that they are of, in the same order."),
         Column("samples", "integer", "Samples within the trials, in all; null where a value is no statistic."),
+        Column("error_bound", "number", "How far a value can be off, the most of its trials; null where none says."),
     ),
     order=("run_id", "place", "metric", "stat"),
 )  # fmt: skip
@@ -117,15 +119,15 @@ WITH grouped AS (
          m.metric, m.stat, m.unit, m.direction, count(*) AS n,
          list(m.value ORDER BY t.repetition, t.trial_id) AS "values",
          list(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials,
-         CAST(sum(m.n) AS BIGINT) AS samples
+         CAST(sum(m.n) AS BIGINT) AS samples, max(m.error_bound) AS error_bound
   FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
     AND {only}
   GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
 )
 SELECT {_BEFORE_THE_MEAN},
        list_avg("values") AS mean, list_stddev_samp("values") AS stdev,
-       list_min("values") AS min, list_max("values") AS max, "values", trials, samples
+       list_min("values") AS min, list_max("values") AS max, "values", trials, samples, error_bound
 FROM grouped
 """.strip()
 
@@ -141,13 +143,14 @@ WITH grouped AS (
          benchhouse.deviation(m.value ORDER BY t.repetition, t.trial_id) AS stdev,
          min(m.value) AS min, max(m.value) AS max,
          array_agg(m.value ORDER BY t.repetition, t.trial_id) AS "values",
-         array_agg(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials, CAST(sum(m.n) AS BIGINT) AS samples
+         array_agg(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials, CAST(sum(m.n) AS BIGINT) AS samples,
+         max(m.error_bound) AS error_bound
   FROM benchhouse.trial_fact t JOIN benchhouse.measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
     AND {only}
   GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
 )
-SELECT {_BEFORE_THE_MEAN}, mean, stdev, min, max, "values", trials, samples
+SELECT {_BEFORE_THE_MEAN}, mean, stdev, min, max, "values", trials, samples, error_bound
 FROM grouped
 """.strip()
 
@@ -169,16 +172,17 @@ WITH grouped AS (
          arrayStringConcat(arraySort(groupUniqArray(t.executor)), ', ') AS executor,
          m.metric AS metric, m.stat AS stat, m.unit AS unit, m.direction AS direction, count() AS n,
          arraySort(groupArray((t.repetition, t.trial_id, assumeNotNull(m.value)))) AS both,
-         arrayMap(one -> one.3, both) AS list, arrayMap(one -> one.2, both) AS trials, sum(m.n) AS samples
+         arrayMap(one -> one.3, both) AS list, arrayMap(one -> one.2, both) AS trials, sum(m.n) AS samples,
+         max(m.error_bound) AS error_bound
   FROM benchhouse.trial_fact AS t JOIN benchhouse.measurement_fact AS m
        ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m.window = ''
+  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m.window = ''
     AND {only}
   GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
 )
 SELECT {_BEFORE_THE_MEAN},
        {CLICKHOUSE_MEAN.format("list")} AS mean, {_CLICKHOUSE_DEVIATION} AS stdev, arrayMin(list) AS min,
-       arrayMax(list) AS max, list AS values, trials, samples
+       arrayMax(list) AS max, list AS values, trials, samples, error_bound
 FROM grouped
 """.strip()
 

@@ -33,6 +33,17 @@ GROUP BY metric, stat ORDER BY metric, stat
 """.strip()
 )
 
+REFUSED_FIGURES = own(
+    f"""
+SELECT t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction, count(*) AS n
+FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
+WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  AND {_THESE_RUNS.format("t.")}
+GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
+HAVING bool_and(m.outcome = 'invalid') ORDER BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit
+""".strip()
+)
+
 TRIALS = own(
     f"""
 SELECT * FROM trial_fact
@@ -59,8 +70,8 @@ ORDER BY run_id, started, trial_id
 def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None) -> Result:
     """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
 
-    Only trials that succeeded and were no warm-up count, so no invalid one does; `values` and `trials` are ordered
-    by repetition. `columns` are the metrics and stats wanted; None: all.
+    Only trials that succeeded and were no warm-up count, and of these no figure that is invalid by itself; `values`
+    and `trials` are ordered by repetition. `columns` are the metrics and stats wanted; None: all.
     """
     if columns is None:
         return _of_runs(warehouse, "points", POINTS, run_ids)
@@ -71,6 +82,11 @@ def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple
 def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
     """The metrics and stats that these runs have, and how many points have each."""
     return _of_runs(warehouse, "columns", COLUMNS, run_ids)
+
+
+def refused_figures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """The metrics and stats of a point that are INVALID in all its good trials: `points` has no row of them."""
+    return _of_runs(warehouse, "refused figures", REFUSED_FIGURES, run_ids)
 
 
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:

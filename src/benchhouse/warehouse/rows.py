@@ -109,6 +109,8 @@ def make_rows(
             "metric": number.metric,
             "stat": number.stat,
             "value": number.value,
+            "error_bound": number.error_bound,
+            "outcome": meta.outcome if number.valid or meta.outcome != "succeeded" else "invalid",
             "unit": number.unit,
             "direction": number.direction,
             "n": number.n,

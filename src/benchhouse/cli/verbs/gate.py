@@ -78,8 +78,10 @@ def _show(gate: "Gate") -> None:
     screen.table(
         columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see")
     )
-    for point in gate.missing:
+    for point in table.only_a:
         screen.note(f"not in NEW, so it is not judged: {point}")
+    for figure in table.invalid_metrics:
+        screen.note(f"not judged: {figure}")
     for difference in table.differences:
         screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
     for note in table.notes:

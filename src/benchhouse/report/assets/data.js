@@ -8,7 +8,7 @@ function unpack(packed) {
     const words = [name, pick(target, at), pick(run, at), ...Object.entries(own).map(([axis, value]) => `${axis}=${value}`)];
     return {
       label: name, run: pick(run, at), target: pick(target, at), axes: own, search: words.join(" ").toLowerCase().replaceAll("@", ""),
-      instance: instance[at], case: pick(cases, at), workload: pick(workload, at), trials: behind[at], numbers: {},
+      instance: instance[at], case: pick(cases, at), workload: pick(workload, at), trials: behind[at], numbers: {}, refused: new Set(),
     };
   });
   packed.numbers.forEach((column, metric) => {
@@ -17,11 +17,13 @@ function unpack(packed) {
       point.numbers[metric] = {
         value, text: column.text[place], spread: pick(column.spread, place), n: pick(column.n, place), stdev: pick(column.stdev, place),
         low: pick(column.low, place), high: pick(column.high, place), min: Math.min(...values), max: Math.max(...values),
-        samples: pick(column.samples, place), shaky: pick(column.shaky, place), ref: column.ref[place], query: pick(column.query, place),
+        samples: pick(column.samples, place), shaky: pick(column.shaky, place), off: pick(column.off, place), ref: column.ref[place], query: pick(column.query, place),
         values, trials: pick(column.trials, place) || point.trials,
       };
     });
   });
+  // By the metric that has numbers elsewhere, or by the figure itself where none is valid anywhere.
+  packed.refused.forEach((figure) => figure.at.forEach((at) => points[at].refused.add(figure.metric ?? figure)));
   const { id, outcome, home } = packed.trials;
   const trials = id.map((name, at) => ({ id: name, outcome: pick(outcome, at), folder: pick(home, at) ? pick(home, at) + name : "" }));
   return { ...packed, points, trials };

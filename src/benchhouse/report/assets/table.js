@@ -29,7 +29,8 @@ function sorted(points) {
 function numberButton(number) {
   const exact = `${number.value}; trace ${number.ref}${number.shaky ? "; " + number.shaky : ""}`;
   const button = html("button", { type: "button", class: "num", "data-ref": number.ref, title: exact }, number.shaky ? html("span", { class: "shaky" }, "~") : null, number.text);
-  return [button, number.spread ? html("span", { class: "pm" }, ` ±${THIN}${number.spread}`) : null, html("span", { class: "count", title: "trials behind the number" }, `n${THIN}${number.n}`)].filter(Boolean);
+  return [button, number.spread ? html("span", { class: "pm" }, ` ±${THIN}${number.spread}`) : null, html("span", { class: "count", title: "trials behind the number" }, `n${THIN}${number.n}`),
+    number.off ? html("span", { class: "pm" }, ` ${number.off}`) : null].filter(Boolean);
 }
 
 function header(text, note, sort, right) {
@@ -43,18 +44,22 @@ function drawTable() {
   const host = document.getElementById("points");
   if (!host || !DATA.points.length) return;
   const columns = DATA.metrics.map((metric, at) => at).filter((at) => table.all || DATA.metrics[at].primary || !primary.length);
+  const gone = DATA.refused.filter((figure) => figure.metric === null && (table.all || figure.primary || !primary.length));
   const found = sorted(DATA.points.filter(matches));
   const pages = Math.max(1, Math.ceil(found.length / table.size));
   table.page = Math.min(table.page, pages - 1);
   const labels = AXES.length ? AXES.map((axis) => header(axis.title, "", ["axis", axis.name], false)) : [header("point", "", ["label", ""], false)];
   labels[0].classList.add("pin");
   const heads = columns.map((at) => { const metric = DATA.metrics[at]; return header(metric.label, [metric.unit === "1" ? "ratio" : metric.unit, arrow(metric)].filter(Boolean).join(", "), ["metric", at], true); });
+  const bare = gone.map((figure) => html("th", { scope: "col", class: "n" }, figure.label, html("small", {}, figure.unit === "1" ? "ratio" : figure.unit)));
+  const missing = (point, key) => (point.refused.has(key) ? html("span", { class: "bad" }, "INVALID") : "–");
   const rows = found.slice(table.page * table.size, (table.page + 1) * table.size).map((point) => {
     const names = AXES.length ? AXES.map((axis) => point.axes[axis.name]) : [point.label];
     return html("tr", {}, ...names.map((name, at) => html(at ? "td" : "th", at ? {} : { scope: "row", class: "pin" }, name === undefined || name === null ? "–" : String(name))),
-      ...columns.map((at) => html("td", { class: "n" }, ...(point.numbers[at] ? numberButton(point.numbers[at]) : ["–"]))));
+      ...columns.map((at) => html("td", { class: "n" }, ...(point.numbers[at] ? numberButton(point.numbers[at]) : [missing(point, at)]))),
+      ...gone.map((figure) => html("td", { class: "n" }, missing(point, figure))));
   });
-  host.replaceChildren(html("table", {}, html("thead", {}, html("tr", {}, ...labels, ...heads)), html("tbody", {}, ...rows)));
+  host.replaceChildren(html("table", {}, html("thead", {}, html("tr", {}, ...labels, ...heads, ...bare)), html("tbody", {}, ...rows)));
   document.getElementById("page-note").textContent = found.length === DATA.points.length && pages === 1 ? `${found.length} points` : `${found.length} of ${DATA.points.length} points, page ${table.page + 1} of ${pages}`;
   document.getElementById("page-back").disabled = table.page === 0;
   document.getElementById("page-on").disabled = table.page >= pages - 1;
@@ -100,6 +105,7 @@ function openLineage(ref) {
     pairs([
       ["Full value", withUnit(String(number.value), metric.unit)],
       ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${show(number.low, 6)} to ${show(number.high, 6)}`],
+      ["Error bound", number.off ? withUnit(number.off, metric.unit) : ""],
       ["Spread over trials", number.stdev === null ? "unknown: one trial" : `stdev ${show(number.stdev, 4)}, min ${show(number.min, 6)}, max ${show(number.max, 6)}, n = ${number.n}`],
       ["Samples behind it", number.samples ? String(number.samples) : ""],
       ["Run", code(point.run)], ["Target", point.target], ["Query spec digest", code(number.query)], ["Instance digest", code(point.instance)],

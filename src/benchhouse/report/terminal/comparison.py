@@ -42,6 +42,7 @@ def comparison_notes(compared: "ComparisonTable") -> list[str]:
     """What stands below the table."""
     notes = [SHAKY] if any(row.shaky for row in compared.rows) else []
     notes += [*compared.notes, *(f"differs: {item.dimension}: {item.a} | {item.b}" for item in compared.differences)]
+    notes += [f"not compared: {'; '.join(compared.invalid_metrics)}"] if compared.invalid_metrics else []
     notes += [f"not compared: {', '.join(compared.unmatched_metrics)}"] if compared.unmatched_metrics else []
     sides = (("A", compared.only_a), ("B", compared.only_b))
     return notes + [f"only in {side}: {shortened(labels, _MOST_NAMES)}" for side, labels in sides if labels]

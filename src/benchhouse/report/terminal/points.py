@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.report.terminal import screen
-from benchhouse.results.numbers import name_of, number, spread_text, titled
+from benchhouse.results.numbers import INVALID, name_of, number, off_text, quantity, spread_text, titled
 from benchhouse.results.run_points import spread_lines
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Grid:
     columns: dict[Column, str]  # what is shown, and its title
     cells: "dict[Key, dict[Column, PointValue]]"
     labels: dict[Key, str]
+    refused: set[tuple[Key, Column]]  # INVALID in every trial
     counts: dict[Key, str]  # trials behind each row; `2/3` everywhere as soon as one failed somewhere
 
     @property
@@ -37,9 +38,19 @@ class Grid:
     def rows(self) -> list[tuple[str, ...]]:
         """Label, count, then each column: mean over trials ± spread."""
         return [
-            (self.labels[key], self.counts[key], *(_cell(row.get(column)) for column in self.columns))
-            for key, row in self.cells.items()
+            (self.labels[key], self.counts[key], *(self._cell(key, column) for column in self.columns))
+            for key in self.cells
         ]
+
+    def bounds(self, columns: "Sequence[Column]") -> list[str]:
+        """How far the figures of these columns can be off, of each the most, where that matters."""
+        points = [(column, row[column]) for column in columns for row in self.cells.values() if column in row]
+        off = [(column, point) for column, point in points if off_text(point.mean, point.error_bound)]
+        most = {column: max(point.error_bound or 0.0 for other, point in off if other == column) for column, _ in off}
+        return [f"{name_of(*column[:2])} by {quantity(bound, column[2])}" for column, bound in most.items()]
+
+    def _cell(self, key: Key, column: Column) -> str:
+        return INVALID if (key, column) in self.refused else _cell(self.cells[key].get(column))
 
 
 def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> Grid:
@@ -51,12 +62,16 @@ def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> 
         cells.setdefault(_key(point), {})[column] = point
         if point.headline:
             columns.setdefault(column, titled(name_of(point.metric, point.stat), point.unit))
+    refused = {(_key(point), column) for point in tried for column in point.refused}
+    for metric, stat, unit in (column for point in tried for column in point.refused):
+        if stat in ("value", "mean"):
+            columns.setdefault((metric, stat, unit), titled(name_of(metric, stat), unit))
     labels = {_key(point): point.label for point in points} | {_key(point): point.label for point in tried}
     if any(point.succeeded < point.trials for point in tried):
         counts = {_key(point): f"{point.succeeded}/{point.trials}" for point in tried}
     else:
         counts = {key: str(max((point.n for point in row.values()), default=0)) for key, row in cells.items()}
-    return Grid(columns, cells, labels, counts)
+    return Grid(columns, cells, labels, refused, counts)
 
 
 def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
@@ -77,6 +92,10 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
     shown = [column for column, name in table.columns.items() if name not in dropped]
     if any(row[column].shaky for row in table.cells.values() for column in shown if column in row):
         screen.note(SHAKY)
+    if bounds := table.bounds(shown):
+        screen.note(f"can be off: {', '.join(bounds)} at most")
+    if any((key, column) in table.refused for key in table.cells for column in shown):
+        screen.note(f"{INVALID}: can be off by more than is taken in every trial; the warnings say why")
     if dropped:
         screen.note(f"{screen.count(len(dropped), 'more metric')}: bench report, or --json")
     if total > room:
