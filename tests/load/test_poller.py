@@ -474,6 +474,17 @@ def test_without_stamps_of_the_kernel_the_time_of_the_read_stands_for_them(polle
     assert mark.stamp_ns == mark.read_ns
 
 
+@pytest.mark.slow
+def test_a_stamp_is_believed_however_long_its_reader_was_away(poller, pair):
+    """As one is that was stopped at a terminal, and goes on a while later."""
+    wait(poller, sleep=False)
+    _, after = pair.send(b"x")
+    time.sleep(11)
+    wait(poller)
+    _, (mark,), _ = take(poller, pair.near)
+    assert mark.stamp_ns <= after + BUSY_MS * MS
+
+
 @pytest.mark.parametrize("wrong_by", [-60 * SECOND, 60 * SECOND])
 def test_a_clock_that_was_set_is_not_believed(poller, pair, wrong_by):
     poller.realtime_ahead_ns += wrong_by

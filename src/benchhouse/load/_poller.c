@@ -24,7 +24,7 @@
 #endif
 
 enum { LEAST_ROOM = 16 << 10, MOST_KEPT = 1 << 20, OPEN = -1 };
-static const int64_t SECOND_NS = 1000000000, LONGEST_LAG_NS = 10000000000;
+static const int64_t SECOND_NS = 1000000000, MOST_ASKEW_NS = 10000000000;
 
 typedef struct {
     int64_t end, stamp_ns, floor_ns, read_ns;
@@ -163,14 +163,14 @@ static PyObject *poller_take(Poller *self, PyObject *file) {
     return taken;
 }
 
-static int64_t stamp_of(const Poller *self, struct msghdr *message, int64_t least_ns, int64_t now) {
+static int64_t stamp_of(const Poller *self, struct msghdr *message, int64_t least_ns, int64_t floor_ns, int64_t now) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
         struct timespec at;
         memcpy(&at, CMSG_DATA(c), sizeof at);
         int64_t stamp = at.tv_sec * SECOND_NS + at.tv_nsec - self->realtime_ahead_ns;
         /* a clock that was set is not believed, nor that time goes back */
-        if (stamp > now || now - stamp > LONGEST_LAG_NS) return now;
+        if (stamp > now || floor_ns - stamp > MOST_ASKEW_NS) return now;
         return stamp < least_ns ? least_ns : stamp;
     }
     return now;
@@ -209,7 +209,7 @@ static int read_all(Poller *self, Watched *w) {
         int64_t now = now_ns(), floor = w->drained_ns > self->floor_ns ? w->drained_ns : self->floor_ns;
         if (w->left_ns) floor = w->left_ns; /* it was ready at the last look, and for longer */
         w->size += (size_t)size;
-        w->stamp_ns = stamp_of(self, &message, w->stamp_ns, now);
+        w->stamp_ns = stamp_of(self, &message, w->stamp_ns, floor, now);
         if (floor > w->stamp_ns) floor = w->stamp_ns; /* the kernel stamps first, and wakes then */
         w->marks[w->count++] = (Mark){(int64_t)w->size, w->stamp_ns, floor, now};
         if ((size_t)size < room) {

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 _READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
 ANCILLARY_BYTES = 64
 _MOST_KEPT = 1 << 20
-_LONGEST_LAG_NS = 10_000_000_000
+_MOST_ASKEW_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
 MARK = struct.Struct("=4q")
 OPEN = -1  # how a socket ended that did not
@@ -181,9 +181,11 @@ class PythonPoller:
                 return True
             now = monotonic_ns()
             watched.data += data
-            watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, now)
-            # What was left was there at the last look, and before; and the kernel stamps first, and wakes then.
-            floor = min(watched.left_ns or max(watched.drained_ns, self._floor_ns), watched.stamp_ns)
+            floor = watched.left_ns or max(
+                watched.drained_ns, self._floor_ns
+            )  # what was left was there at the last look
+            watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, floor, now)
+            floor = min(floor, watched.stamp_ns)  # the kernel stamps first, and wakes then
             watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
             if len(data) < _READ_BYTES:
                 watched.drained_ns, watched.left_ns = before, 0
@@ -193,13 +195,15 @@ class PythonPoller:
                 return True
 
 
-def kernel_stamp(ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, now_ns: int) -> int:
+def kernel_stamp(
+    ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, floor_ns: int, now_ns: int
+) -> int:
     """When the kernel took in what was read, but a clock that was set is not believed, nor that time goes back."""
     if not ancillary:
         return now_ns
     seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
     stamp: int = seconds * 1_000_000_000 + nanoseconds - ahead_ns
-    return now_ns if stamp > now_ns or now_ns - stamp > _LONGEST_LAG_NS else max(stamp, least_ns)
+    return now_ns if stamp > now_ns or floor_ns - stamp > _MOST_ASKEW_NS else max(stamp, least_ns)
 
 
 def _number(file: socket.socket | int) -> int:
