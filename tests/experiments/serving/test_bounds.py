@@ -36,26 +36,19 @@ def target(server):
 
 @pytest.mark.timeout(120)
 def test_a_load_process_that_was_stopped_makes_those_figures_invalid_that_it_can_have_changed(play):
-    """Eight requests of about 90 ms are in flight all the time: of some 400 a pause of 0.3 s hits eight."""
-    workload = {"concurrency": 8, "duration": 4, "warmup": 0.5, "prompts": PROMPTS, "error_limit": "20ms"}
-    with MockLLM(ttft_ms=30, itl_ms=5) as server, stopped(2.5, PAUSE_S):
+    """Eight requests of about 0.5 s are in flight, out of step: of some 60 a pause of 0.3 s hits at most 16."""
+    prompts = PROMPTS | {"output_tokens": 100}
+    workload = {"concurrency": 8, "duration": 4, "warmup": 0.5, "prompts": prompts, "error_limit": "20ms"}
+    with MockLLM(ttft_ms=30, ttft_exp=1, itl_ms=5) as server, stopped(2.5, PAUSE_S):
         ctx = play(serve, target(server), workload)
 
     assert "p99.9" in ctx.beyond["itl"]
-    assert ctx.errors["itl"]["p99.9"] > 20
-    assert "itl" in ctx.warnings["figures_invalid"] and "INVALID" in ctx.warnings["figures_invalid"]
-    assert "p50" not in ctx.beyond["itl"] | ctx.beyond["ttft"] | ctx.beyond["e2e"]
+    assert 20 < ctx.errors["itl"]["p99.9"] < 3 * PAUSE_S * 1e3
+    assert "INVALID" in ctx.warnings["figures_invalid"]
+    assert "p50" not in ctx.beyond["itl"] | ctx.beyond["e2e"]
     assert ctx.errors["e2e"]["p50"] < 20
-    assert ctx.values["output_tokens"] == [12] and ctx.histograms["e2e"].n > 50
+    assert set(ctx.values["output_tokens"]) == {100} and ctx.histograms["e2e"].n > 20
     assert {"client_paused", "client_starved"}.isdisjoint(ctx.invalidities)
-
-
-@pytest.mark.timeout(120)
-def test_a_pause_leaves_the_gaps_between_tokens_in_doubt_by_no_more_than_it_took(play):
-    workload = {"concurrency": 2, "duration": 2, "warmup": 0.2, "prompts": PROMPTS, "error_limit": "20ms"}
-    with MockLLM(ttft_ms=30, itl_ms=5) as server, stopped(1.5, PAUSE_S):
-        ctx = play(serve, target(server), workload)
-    assert 20 < max(ctx.errors["itl"].values()) < 3 * PAUSE_S * 1e3
 
 
 @pytest.mark.serial
