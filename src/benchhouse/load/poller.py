@@ -181,9 +181,7 @@ class PythonPoller:
                 return True
             now = monotonic_ns()
             watched.data += data
-            floor = watched.left_ns or max(
-                watched.drained_ns, self._floor_ns
-            )  # the rest was there at the last look
+            floor = watched.left_ns or max(watched.drained_ns, self._floor_ns)  # the rest was there at the last look
             watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, floor, now)
             floor = min(floor, watched.stamp_ns)  # the kernel stamps first, and wakes then
             watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
