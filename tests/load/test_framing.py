@@ -136,3 +136,69 @@ def test_what_is_not_http_is_refused_with_the_reason(data, said):
 
 def test_a_size_in_upper_or_lower_case_with_leading_noughts_is_read():
     assert [chunk_size(line) for line in (b"a", b"A", b"0000ff", b"1F ;x")] == [10, 10, 255, 31]
+
+
+def fed_at_once(data, cuts, handovers):
+    """Reads that end at these cuts, handed over a few at a time: what each hand-over said, and the answer."""
+    answer, told, start = Answer(), [], 0
+    ends = [*cuts, len(data)]
+    while start < len(ends):
+        count = handovers[len(told) % len(handovers)] if handovers else 1
+        batch, begin = ends[start : start + count], ends[start - 1] if start else 0
+        complete, sizes = answer.feed_reads(data[begin : batch[-1]], [end - begin for end in batch])
+        told += sizes
+        if complete:
+            return answer, told, True
+        start += count
+    return answer, told, False
+
+
+LOOKS_LIKE_FRAMING = (b"\r\n", b"\r\n\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n")
+CHUNKS = st.lists(st.binary(min_size=1, max_size=40) | st.sampled_from([*LOOKS_LIKE_FRAMING, b"x" * 5000]), max_size=8)
+
+
+@given(CHUNKS, st.sampled_from([b"%x", b"%X", b"0%x", b"%x;name=value"]), st.binary(max_size=6), st.data())
+def test_many_reads_at_once_are_the_same_as_one_after_the_other(chunks, size, behind, data):
+    raw = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    places = [len(raw)]  # where chunks end: reads mostly end there
+    for chunk in chunks:
+        raw += size % len(chunk) + b"\r\n" + chunk + b"\r\n"
+        places.append(len(raw))
+    raw += b"0\r\n\r\n"
+    whole = len(raw)
+    raw += behind
+    cuts = data.draw(st.sets(st.sampled_from(places) | st.integers(1, len(raw) - 1), max_size=12))
+    cuts = sorted(cuts - {len(raw)})
+    handovers = data.draw(st.lists(st.integers(1, 13), max_size=5))
+
+    singly, sizes, complete = Answer(), [], False
+    for start, end in zip((0, *cuts), (*cuts, len(raw)), strict=True):
+        if complete:
+            break
+        complete = singly.feed(raw[start:end])
+        sizes.append(singly.size)
+    answer, told, complete_at_once = fed_at_once(raw, cuts, handovers)
+
+    assert complete and complete_at_once
+    assert told == sizes
+    assert answer.body == singly.body == b"".join(chunks)
+    last_read = [*cuts, len(raw)][len(told) - 1]
+    assert answer.closing or last_read == whole
+    assert behind or not answer.closing
+
+
+@given(st.binary(max_size=60), st.data())
+def test_many_reads_of_a_body_with_a_length_are_the_same_as_one_after_the_other(body, data):
+    raw = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(raw) - 1), max_size=12)))
+    answer, told, complete = fed_at_once(raw, cuts, data.draw(st.lists(st.integers(1, 13), max_size=5)))
+    begin = len(raw) - len(body)
+    assert told == [max(end - begin, 0) for end in (*cuts, len(raw))]
+    assert (complete, bytes(answer.body), answer.closing) == (True, body, False)
+
+
+def test_a_malformed_read_among_many_is_told():
+    answer = Answer()
+    answer.feed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    with pytest.raises(Malformed, match="no size"):
+        answer.feed_reads(b"1\r\na\r\nxyz\r\n", [6, 11])

@@ -15,6 +15,8 @@ from benchhouse.load.http import Connection
 from benchhouse.load.reactor import Reactor
 from benchhouse.schema.errors import BenchError
 
+pytestmark = pytest.mark.usefixtures("each_poller")
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 

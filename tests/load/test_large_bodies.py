@@ -14,6 +14,8 @@ from benchhouse.load.http import Connection
 from benchhouse.load.protocols.calls import discard
 from benchhouse.load.reactor import Reactor
 
+pytestmark = pytest.mark.usefixtures("each_poller")
+
 LARGE = bytes(range(256)) * 40_000  # 10 MB, more than any socket buffer
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 

@@ -18,7 +18,7 @@ CERTIFICATE = {
     "loop": "open", "asked": 200.0, "offered": 500, "delivered": 499, "in_flight": 12, "cpu_share": 0.25,
     "lag": LAG, "loop_lag": {**LAG, "p99_ms": 0.7}, "problems": [],
 }  # fmt: skip
-LATE = {**CERTIFICATE, "problems": [{"code": "schedule_late", "message": "late"}]}
+LATE = {**CERTIFICATE, "problems": [{"code": "arrivals_bent", "message": "late"}]}
 SECONDS = """second,sent,completed,errors,in_flight,due,good
 0,200,190,2,3,200,190
 1,200,201,0,4,200,201
@@ -48,12 +48,12 @@ def data(tmp_path):
 def test_certificates_are_in_the_report_also_of_invalid_trials(data):
     assert [(item.outcome, item.verdict) for item in data.loads] == [
         ("succeeded", "holds"),
-        ("invalid", "INVALID: schedule_late"),
+        ("invalid", "INVALID: arrivals_bent"),
     ]
     assert (data.loads[0].lag_ms, data.loads[0].wake_ms, data.loads[0].delivered) == (1.5, 0.7, 499)
     text = markdown.render(data)
-    assert "| INVALID: schedule_late | open | 200/s | 500 | 499 | 1.5 | 0.7 | – | 25.0% | 12 |" in text
-    assert text.index("INVALID: schedule") < text.index("| holds |")  # these need a look
+    assert "| INVALID: arrivals_bent | open | 200/s | 500 | 499 | 1.5 | 0.7 | – | 25.0% | 12 |" in text
+    assert text.index("INVALID: arrivals") < text.index("| holds |")  # these need a look
 
 
 def test_a_load_says_how_far_its_times_can_be_off_and_which_figures_are_invalid(tmp_path):

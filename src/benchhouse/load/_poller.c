@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 #endif
 
 enum { LEAST_ROOM = 16 << 10, MOST_KEPT = 1 << 20, OPEN = -1 };
-static const int64_t SECOND_NS = 1000000000, LONGEST_LAG_NS = 10000000000;
+static const int64_t SECOND_NS = 1000000000, MOST_ASKEW_NS = 10000000000;
 
 typedef struct {
     int64_t end, stamp_ns, floor_ns, read_ns;
@@ -38,6 +39,7 @@ typedef struct {
     Mark *marks;
     size_t count, marks_room;
     int64_t drained_ns, stamp_ns; /* when nothing was left in the kernel's queue; the last stamp */
+    int64_t left_ns;              /* floor of what was left there, where the last read did not take everything; else 0 */
     char tail[4];                 /* the last bytes, handed over or not */
 } Watched;
 
@@ -52,22 +54,35 @@ typedef struct {
     int64_t swept_ns, floor_ns;       /* of the last look at all sockets; what came in this harvest came after floor */
     int64_t realtime_ahead_ns;
     int64_t run_delay_ns; /* as last read */
+    int64_t woken_ns;     /* of the last sleep: when this thread ran again, less the time that it had run for */
+    long sleeps;          /* of this thread meanwhile */
 } Poller;
 
-static int64_t now_ns(void) {
+static int64_t clock_ns(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+static int64_t now_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* How long this thread was ready to run and did not, in all; -1 where the kernel does not say. */
 static int64_t run_delay_ns(const Poller *self) {
-    char text[96];
+    char text[96], *rest;
     ssize_t size = self->schedstat < 0 ? -1 : pread(self->schedstat, text, sizeof text - 1, 0);
     if (size <= 0) return -1;
     text[size] = 0;
-    char *second = strchr(text, ' ');
-    return second ? strtoll(second, NULL, 10) : -1;
+    strtoll(text, &rest, 10);
+    int64_t delay = strtoll(rest, &rest, 10);
+    return strtoll(rest, NULL, 10) > 0 ? delay : -1; /* a kernel that does not count says that it never ran */
+}
+
+/* How often this thread has slept, or was stopped. */
+static long sleeps(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) ? -1 : usage.ru_nvcsw;
 }
 
 static Watched *find(Poller *self, PyObject *file) {
@@ -98,10 +113,13 @@ static PyObject *poller_watch(Poller *self, PyObject *args) {
         memset(grown + self->length, 0, (size_t)(length - self->length) * sizeof *grown);
         self->watched = grown, self->length = length;
     }
-    Watched *w = self->watched[fd];
-    if (!control(self, w ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events)) return NULL;
-    if (!w) {
-        if (!(w = calloc(1, sizeof *w))) return PyErr_NoMemory();
+    Watched *known = self->watched[fd], *w = known ? known : calloc(1, sizeof *w);
+    if (!w) return PyErr_NoMemory();
+    if (!control(self, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events)) {
+        if (!known) free(w);
+        return NULL;
+    }
+    if (!known) {
         *w = (Watched){.fd = fd, .ended = OPEN};
         self->watched[fd] = w;
         self->registered++;
@@ -140,19 +158,20 @@ static PyObject *poller_take(Poller *self, PyObject *file) {
     if (!w) return NULL;
     PyObject *taken = Py_BuildValue("y#y#i", w->data ? w->data : "", (Py_ssize_t)w->size, w->marks ? (char *)w->marks : "",
                                     (Py_ssize_t)(w->count * sizeof(Mark)), w->ended);
+    if (!taken) return NULL;
     w->size = w->count = 0;
     if (w->room > MOST_KEPT) free(w->data), w->data = NULL, w->room = 0;
     return taken;
 }
 
-static int64_t stamp_of(const Poller *self, struct msghdr *message, int64_t least_ns, int64_t now) {
+static int64_t stamp_of(const Poller *self, struct msghdr *message, int64_t least_ns, int64_t floor_ns, int64_t now) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
         struct timespec at;
         memcpy(&at, CMSG_DATA(c), sizeof at);
         int64_t stamp = at.tv_sec * SECOND_NS + at.tv_nsec - self->realtime_ahead_ns;
         /* a clock that was set is not believed, nor that time goes back */
-        if (stamp > now || now - stamp > LONGEST_LAG_NS) return now;
+        if (stamp > now || floor_ns - stamp > MOST_ASKEW_NS) return now;
         return stamp < least_ns ? least_ns : stamp;
     }
     return now;
@@ -192,24 +211,33 @@ static int read_all(Poller *self, Watched *w) {
         int64_t before = now_ns();
         ssize_t size = recvmsg(w->fd, &message, MSG_DONTWAIT);
         if (size < 0 && errno == EINTR) continue;
-        if (size < 0 && errno == EAGAIN) return w->size && w->size >= w->enough;
+        if (size < 0 && errno == EAGAIN) return w->left_ns = 0, w->size && w->size >= w->enough;
         if (size <= 0) return w->ended = size < 0 ? errno : 0, 1;
         int64_t now = now_ns(), floor = w->drained_ns > self->floor_ns ? w->drained_ns : self->floor_ns;
+        if (w->left_ns) floor = w->left_ns; /* it was ready at the last look, and for longer */
         keep_tail(w, w->data + w->size, (size_t)size);
         w->size += (size_t)size;
-        w->stamp_ns = stamp_of(self, &message, w->stamp_ns, now);
+        w->stamp_ns = stamp_of(self, &message, w->stamp_ns, floor, now);
+        if (floor > w->stamp_ns) floor = w->stamp_ns; /* the kernel stamps first, and wakes then */
         w->marks[w->count++] = (Mark){(int64_t)w->size, w->stamp_ns, floor, now};
         if ((size_t)size < room) {
-            w->drained_ns = before;
+            w->drained_ns = before, w->left_ns = 0;
             return !memcmp(w->tail, "\r\n\r\n", 4) || w->size >= w->enough;
         }
+        w->left_ns = floor;
         if (w->size >= MOST_KEPT) return 1;
     }
 }
 
 static bool look(Poller *self, int timeout_ms) {
     Py_BEGIN_ALLOW_THREADS
+    long slept = timeout_ms ? sleeps() : 0;
+    int64_t ran = timeout_ms ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
     self->harvested = epoll_wait(self->epoll, self->events, self->events_room, timeout_ms);
+    if (timeout_ms && self->harvested > 0) { /* before this thread waits for the others */
+        self->woken_ns = now_ns() - (clock_ns(CLOCK_THREAD_CPUTIME_ID) - ran);
+        self->sleeps = sleeps() - slept;
+    }
     Py_END_ALLOW_THREADS
     self->next = 0;
     if (self->harvested >= 0) return true;
@@ -233,12 +261,12 @@ static bool harvest(Poller *self, bool sleep) {
     if (!sleep || self->harvested) return true;
     int64_t waited = self->run_delay_ns;
     if (!look(self, 1000)) return false;
-    int64_t woken = now_ns();
     self->run_delay_ns = run_delay_ns(self);
     self->floor_ns = self->swept_ns;
-    /* What woke this thread came when it began to wait for a core. One that was stopped can't tell. */
-    if (self->harvested && waited >= 0 && woken - (self->run_delay_ns - waited) > self->floor_ns)
-        self->swept_ns = self->floor_ns = woken - (self->run_delay_ns - waited);
+    /* What woke this thread came when it began to wait for a core. One that was stopped too can't tell. */
+    bool told = self->harvested && self->sleeps == 1 && waited >= 0 && self->run_delay_ns >= 0;
+    int64_t came = self->woken_ns - (self->run_delay_ns - waited);
+    if (told && came > self->floor_ns) self->swept_ns = self->floor_ns = came;
     return true;
 }
 
@@ -271,7 +299,10 @@ again:
         if (mask && (!tell(ready, w->fd) || !tell(ready, mask))) return Py_DECREF(ready), NULL;
         if (until_ns && now_ns() >= until_ns) return ready;
     }
-    if (sleep && !PyList_Size(ready)) goto again;
+    if (sleep && !PyList_Size(ready)) {
+        if (PyErr_CheckSignals()) return Py_DECREF(ready), NULL;
+        goto again;
+    }
     return ready;
 }
 

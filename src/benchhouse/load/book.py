@@ -104,6 +104,7 @@ class Book:
     unmeasured: int = 0
     completed_in_window: int = 0  # good answers whose end lies in the window, measured or not
     answered: float = 0.0  # the same, each by the share of its time (sent to ended) that lies in the window
+    late_ns: int = 0  # of a closed loop: how long its clients together had an answer and sent nothing
     drains: int = 0  # of a closed loop that a number of requests ends: how many may be in flight as the last is sent
     last_sent_ns: int = 0  # of measured requests
     rate_to_last_send: float = 0.0  # good answers a second up to then, of all processes; see `close`
@@ -350,7 +351,7 @@ class Book:
         self.first_ended_ns = min(self.first_ended_ns, other.first_ended_ns)
         self.last_ended_ns = max(self.last_ended_ns, other.last_ended_ns)
         for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "answered", "never_sent", "sent_late",
-                     "resent", "connections", "connections_late", "most_in_flight", "cpu_all_ns",
+                     "resent", "connections", "connections_late", "most_in_flight", "cpu_all_ns", "late_ns",
                      "processes", "rate_to_last_send"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.errors.update(other.errors)

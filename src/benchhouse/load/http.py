@@ -248,7 +248,8 @@ class Connection:
             self._broken(error)
             return
         now = monotonic_ns()
-        stamp = kernel_stamp(ancillary, self._poller.realtime_ahead_ns, self.exchange.sent_ns, now)
+        sent = self.exchange.sent_ns
+        stamp = kernel_stamp(ancillary, self._poller.realtime_ahead_ns, sent, sent, now)
         self.read_lag_ns = now - stamp
         if not size:
             self._ended_by_server()

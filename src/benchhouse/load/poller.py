@@ -7,22 +7,27 @@ Every read leaves a mark. The kernel stamps what arrives, but joins what waits i
 stamp: of several things in one read only the last has a stamp of its own. When the first came at the earliest is the
 mark's floor. That is the later of two moments: when this socket was last read empty, and when all sockets were last
 looked at and this one was not ready. A thread that slept until something came adds a third: when it began to wait for
-a core, by the kernel's count. Where that count is missing, or the thread was stopped, it is when it fell asleep.
+a core, by the kernel's count. Where that count is missing, or the thread was stopped too, it is when it fell asleep.
+
+With BENCHHOUSE_POLLER=python in the environment this one is used in any case: to tell whether a doubtful number, or a
+crash, comes from the compiled one.
 """
 
 import os
+import resource
 import select
 import socket
 import struct
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from time import monotonic_ns
+from time import monotonic_ns, thread_time_ns
 from typing import NamedTuple, Protocol
 
 _READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
 ANCILLARY_BYTES = 64
 _MOST_KEPT = 1 << 20
-_LONGEST_LAG_NS = 10_000_000_000
+_MOST_ASKEW_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
 MARK = struct.Struct("=4q")
 _EMPTY_LINE = b"\r\n\r\n"
@@ -62,13 +67,14 @@ class Poller(Protocol):
 
 
 class _Watched:
-    __slots__ = ("collects", "data", "drained_ns", "ended", "enough", "file", "marks", "stamp_ns", "tail")
+    __slots__ = ("collects", "data", "drained_ns", "ended", "enough", "file", "left_ns", "marks", "stamp_ns", "tail")
 
     def __init__(self, file: socket.socket | int) -> None:
         self.file = file
         self.collects, self.enough = False, 0
         self.data, self.marks = bytearray(), bytearray()
         self.drained_ns = self.stamp_ns = 0
+        self.left_ns = 0  # floor of what was left in the kernel, where the last read did not take everything
         self.ended = OPEN
         self.tail = b""  # the last bytes, handed over or not
 
@@ -142,17 +148,22 @@ class PythonPoller:
         self._harvest = self._epoll.poll(0, most)[::-1]
         if not sleep or self._harvest:
             return
-        waited = self._waited_ns
+        waited, slept, ran = self._waited_ns, _sleeps(), thread_time_ns()
         self._harvest = self._epoll.poll(1.0, most)[::-1]
-        woken = monotonic_ns()
+        woken = monotonic_ns() - (thread_time_ns() - ran)
+        # One that was stopped too can't tell, nor one that may have waited for Python's lock.
+        tells = self._harvest and _sleeps() == slept + 1 and threading.active_count() == 1
         self._waited_ns = self._run_delay_ns()
         self._floor_ns = self._swept_ns
-        if self._harvest and waited is not None and self._waited_ns is not None:
+        if tells and waited is not None and self._waited_ns is not None:
             self._swept_ns = self._floor_ns = max(self._floor_ns, woken - (self._waited_ns - waited))
 
     def _run_delay_ns(self) -> int | None:
         """How long this thread was ready to run and did not, in all; None where the kernel does not say."""
-        return int(os.pread(self._schedstat, 96, 0).split()[1]) if self._schedstat >= 0 else None
+        if self._schedstat < 0:
+            return None
+        _, delay, turns = map(int, os.pread(self._schedstat, 96, 0).split())
+        return delay if turns else None  # a kernel that does not count says that it never ran
 
     def _read(self, watched: _Watched) -> bool:
         """Read all that has come; whether it is to be handed over."""
@@ -162,6 +173,7 @@ class PythonPoller:
             try:
                 data, ancillary, _, _ = watched.file.recvmsg(_READ_BYTES, ANCILLARY_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
+                watched.left_ns = 0
                 return bool(watched.data) and len(watched.data) >= watched.enough
             except OSError as error:
                 watched.ended = error.errno or 0
@@ -172,31 +184,42 @@ class PythonPoller:
             now = monotonic_ns()
             watched.data += data
             watched.tail = (watched.tail + data)[-len(_EMPTY_LINE) :]
-            watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, now)
-            floor = max(watched.drained_ns, self._floor_ns)
+            floor = watched.left_ns or max(watched.drained_ns, self._floor_ns)  # the rest was there at the last look
+            watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, floor, now)
+            floor = min(floor, watched.stamp_ns)  # the kernel stamps first, and wakes then
             watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
             if len(data) < _READ_BYTES:
-                watched.drained_ns = before
+                watched.drained_ns, watched.left_ns = before, 0
                 return watched.tail == _EMPTY_LINE or len(watched.data) >= watched.enough
+            watched.left_ns = floor
             if len(watched.data) >= _MOST_KEPT:
                 return True
 
 
-def kernel_stamp(ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, now_ns: int) -> int:
+def kernel_stamp(
+    ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, floor_ns: int, now_ns: int
+) -> int:
     """When the kernel took in what was read, but a clock that was set is not believed, nor that time goes back."""
     if not ancillary:
         return now_ns
     seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
     stamp: int = seconds * 1_000_000_000 + nanoseconds - ahead_ns
-    return now_ns if stamp > now_ns or now_ns - stamp > _LONGEST_LAG_NS else max(stamp, least_ns)
+    return now_ns if stamp > now_ns or floor_ns - stamp > _MOST_ASKEW_NS else max(stamp, least_ns)
 
 
 def _number(file: socket.socket | int) -> int:
     return file if isinstance(file, int) else file.fileno()
 
 
+def _sleeps() -> int:
+    """How often this thread has slept, or was stopped."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
 def make_poller() -> Poller:
-    """The compiled one, where there is one."""
+    """The compiled one, where there is one and nobody asked for the other."""
+    if os.environ.get("BENCHHOUSE_POLLER") == "python":
+        return PythonPoller()
     try:
         from benchhouse.load._poller import Poller as CompiledPoller
     except ImportError:

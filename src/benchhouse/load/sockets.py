@@ -56,6 +56,7 @@ class SocketLoad:
         self._refusal = ""  # the last of them
         self._ticks = 0
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
+        self._late_ns = round(shape.error_limit * _SECOND_NS)  # from an answer to the next request
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
         self._in_bulk = hasattr(book.tally, "add_many")
         self._booked_late = self._in_bulk and not shape.open_loop  # sends go into the book with their answers
@@ -128,7 +129,7 @@ class SocketLoad:
         clock, share = self._clock, self._shape.concurrency or 1
         self._clients = share // clock.shards + (clock.shard < share % clock.shards)
         ramp_ns = _RAMP_SHARE * (clock.window_ns - clock.begin_ns)
-        self._next_of_client(0)
+        self._next_of_client(clock.begin_ns)
         self._book.start_late_ns = monotonic_ns() - clock.begin_ns
         for number in range(1, self._clients):  # at once they would keep in step, and come in bursts
             place = (number * clock.shards + clock.shard) / share
@@ -156,9 +157,11 @@ class SocketLoad:
             self._waiting.append(call)
         self._plan_next()
 
-    def _next_of_client(self, _: int) -> None:
+    def _next_of_client(self, due_ns: int) -> None:
         """A client of a closed loop sends its next request, or retires."""
         now = monotonic_ns()
+        if self._clock.window_ns <= now < self._clock.end_ns and now - due_ns > self._late_ns:
+            self._book.late_ns += now - max(due_ns, self._clock.window_ns)
         if now >= self._clock.stop_ns or self._book.stopped:
             self._clients -= 1
             self._stop_when_empty()
@@ -246,7 +249,7 @@ class SocketLoad:
         if pause_ns:
             self._reactor.at(exchange.ended_ns + pause_ns, self._next_of_client)
         else:
-            self._next_of_client(0)
+            self._next_of_client(exchange.ended_ns)
 
     def _settle(self, call: Call, exchange: Exchange, error: str | None, detail: str, place: Place | None) -> None:
         if error is not None:

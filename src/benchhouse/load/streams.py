@@ -24,24 +24,22 @@ class Stream:
 
     def add_unsure(self, value: int, earlier: int, later: int = 0) -> None:
         """A time that may in truth be less by `earlier`, or more by `later`."""
-        self.add(value)
-        self.doubt(value, earlier, later)
-
-    def doubt(self, value: int, earlier: int, later: int = 0) -> None:
-        """As `add_unsure`, of a value that was added already."""
         if earlier > FINE_NS or later > FINE_NS:
             self._doubts = self._doubts or Doubts()
             self._doubts.add(value, earlier, later)
+        else:
+            self.add(value)
 
     def extend(self, values: Iterable[int]) -> None:
         self._values.extend(values)
 
     def extend_unsure(self, values: Sequence[int], earlier: Sequence[int]) -> None:
         """As `add_unsure` of each."""
-        self._values.extend(values)
         if earlier and max(earlier) > FINE_NS:
             for value, less in zip(values, earlier, strict=True):
-                self.doubt(value, less)
+                self.add_unsure(value, less)
+        else:
+            self._values.extend(values)
 
     def count(self, values: Measured) -> None:
         """Values that go into other streams too."""
@@ -54,6 +52,10 @@ class Stream:
     @property
     def histogram(self) -> Histogram:
         """All that was added so far."""
+        return self._doubts.with_measured(self._sure()) if self._doubts else self._sure()
+
+    def _sure(self) -> Histogram:
+        """Of that, all but the doubts."""
         self._histogram.extend(self._values)
         self._values.clear()
         return self._histogram
@@ -61,22 +63,23 @@ class Stream:
     def bounds_ns(self) -> dict[str, float]:
         """How far the mean and the percentiles can be off."""
         doubts = self._doubts or Doubts()
-        return doubts.bounds_ns(self.histogram) if self.histogram.n else {}
+        return doubts.bounds_ns(self._sure()) if self.histogram.n else {}
 
     def settle_some(self) -> bool:
         """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
         self._histogram.extend(self._values[:_AT_A_TIME])
         del self._values[:_AT_A_TIME]
-        return bool(self._values)
+        doubts_left = self._doubts.settle_some() if self._doubts else False
+        return bool(self._values) or doubts_left
 
     def merge(self, other: "Stream") -> None:
-        self.histogram.merge(other.histogram)
+        self._sure().merge(other._sure())
         if other._doubts:
             self._doubts = self._doubts or Doubts()
             self._doubts.merge(other._doubts)
 
     def __reduce__(self) -> Any:
-        return Stream, (self.histogram, self._doubts)
+        return Stream, (self._sure(), self._doubts)
 
 
 class Doubts:
@@ -95,15 +98,27 @@ class Doubts:
         for ours, theirs in zip(self._sides, other._sides, strict=True):
             ours.merge(theirs)
 
-    def bounds_ns(self, all_measured: Histogram) -> dict[str, float]:
+    def settle_some(self) -> bool:
+        return any(side.settle_some() for side in self._sides)  # the others have their turn later
+
+    def with_measured(self, sure: Histogram) -> Histogram:
+        """All times of the stream, of which `sure` holds the others."""
+        return _together(sure, self._sides[0])
+
+    def bounds_ns(self, sure: Histogram) -> dict[str, float]:
         """Where each is the least that it can be, so is every percentile; and where it is the most."""
-        measured, least, most = (side.histogram for side in self._sides)
-        low = figures(all_measured.replaced(measured, least))
-        high = figures(all_measured.replaced(measured, most))
+        measured, low, high = (figures(_together(sure, side)) for side in self._sides)
         return {
-            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * value + FINE_NS
-            for stat, value in figures(all_measured).items()
+            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + FINE_NS
+            for stat, value in measured.items()
         }
+
+
+def _together(sure: Histogram, side: Stream) -> Histogram:
+    both = Histogram()
+    both.merge(sure)
+    both.merge(side.histogram)
+    return both
 
 
 def figures(times: Histogram) -> Mapping[str, float]:

@@ -118,13 +118,29 @@ def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
 def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
     """Emit what every load experiment measures (`load.metrics`); returns the requests a second."""
     requests_per_s = book.answers_per_s(open_loop=shape.open_loop)
-    ctx.emit("requests_per_s", requests_per_s)
+    emit_rate("requests_per_s", requests_per_s, book, shape, ctx)
     ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
     ctx.emit("errors", book.failed)
     ctx.emit("timeouts", book.errors["timeout"])
     if shape.slo:
-        ctx.emit("goodput", requests_per_s * book.good_share())
+        emit_rate("goodput", requests_per_s * book.good_share(), book, shape, ctx)
+    if (share := _late_share(book, shape)) > shape.error_share:
+        late = f"the clients together were late with their next requests for {share:.1%} of the time"
+        ctx.warn("rates_invalid", f"{late} ({shape.error_share:.1%} is taken): rates are INVALID")
     return requests_per_s
+
+
+def emit_rate(name: str, value: float, book: Book, shape: Shape, ctx: Context) -> None:
+    """Emit a rate with how far it can be off: nothing is answered while a client is late with its next request."""
+    share = _late_share(book, shape)
+    ctx.emit(name, value)
+    ctx.bound(name, {"value": value * share}, ["value"] if share > shape.error_share else ())
+
+
+def _late_share(book: Book, shape: Shape) -> float:
+    """Of the time of all clients of a closed loop, in which they had an answer and were late with the next request."""
+    whole_ns = (shape.concurrency or 0) * book.window_s * 1e9
+    return book.late_ns / whole_ns if whole_ns else 0.0
 
 
 def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:

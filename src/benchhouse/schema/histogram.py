@@ -106,23 +106,6 @@ class Histogram:
         self._counts.update(other._counts)
         self._take(other.n, other.min, other.max, other._total, other._squares)
 
-    def replaced(self, old: Histogram, new: Histogram) -> Histogram:
-        """With the values of `new` in place of those of `old`, which are among its own.
-
-        Buckets and sums are exact; `min` and `max` are those of everything together.
-        """
-        if not old.n:
-            return self
-        made = Histogram()
-        made._counts = self._counts - old._counts + new._counts
-        for one in (self, new):
-            assert one.min is not None and one.max is not None
-            made._take(one.n, one.min, one.max, one._total, one._squares)
-        made.n -= old.n
-        made._total -= old._total
-        made._squares -= old._squares
-        return made
-
     def quantile(self, q: float) -> float:
         """The `q` quantile (0 to 1), interpolated between order statistics as Hyndman and Fan's type 7.
 

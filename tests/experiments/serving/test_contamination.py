@@ -8,7 +8,6 @@ import pytest
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book, Call
-from benchhouse.load.certificate import certify
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
 
@@ -198,15 +197,12 @@ def test_a_time_without_requests_is_no_stall():
     assert load.find() == {}
 
 
-def test_a_pause_of_the_load_process_is_its_own_fault_and_makes_the_trial_invalid():
+def test_a_pause_of_the_load_process_is_its_own_fault_and_no_stall_of_the_server():
     load = Load().closed(lambda at: 0.05, stall=(1.5, 2.5))
     load.book.loop_lag.extend([100_000] * 250)
     assert "stall" in load.find()
     load.book.loop_lag.add(SECOND)
     assert load.find() == {}
-    load.book.most_in_flight = 4
-    (problem,) = certify(load.book, CLOSED, 50.0).problems
-    assert (problem.code, problem.message[:47]) == ("client_paused", "the load process was kept from running for 1000")
 
 
 def test_a_cold_start_is_named_with_both_levels_and_its_end():

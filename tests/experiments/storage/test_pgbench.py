@@ -82,7 +82,7 @@ def test_an_open_loop_that_the_server_can_not_follow_counts_from_the_due_time_an
     assert ctx.histograms["latency_sent"].min >= 100e6
     assert ctx.histograms["latency"].max > 1000e6
     assert ctx.values["transactions_per_s"][0] == pytest.approx(20, rel=0.25)
-    assert {"not_delivered", "schedule_late"} <= ctx.invalidities.keys()
+    assert "not_delivered" in ctx.invalidities
     assert ctx.facts["certificate"]["offered"] == pytest.approx(120, rel=0.4)
     assert ctx.facts["certificate"]["in_flight"] == 2
 

@@ -107,7 +107,7 @@ def _failures(book: Book) -> Iterator[Finding]:
 
 
 def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
-    """A silence that neither chance nor a pause of the load process explains; the certificate reports the latter."""
+    """A silence that neither chance nor a pause of the load process explains; bounds of times tell of the latter."""
     silence = longest_silence(tally.silence.gaps(book.window_s))
     if silence is None:
         return

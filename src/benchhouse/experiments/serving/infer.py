@@ -20,7 +20,7 @@ from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Survey, TensorInputs
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool, Source
-from benchhouse.load.trial import emit_rates, emit_times, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
@@ -212,7 +212,7 @@ def _report(target: InferTarget, workload: InferWorkload, book: Book, served: di
     if target.call == "stream":
         times |= {"ttft": tally.ttft, "itl": tally.itl}
     emit_times(times, book, workload, ctx)
-    ctx.emit("items_per_s", emit_rates(book, workload, ctx) * workload.batch)
+    emit_rate("items_per_s", emit_rates(book, workload, ctx) * workload.batch, book, workload, ctx)
     for name in ("queue_ms", "compute_ms", "batch_mean"):
         if name in served:
             ctx.emit(name, served[name])

@@ -18,7 +18,7 @@ from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import emit_rates, emit_times, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
@@ -248,18 +248,18 @@ def _rates(prices: Prices, workload: ServingWorkload, book: Book, ctx: Context) 
     tally: ServingTally = book.tally
     requests_per_s = emit_rates(book, workload, ctx)
     if workload.batch > 1:
-        ctx.emit("prompts_per_s", requests_per_s * workload.batch)
+        emit_rate("prompts_per_s", requests_per_s * workload.batch, book, workload, ctx)
     if tally.without_usage:
         return
     mean_output = tally.output_tokens / tally.requests
     outputs_per_s = mean_output * requests_per_s if workload.requests else tally.tokens_in_window / book.window_s
-    ctx.emit("output_tokens_per_s", outputs_per_s)
+    emit_rate("output_tokens_per_s", outputs_per_s, book, workload, ctx)
     ctx.emit("output_tokens", mean_output)
     if tally.without_input:
         return
     mean_input = tally.input_tokens / tally.requests
     ctx.emit("input_tokens", mean_input)
-    ctx.emit("input_tokens_per_s", mean_input * requests_per_s)
+    emit_rate("input_tokens_per_s", mean_input * requests_per_s, book, workload, ctx)
     per_s = (
         (prices.per_hour or 0) / 3600
         + (prices.per_million_input_tokens or 0) / 1e6 * mean_input * requests_per_s

@@ -93,12 +93,12 @@ class ServingTally:
 
     def _gaps(self, gaps: list[int], unsure: Sequence[int]) -> None:
         """Between events that may have come `unsure` earlier: a gap is then longer after it, and shorter before it."""
-        self.itl.extend(gaps)
         if any(unsure[:-1]):
             for gap, (before, after) in zip(gaps, itertools.pairwise(unsure), strict=True):
-                self.itl.doubt(gap, after, before)
-        elif unsure:
-            self.itl.doubt(gaps[-1], unsure[-1])
+                self.itl.add_unsure(gap, after, before)
+        else:
+            self.itl.extend(gaps[:-1])
+            self.itl.add_unsure(gaps[-1], unsure[-1] if unsure else 0)
         if len(gaps) > 1:
             changes = [abs(after - before) for before, after in itertools.pairwise(gaps)]
             most = 4 * sum(unsure) // len(changes)  # each event is in two gaps, each gap in two changes

@@ -29,7 +29,7 @@ from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused, S3Target
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned
-from benchhouse.load.trial import advised, emit_rates, emit_times, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import advised, emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.quantities import Bytes
@@ -348,8 +348,8 @@ def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> Non
         operations_per_s, bytes_per_s = requests_per_s, requests_per_s * tally.bytes / tally.calls
     else:
         operations_per_s, bytes_per_s = tally.done / book.window_s, tally.moved / book.window_s
-    ctx.emit("operations_per_s", operations_per_s)
-    ctx.emit("bandwidth", bytes_per_s / 1e6)
+    emit_rate("operations_per_s", operations_per_s, book, workload, ctx)
+    emit_rate("bandwidth", bytes_per_s / 1e6, book, workload, ctx)
     ctx.emit("corrupt", corrupt)
     single = {kind: tally.by_kind[kind] for kind in _SINGLE if kind in tally.by_kind}
     times = {"latency": tally.latency, "latency_sent": tally.latency_sent, "ttfb": tally.first_byte}

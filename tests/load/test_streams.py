@@ -1,0 +1,117 @@
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchhouse.load.streams import FINE_NS, Stream, figures
+from benchhouse.schema.histogram import Histogram
+
+MS = 1_000_000
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+TIMES = st.integers(0, 100 * MS) | st.integers(0, 10_000 * MS)
+# What was measured, how much less and more it may be in truth, and where between these two the truth lies.
+UNSURE = st.tuples(TIMES, TIMES | st.just(0), TIMES | st.just(0), st.floats(0, 1))
+
+
+def exact(values):
+    """Mean and percentiles (Hyndman and Fan's type 7) of the values themselves."""
+    ordered = sorted(values)
+    found = {"mean": sum(ordered) / len(ordered)}
+    for stat, q in QUANTILES.items():
+        position = (len(ordered) - 1) * q
+        below = int(position)
+        above = min(below + 1, len(ordered) - 1)
+        found[stat] = ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+    return found
+
+
+def stream_of(times):
+    made = Stream()
+    for value, earlier, later, _ in times:
+        made.add_unsure(value, earlier, later)
+    return made
+
+
+def truths(times):
+    """A true time for each, between the least and the most that it can be."""
+    return [
+        round(max(value - earlier, 0) + share * (value + later - max(value - earlier, 0)))
+        for value, earlier, later, share in times
+    ]
+
+
+@given(st.lists(UNSURE, min_size=1, max_size=60))
+def test_no_figure_is_further_from_the_truth_than_its_bound(times):
+    made = stream_of(times)
+    published, bounds, true = figures(made.histogram), made.bounds_ns(), exact(truths(times))
+    assert bounds.keys() == published.keys() == true.keys()
+    for stat, bound in bounds.items():
+        assert abs(published[stat] - true[stat]) <= bound + 1, stat
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0])
+@given(times=st.lists(UNSURE, min_size=1, max_size=30))
+def test_the_bound_holds_where_every_time_is_the_least_or_the_most_that_it_can_be(times, end):
+    times = [(*numbers, end) for *numbers, _ in times]
+    published, bounds, true = figures(stream_of(times).histogram), stream_of(times).bounds_ns(), exact(truths(times))
+    for stat, bound in bounds.items():
+        assert abs(published[stat] - true[stat]) <= bound + 1, stat
+
+
+def test_the_largest_of_few_times_is_doubted_as_much_as_it_can_be_off():
+    made = Stream()
+    made.extend([MS] * 9)
+    made.add_unsure(300 * MS, 299 * MS)
+    bounds = made.bounds_ns()
+    assert bounds["p99"] >= 0.91 * 299 * MS - 1
+    assert bounds["mean"] >= 29.9 * MS - 1
+    assert bounds["p50"] < 0.2 * MS
+
+
+def test_one_doubtful_time_in_a_thousand_leaves_the_median_as_it_is():
+    made = Stream()
+    made.extend([10 * MS + number for number in range(999)])
+    made.add_unsure(310 * MS, 300 * MS)
+    bounds = made.bounds_ns()
+    assert bounds["p50"] < 0.2 * MS and bounds["p99"] < 0.2 * MS
+    assert bounds["mean"] == pytest.approx(0.3 * MS, abs=0.2 * MS)
+    assert bounds["p99.9"] > 100_000
+
+
+def test_what_is_finer_than_anybody_looks_is_in_every_bound_and_in_no_doubt():
+    made = Stream()
+    made.extend_unsure([5 * MS, 6 * MS], [FINE_NS, 0])
+    assert FINE_NS <= made.bounds_ns()["mean"] < FINE_NS + 0.01 * MS
+
+
+def test_an_empty_stream_has_no_bounds():
+    assert Stream().bounds_ns() == {}
+
+
+@given(st.lists(UNSURE, max_size=20), st.lists(UNSURE, max_size=20))
+def test_streams_merge_and_travel_with_their_doubts(some, others):
+    merged, whole = stream_of(some), stream_of([*some, *others])
+    merged.merge(pickle.loads(pickle.dumps(stream_of(others))))
+    assert merged.histogram == whole.histogram
+    assert merged.bounds_ns() == whole.bounds_ns()
+
+
+@given(st.lists(UNSURE, max_size=20))
+def test_a_histogram_of_a_stream_holds_every_time_as_measured_doubted_or_not(times):
+    made, expected = stream_of(times), Histogram()
+    expected.extend([value for value, *_ in times])
+    while made.settle_some():
+        pass
+    assert made.histogram == expected
+    assert made.histogram == expected  # looking changes nothing
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), max_size=20))
+def test_many_at_once_are_the_same_as_one_by_one(times):
+    at_once, singly = Stream(), Stream()
+    at_once.extend_unsure([value for value, _ in times], [earlier for _, earlier in times])
+    for value, earlier in times:
+        singly.add_unsure(value, earlier)
+    assert at_once.histogram == singly.histogram
+    assert at_once.bounds_ns() == singly.bounds_ns()
