@@ -54,7 +54,7 @@ def test_each_way_to_miss_the_load_has_its_name(shape, wrong, code):
     [(CLOSED, {"loop_ms": 15.0}), (OPEN, {"lag_ms": 15.0, "loop_ms": 15.0}), (OPEN, {"lag_ms": 3.0})],
 )
 def test_lateness_of_what_reads_sockets_is_told_by_each_figure_and_not_here(shape, late):
-    certificate = certify(book(**late), shape, 20.0)
+    certificate = certify(book(kernel_stamps=True, **late), shape, 20.0)
     assert codes(certificate) == []
     assert (certificate.error_limit_ms, certificate.error_share) == (1.0, 0.02)
 

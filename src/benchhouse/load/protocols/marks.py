@@ -20,6 +20,5 @@ def arrivals(ends: Sequence[int], marks: Sequence[tuple[int, int, int]]) -> tupl
     times = [stamps[read] for read in reads]
     if max(behind) <= _LINE_ENDS:
         return times, ()
-    return times, [
-        stamps[read] - floors[read] if more > _LINE_ENDS else 0 for read, more in zip(reads, behind, strict=True)
-    ]
+    unsure = [stamps[read] - floors[read] if more > _LINE_ENDS else 0 for read, more in zip(reads, behind, strict=True)]
+    return times, unsure if any(unsure) else ()
