@@ -199,6 +199,7 @@ def exchange(request: bytes, url: str) -> Exchange:
         done.head = f"HTTP/1.1 {answer.status}\r\n{answer.headers}".replace("\r\n", "\n").replace("\n", "\r\n").encode()
         while piece := answer.read1():
             done.body += piece
-            done.marks.append((len(done.body), time.monotonic_ns()))
+            now = time.monotonic_ns()
+            done.marks.append((len(done.body), now, now))
         done.ended_ns = time.monotonic_ns()
     return done
