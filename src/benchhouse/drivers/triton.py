@@ -243,7 +243,8 @@ class TritonHttp:
             except ValueError as error:
                 return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
             if self._is_error(answer):
-                return Reply(error="server_error", detail=error_text(answer), size=len(body))
+                stamps = arrivals(ends, exchange.marks)[0] if ends else ()
+                return Reply(error="server_error", detail=error_text(answer), token_ns=stamps, size=len(body))
             if (text := self._text(answer)) != "":
                 ends.append(at)
                 texts.append(text or "")
