@@ -104,7 +104,7 @@ def test_the_tokenizer_of_the_target_counts_what_goes_in_and_what_comes_out(toke
     made = requests({"tokenizer": tokenizer}, requests=3, warmup=0, prompts={"prompt_tokens": 8})
     assert made.source.take(0).item.input_tokens == 8
     body = b'data: {"choices":[{"index":0,"text":"a b","finish_reason":"stop"}]}\n\n'
-    reply = made.driver().read(Exchange(0, 200, b"", body, [(len(body), 1)], 1))
+    reply = made.driver().read(Exchange(0, 200, b"", body, [(len(body), 1, 1)], 1))
     assert (reply.output_tokens, reply.text) == (None, "a b")
     tally = made.tally()
     call = SimpleNamespace(item=made.source.take(0).item, measured=True, due_ns=0, sent_ns=0, ended_ns=1)
