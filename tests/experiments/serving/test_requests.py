@@ -107,7 +107,7 @@ def test_the_tokenizer_of_the_target_counts_what_goes_in_and_what_comes_out(toke
     reply = made.driver().read(Exchange(0, 200, b"", body, [(len(body), 1, 1)], 1))
     assert (reply.output_tokens, reply.text) == (None, "a b")
     tally = made.tally()
-    call = SimpleNamespace(item=made.source.take(0).item, measured=True, due_ns=0, sent_ns=0, ended_ns=1)
+    call = SimpleNamespace(item=made.source.take(0).item, measured=True, due_ns=0, sent_ns=0, sending_ns=0, ended_ns=1)
     tally.add(call, reply, 0, 10)
     assert (tally.output_tokens, tally.input_tokens, tally.counted_here) == (2, 8, 1)
 
