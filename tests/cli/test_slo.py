@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from mocks.llm import MockLLM
 
-_TRIES = 3  # a neighbour's load comes and goes
-
 
 def scenario(lab, url, **workload):
     return lab.scenario(
@@ -21,20 +19,15 @@ def scenario(lab, url, **workload):
 
 @pytest.mark.slow
 @pytest.mark.serial
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     """M/M/1 at 250/s: a tenth of the requests take more than 40 ms where 250 - rate = ln(10) / 0.04 s."""
     knee = 250 - math.log(10) / 0.04
     asked = ["--slo", "e2e.p90<40ms", "--to", "500", "--requests", "6000", "--precision", "10%"]
-    for _ in range(_TRIES):
-        with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
-            path = scenario(lab, server.url, rps=50)
-            done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
-        answer = json.loads(done.stdout)
-        if "could not be delivered" not in str(answer.get("error")):
-            break
-    else:
-        pytest.skip(f"this machine is too busy to offer the load, {_TRIES} times: {answer['error']}")
+    with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
+        path = scenario(lab, server.url, rps=50, error_limit="20ms")  # on a busy machine the client is late
+        done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
+    answer = json.loads(done.stdout)
     found = answer["found"]
     assert found["status"] in ("found", "budget")
     assert found["low"] * 0.9 <= knee <= found["high"] * 1.1

@@ -1,7 +1,7 @@
 """Poller: waits for sockets, and reads those whose answers need not be looked at before they may be complete.
 
-There are two of it. `_poller.c` is this module compiled: reading an event costs it a fifth of the time. This one is for
-where nothing could be compiled, and says what the other is to do: the same tests run over both.
+There are two of it. `_poller.c` is the same in C, so that no Python runs for a token. This one is for where nothing
+could be compiled, and says what the other is to do: the same tests run over both.
 
 Every read leaves a mark. The kernel stamps what arrives, but joins what waits in a socket's queue and keeps the newest
 stamp: of several things in one read only the last has a stamp of its own. When the first came at the earliest is the
