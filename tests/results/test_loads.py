@@ -70,6 +70,7 @@ def test_a_load_says_how_far_its_times_can_be_off_and_which_figures_are_invalid(
         load(folder)
     data = gather(workspace, ["run-a"])
     assert [(item.off_ms, item.refused) for item in data.loads] == [(0.5, ["wait p99"])] * 2
+    assert data.headline[-1] == "1 point without a valid number of wait p99: see Warnings."
     text = markdown.render(data)
     assert "| holds; INVALID figures: wait p99 | open | 200/s | 500 | 499 | 1.5 | 0.7 | 0.5 | 25.0% | 12 |" in text
     assert "| 4, n 2, can be off by 0.25 | 4, n 2, can be off by 0.50 | INVALID |" in text.replace(" ± 0", "")

@@ -221,6 +221,10 @@ def make_headline(
         lines.append(_alone(points[0], columns))
     elif not rankings:
         lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
+    primary = [[figure.name for figure in point.refused if figure.primary] for point in points]
+    if any(primary):
+        names = ", ".join(dict.fromkeys(name for figures in primary for name in figures))
+        lines.append(f"{plural(sum(map(bool, primary)), 'point')} without a valid number of {names}: see Warnings.")
     if failures:
         verb = "has" if len(failures) == 1 else "have"
         lines.append(f"{plural(len(failures), 'trial')} {verb} no number: see Failures.")
