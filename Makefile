@@ -18,7 +18,7 @@ help:
 
 venv: $(BIN)/.made ## Python environment in .venv, exactly as locked in uv.lock
 
-$(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh $(wildcard hatch_build.py src/benchhouse/load/_poller.c)
+$(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh $(wildcard hatch_build.py src/benchhouse/load/_*.c)
 	@scripts/make-venv.sh
 	@touch $@
 

@@ -1,4 +1,5 @@
 import json
+from array import array
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -39,8 +40,10 @@ def exchange(*reads, status=200, head=b"", every_ns=1000):
     """An answer whose body came in these reads, one each microsecond."""
     reads = [read.encode() if isinstance(read, str) else read for read in reads]
     ends = list(accumulate(len(read) for read in reads))
-    marks = [(end, number * every_ns, number * every_ns) for number, end in enumerate(ends, 1)]
-    return Exchange(0, status, head, b"".join(reads), marks, marks[-1][1] if marks else 0)
+    marks = array(
+        "q", [part for number, end in enumerate(ends, 1) for part in (end, number * every_ns, number * every_ns)]
+    )
+    return Exchange(0, status, head, b"".join(reads), marks, marks[-2] if marks else 0)
 
 
 def event(text=None, finish=None, api="chat", **more):

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from array import array
 from pathlib import Path
 
 import numpy
@@ -141,7 +142,7 @@ def test_generate_takes_one_answer_and_names_a_second(triton):
 def test_events_that_arrive_together_or_in_pieces_keep_their_stamps(triton):
     driver = drive(triton, model="decoupled", call="stream", values={"count": 1})
     event = b'data: {"text_output":"a"}\n\n'
-    marks = [(len(event) * 2, 10, 0), (len(event) * 2 + 5, 20, 10), (len(event) * 3, 30, 20)]
+    marks = array("q", [len(event) * 2, 10, 0, len(event) * 2 + 5, 20, 10, len(event) * 3, 30, 20])
     assert list(driver.read(Exchange(0, 200, b"", event * 3, marks)).token_ns) == [10, 10, 30]
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from benchhouse.load.poller import PythonPoller
 
-sys.path.insert(0, str(Path(__file__).parent))  # for laws
+sys.path.insert(0, str(Path(__file__).parent))  # for laws and engines
 
-POLLERS = ["python", "compiled"]
+from engines import KINDS, engine
 
 
 @pytest.fixture
@@ -28,15 +28,17 @@ def poller_class(kind):
     return pytest.importorskip("benchhouse.load._poller", exc_type=ImportError).Poller
 
 
-@pytest.fixture(params=POLLERS)
+@pytest.fixture(params=KINDS)
 def poller(request):
     made = poller_class(request.param)()
     yield made
     made.close()
 
 
-@pytest.fixture(params=POLLERS)
-def each_poller(request, monkeypatch):
-    """Every reactor of the test, in load processes too, has this poller."""
+@pytest.fixture(params=KINDS)
+def each_engine(request, monkeypatch):
+    """Every load of the test, in load processes too, is compiled, or none is."""
     poller_class(request.param)
-    monkeypatch.setenv("BENCHHOUSE_POLLER", request.param)
+    monkeypatch.setenv("BENCHHOUSE_ENGINE", request.param)
+    with engine(request.param):
+        yield

@@ -69,7 +69,7 @@ def load(url, records=None, prompts=50, tokens=4, **shape):
 # Closed loop
 
 
-@pytest.mark.usefixtures("each_poller")
+@pytest.mark.usefixtures("each_engine")
 def test_a_closed_loop_keeps_exactly_its_concurrency_in_flight():
     with MockLLM(ttft_ms=20) as server:
         book = load(server.url, concurrency=7, requests=100, warmup=0)
@@ -147,7 +147,7 @@ def test_a_stall_in_a_closed_loop_is_a_silence_of_its_length():
 # Open loop
 
 
-@pytest.mark.usefixtures("each_poller")
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.serial
 def test_an_open_loop_sends_when_it_is_due_and_counts_from_then():
     with MockLLM(ttft_ms=10) as server:
@@ -254,7 +254,7 @@ def test_refusals_are_counted_by_kind_with_the_servers_words(kind):
     assert book.details[f"http_{kind}"]
 
 
-@pytest.mark.usefixtures("each_poller")
+@pytest.mark.usefixtures("each_engine")
 def test_resets_and_cuts_are_counted_and_the_load_goes_on():
     with MockLLM(reset_share=0.1, cut_share=0.1, itl_ms=1, seed=5) as server:
         book = load(server.url, concurrency=4, requests=200, warmup=0)
@@ -392,7 +392,7 @@ def test_the_soft_limit_is_raised_and_the_default_of_an_open_loop_lowered_to_the
 # Processes
 
 
-@pytest.mark.usefixtures("each_poller")
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.parametrize("shape", [{"concurrency": 5}, {"rps": 300}])
 def test_two_processes_measure_what_was_asked_of_both_together(shape):
     with MockLLM(ttft_ms=2) as server:
@@ -473,7 +473,7 @@ def test_records_say_what_the_server_saw(tmp_path):
 # Truth
 
 
-@pytest.mark.usefixtures("each_poller")
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.serial
 def test_latencies_of_64_streams_are_those_that_the_server_saw():
     with MockLLM(ttft_ms=50, itl_ms=10) as server:

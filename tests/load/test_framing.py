@@ -1,7 +1,9 @@
 import pytest
+from engines import KINDS, engine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchhouse.load.answers_python import MARK, READ
 from benchhouse.load.framing import Answer, Malformed, chunk_size, read_head
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -46,6 +48,7 @@ def fed(data, *cuts):
     return answer, None
 
 
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_answer_cut_at_any_two_bytes_is_the_same_answer(name):
     data, body = WHOLE[name]
@@ -57,6 +60,7 @@ def test_an_answer_cut_at_any_two_bytes_is_the_same_answer(name):
             assert not answer.closing
 
 
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_answer_that_comes_byte_by_byte_is_complete_with_its_last_byte_and_not_before(name):
     data, body = WHOLE[name]
@@ -138,6 +142,10 @@ def test_a_size_in_upper_or_lower_case_with_leading_noughts_is_read():
     assert [chunk_size(line) for line in (b"a", b"A", b"0000ff", b"1F ;x")] == [10, 10, 255, 31]
 
 
+def reads(ends):
+    return b"".join(READ.pack(end, 2, 1, 3) for end in ends)
+
+
 def fed_at_once(data, cuts, handovers):
     """Reads that end at these cuts, handed over a few at a time: what each hand-over said, and the answer."""
     answer, told, start = Answer(), [], 0
@@ -145,8 +153,9 @@ def fed_at_once(data, cuts, handovers):
     while start < len(ends):
         count = handovers[len(told) % len(handovers)] if handovers else 1
         batch, begin = ends[start : start + count], ends[start - 1] if start else 0
-        complete, sizes = answer.feed_reads(data[begin : batch[-1]], [end - begin for end in batch])
-        told += sizes
+        complete, marks = answer.feed_reads(data[begin : batch[-1]], reads(end - begin for end in batch))
+        assert all((stamp, floor) == (2, 1) for _, stamp, floor in MARK.iter_unpack(marks))
+        told += [size for size, _, _ in MARK.iter_unpack(marks)]
         if complete:
             return answer, told, True
         start += count
@@ -157,8 +166,14 @@ LOOKS_LIKE_FRAMING = (b"\r\n", b"\r\n\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n")
 CHUNKS = st.lists(st.binary(min_size=1, max_size=40) | st.sampled_from([*LOOKS_LIKE_FRAMING, b"x" * 5000]), max_size=8)
 
 
-@given(CHUNKS, st.sampled_from([b"%x", b"%X", b"0%x", b"%x;name=value"]), st.binary(max_size=6), st.data())
-def test_many_reads_at_once_are_the_same_as_one_after_the_other(chunks, size, behind, data):
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    chunks=CHUNKS,
+    size=st.sampled_from([b"%x", b"%X", b"0%x", b"%x;name=value"]),
+    behind=st.binary(max_size=6),
+    data=st.data(),
+)
+def test_many_reads_at_once_are_the_same_as_one_after_the_other(kind, chunks, size, behind, data):
     raw = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     places = [len(raw)]  # where chunks end: reads mostly end there
     for chunk in chunks:
@@ -177,7 +192,8 @@ def test_many_reads_at_once_are_the_same_as_one_after_the_other(chunks, size, be
             break
         complete = singly.feed(raw[start:end])
         sizes.append(singly.size)
-    answer, told, complete_at_once = fed_at_once(raw, cuts, handovers)
+    with engine(kind):
+        answer, told, complete_at_once = fed_at_once(raw, cuts, handovers)
 
     assert complete and complete_at_once
     assert told == sizes
@@ -201,4 +217,4 @@ def test_a_malformed_read_among_many_is_told():
     answer = Answer()
     answer.feed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     with pytest.raises(Malformed, match="no size"):
-        answer.feed_reads(b"1\r\na\r\nxyz\r\n", [6, 11])
+        answer.feed_reads(b"1\r\na\r\nxyz\r\n", reads([6, 11]))

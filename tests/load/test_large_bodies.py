@@ -14,7 +14,7 @@ from benchhouse.load.http import Connection
 from benchhouse.load.protocols.calls import discard
 from benchhouse.load.reactor import Reactor
 
-pytestmark = pytest.mark.usefixtures("each_poller")
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 LARGE = bytes(range(256)) * 40_000  # 10 MB, more than any socket buffer
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
@@ -138,7 +138,7 @@ def test_a_body_that_trickles_wakes_the_client_few_times_and_a_short_answer_come
         heard, still_open = ask(server.url, sink=lambda piece: taken.append(bytes(piece)), times=2)
     assert [(exchange.size, error) for exchange, error, _ in heard] == [(1_000_000, None), (2, None)]
     assert b"".join(taken) == LARGE[:1_000_000] + b"ok"
-    assert len(heard[0][0].marks) <= 5  # twenty pieces were sent
+    assert len(heard[0][0].marks) <= 3 * 5  # twenty pieces were sent
     assert still_open
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from benchhouse.load.reactor import Reactor
 
-pytestmark = pytest.mark.usefixtures("each_poller")
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 MS = 1_000_000
 

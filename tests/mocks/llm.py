@@ -49,6 +49,7 @@ class Truth:
     asked_tokens: int
     output_tokens: int
     events: int
+    held: int  # writes that TCP did not send at once, as too much was not acknowledged: they left after their stamps
     outcome: str  # running, length, stop, refused, reset, cut, error, gone (the client left)
     event_ns: tuple[int, ...]  # each event with output; empty once the server has kept four million stamps
 

@@ -9,12 +9,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -173,6 +175,9 @@ static bool flush(Conn *c) {
             return true;
         }
     }
+    int unsent = 0;
+    Record *r = record_of(c->request);
+    if (c->out.len && r && !ioctl(c->fd, SIOCOUTQNSD, &unsent) && unsent) r->held++;
     c->out.len = c->out.off = 0;
     if (c->out.cap > 1 << 20) free(c->out.data), c->out = (Buf){0};
     if (c->closing) return close_conn(c), false;
@@ -487,6 +492,7 @@ static int listen_on(int port) {
     socklen_t size = sizeof address;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit it */
+    setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);   /* others hold small writes back for longer */
     setsockopt(listener, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 4096) ||
         getsockname(listener, (struct sockaddr *)&address, &size))

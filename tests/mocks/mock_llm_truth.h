@@ -64,7 +64,7 @@ typedef struct {
     int64_t arrival_ns, start_ns, due_ns, first_ns, last_ns, end_ns; /* 0: did not happen */
     int64_t late_ns, min_gap_ns, max_gap_ns;                         /* late: the worst of all writes against the law */
     int64_t stamps; /* place of the first stamp in the pool, -1 when the pool was full */
-    int status, prompt_tokens, cached_tokens, asked_tokens, output_tokens, events, kept;
+    int status, prompt_tokens, cached_tokens, asked_tokens, output_tokens, events, kept, held;
     const char *outcome;
 } Record;
 
@@ -147,14 +147,14 @@ static void truth_print(Buf *b) {
     buf_print(
         b,
         "request,received_ns,arrival_ns,start_ns,due_ns,first_ns,last_ns,end_ns,late_ns,min_gap_ns,max_gap_ns,status,"
-        "prompt_tokens,cached_tokens,asked_tokens,output_tokens,events,outcome,event_ns\n");
+        "prompt_tokens,cached_tokens,asked_tokens,output_tokens,events,held,outcome,event_ns\n");
     uint64_t from = next_request - first_request > MAX_RECORDS ? next_request - MAX_RECORDS : first_request;
     for (uint64_t i = from; i < next_request; i++) {
         Record *r = &records[i % MAX_RECORDS];
-        buf_print(b, "%lu,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%d,%d,%d,%d,%d,%d,%s,", r->request, r->received_ns, r->arrival_ns,
+        buf_print(b, "%lu,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%d,%d,%d,%d,%d,%d,%d,%s,", r->request, r->received_ns, r->arrival_ns,
                   r->start_ns, r->due_ns, r->first_ns, r->last_ns, r->end_ns, r->late_ns, r->min_gap_ns, r->max_gap_ns,
                   r->status, r->prompt_tokens, r->cached_tokens, r->asked_tokens, r->output_tokens, r->events,
-                  r->outcome);
+                  r->held, r->outcome);
         for (int k = 0; k < r->kept; k++) buf_print(b, k ? ";%ld" : "%ld", stamps[r->stamps + k]);
         buf_put(b, "\n", 1);
     }

@@ -200,6 +200,6 @@ def exchange(request: bytes, url: str) -> Exchange:
         while piece := answer.read1():
             done.body += piece
             now = time.monotonic_ns()
-            done.marks.append((len(done.body), now, now))
+            done.marks.extend((len(done.body), now, now))
         done.ended_ns = time.monotonic_ns()
     return done

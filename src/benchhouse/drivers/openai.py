@@ -1,24 +1,19 @@
 """OpenAI-compatible servers (vLLM, llm-d, KServe, SGLang, llama.cpp, ...): completions and chat, streamed or not."""
 
 import json
-import re
 from array import array
 from collections.abc import Mapping
-from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from benchhouse.drivers.refusals import excerpt, refusal
+from benchhouse.load.answers import alike, arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
-from benchhouse.load.protocols.marks import arrivals
 from benchhouse.load.protocols.text import Generation
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
-_decode = json.JSONDecoder().decode  # `json.loads` of bytes first looks for their encoding
-_NOT_PLAIN = re.compile(rb'["\\\n]')
-_SHORT = 40
-_AT_A_LOOK = 1 << 14  # bytes: looking at all that follows, again and again, would cost its square
+_raw_decode = json.JSONDecoder().raw_decode
 _NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -107,18 +102,20 @@ class OpenAI:
         reply, ends = Reply(size=len(exchange.body), count=self._batch), array("q")  # where an event with output ends
         texts: dict[int, list[str]] = {}
         body, at, done = exchange.body, 0, False
-        while at < len(body):
+        while (start := at) < len(body):
             end = body.find(b"\n", at)
-            line = body[at:] if end < 0 else body[at:end]
-            start, at = at, at + len(line) + 1
+            at = end + 1 or len(body) + 1
+            if end == start:  # between two events
+                continue
+            line = body[start : at - 1]
             if not line.startswith(b"data:"):
-                if line not in (b"", b"\r") and not line.startswith(_OTHER_FIELDS):
+                if line != b"\r" and not line.startswith(_OTHER_FIELDS):
                     return Reply(error="malformed", detail=f"not a line of an event stream: {excerpt(line)}")
             elif (data := line[5:].strip()) in (b"", b"[DONE]"):
                 done |= data != b""
             else:
                 try:
-                    brought = self._take(_decode(data.decode()), reply, texts)
+                    brought = self._take(_decoded(data.decode()), reply, texts)
                 except _NOT_OF_THIS_API:
                     return Reply(error="malformed", detail=f"not an event of this API: {excerpt(line)}")
                 if reply.error:
@@ -136,24 +133,17 @@ class OpenAI:
         return reply
 
     def _pass_over_its_like(self, body: bytes, line: bytes, start: int, ends: "array[int]") -> int:
-        """Count the events that follow `line` and differ from it in their text alone; where the first other one is.
-
-        Most events of a stream are such, and splitting at what is the same between two texts costs a tenth of reading
-        them one by one. A text with a quote or a backslash in it may be anything, and ends the row.
-        """
+        """Count the events that follow `line` and differ from it in their text alone; where the first other one is."""
         begin, end = self._around_text(line)
-        after = start + len(line)
-        glue = end + (b"\n\n" if line[-1:] != b"\r" else b"\n\r\n") + begin
-        if end == b"\0" or not body.startswith(glue, after - len(end)):
-            return after + 1
-        first = after + len(glue) - len(end)  # of the text of the next event
-        texts = _split(body[first : first + _AT_A_LOOK], glue)[:-1]
-        if b"" in texts or _NOT_PLAIN.search(b"".join(texts)):
-            texts = list(takewhile(lambda text: text and not _NOT_PLAIN.search(text), texts))
-        reached = list(accumulate([len(text) + len(glue) for text in texts], initial=first))
-        ends.extend([place - len(glue) + len(end) for place in reached[1:]])
-        first = reached[-1]
-        return first - len(begin)
+        after = start + len(line) + 1
+        if not end:
+            return after
+        empty_line = b"\r\n" if line.endswith(b"\r") else b"\n"
+        if not body.startswith(empty_line, after):
+            return after
+        at, places = alike(body, after + len(empty_line), begin, end + b"\n" + empty_line)
+        ends.frombytes(places)
+        return at
 
     def _around_text(self, line: bytes) -> tuple[bytes, bytes]:
         """What stands before and after the text of an event that brings nothing else, so that its like is known unread.
@@ -166,7 +156,7 @@ class OpenAI:
                 while line[close : close + 1] not in (b'"', b""):
                     close += 2 if line[close : close + 1] == b"\\" else 1
                 return line[:at], line[close:]
-        return b"\0", b"\0"
+        return b"", b""
 
     def _take(self, content: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
         """Read an event, or a whole answer; whether it brought output."""
@@ -190,14 +180,12 @@ class OpenAI:
         return brought
 
 
-def _split(data: bytes, glue: bytes) -> list[bytes]:
-    """As `data.split(glue)`, in a third of the time for a long glue: a short piece of it is searched quickly."""
-    short = glue[:_SHORT]
-    parts = data.split(short)
-    if len(parts) - 1 != data.count(glue):  # the piece stands elsewhere too
-        return data.split(glue)
-    more = len(glue) - len(short)
-    return [parts[0], *(part[more:] for part in parts[1:])]
+def _decoded(text: str) -> Any:
+    """As `json.loads`, which looks for an encoding and for blanks first."""
+    content, end = _raw_decode(text)
+    if end != len(text):
+        raise ValueError(f"more than one value: {text[end:][:40]!r}")
+    return content
 
 
 def _joined(texts: dict[int, list[str]]) -> str:

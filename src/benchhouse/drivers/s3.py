@@ -75,7 +75,7 @@ class S3:
         if not 200 <= exchange.status < 300:
             return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
         if exchange.sink is not None:
-            _, first, floor = exchange.marks[0] if exchange.marks else (0, exchange.ended_ns, exchange.ended_ns)
+            first, floor = exchange.marks[1:3] or (exchange.ended_ns, exchange.ended_ns)
             return Reply(size=exchange.size, token_ns=(first,), unsure_ns=(first - floor,), value=exchange.sink)
         if not exchange.body:
             etag = _ETAG.search(exchange.head)

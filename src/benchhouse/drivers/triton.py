@@ -9,6 +9,7 @@ import math
 import mmap
 import os
 import re
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
@@ -19,9 +20,9 @@ from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.drivers.triton_model import ServerHttp, error_text, model_path, since
 from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
+from benchhouse.load.answers import arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
-from benchhouse.load.protocols.marks import arrivals
 from benchhouse.schema.errors import BenchError
 
 __all__ = ["TritonHttp", "TritonTarget"]
@@ -141,7 +142,7 @@ class TritonHttp:
         path = f"{model_path(self.target.model, self.target.version)}/{verb}"
         answer = self._server.send(path, body, headers)
         lines_back = "HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
-        marks = [(len(answer.body), 0, 0)]
+        marks = array("q", (len(answer.body), 0, 0))
         return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, marks)
 
     def _share(self) -> None:
@@ -229,7 +230,7 @@ class TritonHttp:
 
     def _read_stream(self, exchange: Exchange) -> Reply:
         body = exchange.body
-        ends: list[int] = []
+        ends = array("q")
         texts: list[str] = []
         at = 0
         while at < len(body):

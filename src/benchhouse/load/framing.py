@@ -4,13 +4,11 @@ Bytes may come cut anywhere. An answer ends where its framing says so, not where
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import add
 from typing import NamedTuple
 
+from benchhouse.load.answers import whole_chunks
+from benchhouse.load.answers_python import MARK, READ
 from benchhouse.load.protocols.calls import Sink
 
 _START = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: |\r\n|$)")
@@ -99,27 +97,21 @@ class Answer:
             self.closing = True
         return self.left <= 0
 
-    def feed_reads(self, data: bytes, ends: Sequence[int]) -> tuple[bool, list[int]]:
-        """As `feed` of several reads, which end at these places of `data`, all at once where they hold whole chunks;
-        the size of the body after each read, up to the one that completes the answer."""
-        at, sizes = 0, []
+    def feed_reads(self, data: bytes, reads: bytes) -> tuple[bool, bytes]:
+        """As `feed` of several reads, told by the marks of a poller, all at once where they hold whole chunks; whether
+        the answer is complete, and the marks up to the read that completed it."""
+        at, marks, complete = 0, b"", False
         if self._chunked and self.left == _SIZE and self.sink is None and not self._pending:
-            before = len(self.body)
-            at, chunk_ends, content_ends = self._whole_chunks(data)
-            within = ends[: bisect_right(ends, at)]
-            if within == chunk_ends[: len(within)]:
-                sizes = [before + content for content in content_ends[: len(within)]]
-            else:
-                sizes = [before + _content_up_to(end, chunk_ends, content_ends) for end in within]
-        complete = False
-        for end in ends[len(sizes) :]:
+            at, content, marks = whole_chunks(data, reads, len(self.body))
+            self.body += content
+        for end, stamp, floor, _ in READ.iter_unpack(reads[len(marks) // MARK.size * READ.size :]):
             if complete:  # what follows can't be told apart from the next answer
                 self.closing = True
                 break
             complete = self.feed(data[at:end])
             at = end
-            sizes.append(self.size)
-        return complete, sizes
+            marks += MARK.pack(self.size, stamp, floor)
+        return complete, marks
 
     def feed_sink(self, data: bytes | memoryview) -> bool:
         """As `feed`, where the head has come and there is a sink."""
@@ -158,27 +150,13 @@ class Answer:
                     self.left = _SIZE
         return True
 
-    def _whole_chunks(self, data: bytes) -> tuple[int, list[int], list[int]]:
-        """Take the whole chunks at the beginning, most of a stream of tokens; where the first other one is, and where
-        they and their contents end, each counted by itself."""
-        lines = data.split(b"\r\n")
-        whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
-        contents = lines[1 : 2 * whole : 2]
-        sizes, lengths = [*map(_known_sizes.get, lines[0 : 2 * whole : 2])], [*map(len, contents)]
-        if sizes != lengths:  # a size that is not known, a line end inside of a chunk, or the last chunk
-            whole = next(at for at, (size, length) in enumerate(zip(sizes, lengths, strict=True)) if size != length)
-        self.body += b"".join(contents[:whole])
-        content_ends = list(accumulate(lengths[:whole]))
-        framing = [len(size) + 4 for size in lines[0 : 2 * whole : 2]]
-        chunk_ends = list(map(add, content_ends, accumulate(framing)))
-        return chunk_ends[-1] if whole else 0, chunk_ends, content_ends
-
     def _dechunk(self, data: bytes) -> bool:
         if self._pending:
             data, self._pending = self._pending + data, b""
         at, end, left, body = 0, len(data), self.left or 0, self.body
         if left == _SIZE:
-            at = self._whole_chunks(data)[0]
+            at, content, _ = whole_chunks(data, b"", 0)
+            body += content
         while at < end:
             if left > 0:  # of a chunk's content
                 part = data[at : at + left]
@@ -218,17 +196,6 @@ class Answer:
         return False
 
 
-def _content_up_to(end: int, chunk_ends: Sequence[int], content_ends: Sequence[int]) -> int:
-    """Bytes of content among the first `end` bytes of whole chunks."""
-    whole = bisect_right(chunk_ends, end)
-    before, start = (content_ends[whole - 1], chunk_ends[whole - 1]) if whole else (0, 0)
-    if whole == len(chunk_ends):
-        return before
-    size = content_ends[whole] - before
-    begins = chunk_ends[whole] - size - 2
-    return before + min(max(end - begins, 0), size) if end > start else before
-
-
 @lru_cache(maxsize=256)  # most answers of a server have the same head, but for its date
 def read_head(head: bytes) -> Head:
     """Raises Malformed for a head that is not HTTP/1.1."""
@@ -255,9 +222,6 @@ def read_head(head: bytes) -> Head:
     if lengths or not length.isdigit() or len(length) > 15:
         raise Malformed(f"content-length is {length[:40]!r}{' and something else' if lengths else ''}")
     return Head(status, False, int(length), closing)
-
-
-_known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # as tokens have them
 
 
 def chunk_size(line: bytes) -> int:

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
+from benchhouse.load.answers_python import READ
 from benchhouse.load.endpoint import Endpoint, Place
 from benchhouse.load.framing import Answer, Malformed
 from benchhouse.load.poller import ANCILLARY_BYTES, OPEN, kernel_stamp
@@ -215,22 +216,21 @@ class Connection:
     def _take(self) -> None:
         """What the poller has read."""
         assert self._socket is not None
-        data, marks, ended = self._poller.take(self._socket)
-        numbers = memoryview(marks).cast("q")
-        ends, stamps, floors = (numbers[at::4].tolist() for at in range(3))
+        data, reads, ended = self._poller.take(self._socket)
         complete = False
-        if ends:
-            self.read_lag_ns = numbers[-1] - stamps[-1]
+        if reads:
+            _, stamp, _, read_ns = READ.unpack_from(reads, len(reads) - READ.size)
+            self.read_lag_ns = read_ns - stamp
             if self._tls is not None:
-                ends, data, over = self._decrypted(data, ends)
+                data, reads, over = self._decrypted(data, reads)
                 ended = 0 if over else ended
             if self.ready and data:  # not in a handshake, and nothing has failed
-                complete = self._feed(data, ends, stamps, floors)
+                complete = self._feed(data, reads)
             if not self.ready:
                 return
         if complete:
             self._answer.closing |= ended != OPEN
-            self._finish(self.exchange.marks[-1][1])
+            self._finish(self.exchange.marks[-2])
         elif ended == 0:
             self._ended_by_server()
         elif ended != OPEN:
@@ -255,49 +255,48 @@ class Connection:
             self._ended_by_server()
             return
         complete = self._answer.feed_sink(_ROOM[:size])
-        self.exchange.marks.append((self._answer.size, stamp, stamp))
+        self.exchange.marks.extend((self._answer.size, stamp, stamp))
         if complete:
             self._finish(stamp)
         elif self._answer.left:
             self._wait_for(min(self._answer.left, _LOW_BYTES))
 
-    def _decrypted(self, data: bytes, ends: Sequence[int]) -> tuple[list[int], bytes, bool]:
+    def _decrypted(self, data: bytes, reads: bytes) -> tuple[bytes, bytes, bool]:
         """What these reads mean, as far as the session is up, and whether the server has closed the session."""
-        parts: list[bytes] = []
-        clear_ends, start, over = [], 0, False
+        clear, clear_reads, start, over = bytearray(), b"", 0, False
         assert self._tls is not None
-        for end in ends:
+        for end, *stamps in READ.iter_unpack(reads):
             self._incoming.write(data[start:end])
             start = end
             if self._handshaking:
                 self._shake_hands()
-                return [], b"", False
+                return b"", b"", False
             try:
                 while part := self._tls.read(_TLS_BYTES):
-                    parts.append(part)
+                    clear += part
                 over = True
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError as error:
                 self.fail("tls", str(error))
-                return [], b"", False
-            clear_ends.append(sum(map(len, parts)))
+                return b"", b"", False
+            clear_reads += READ.pack(len(clear), *stamps)
         if self._outgoing.pending:  # an answer of the protocol itself, to a change of keys
             self._push(self._outgoing.read())
-        return clear_ends, b"".join(parts), over
+        return bytes(clear), clear_reads, over
 
-    def _feed(self, data: bytes, ends: Sequence[int], stamps: Sequence[int], floors: Sequence[int]) -> bool:
+    def _feed(self, data: bytes, reads: bytes) -> bool:
         """Bytes of an answer, in the clear, of one read or several; whether it is complete."""
         if not self.busy:  # unasked, mostly a server that will close
             self.close()
             return False
         answer, head_before = self._answer, self._answer.status
         try:
-            complete, sizes = answer.feed_reads(data, ends)
+            complete, marks = answer.feed_reads(data, reads)
         except Malformed as problem:
             self.fail("malformed", str(problem))
             return False
-        self.exchange.marks.extend(zip(sizes, stamps, floors))  # noqa: B905 - what came after the answer has no size
+        self.exchange.marks.frombytes(marks)
         if self._tls is None and not complete and answer.status and not (head_before and answer.missing is None):
             self._expect(answer)
         return complete
@@ -344,7 +343,7 @@ class Connection:
 
     def _ended_by_server(self) -> None:
         if self.busy and self._answer.ends_with_connection:
-            self._finish(self.exchange.marks[-1][1])
+            self._finish(self.exchange.marks[-2])
         else:
             self._broken(ConnectionResetError(errno.ECONNRESET, "the server closed the connection"))
 

@@ -9,7 +9,7 @@ mark's floor. That is the later of two moments: when this socket was last read e
 looked at and this one was not ready. A thread that slept until something came adds a third: when it began to wait for
 a core, by the kernel's count. Where that count is missing, or the thread was stopped too, it is when it fell asleep.
 
-With BENCHHOUSE_POLLER=python in the environment this one is used in any case: to tell whether a doubtful number, or a
+With BENCHHOUSE_ENGINE=python in the environment this one is used in any case: to tell whether a doubtful number, or a
 crash, comes from the compiled one.
 """
 
@@ -24,12 +24,13 @@ from contextlib import suppress
 from time import monotonic_ns, thread_time_ns
 from typing import NamedTuple, Protocol
 
+from benchhouse.load.answers_python import READ
+
 _READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
 ANCILLARY_BYTES = 64
 _MOST_KEPT = 1 << 20
 _MOST_ASKEW_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
-MARK = struct.Struct("=4q")
 _EMPTY_LINE = b"\r\n\r\n"
 OPEN = -1  # how a socket ended that did not
 
@@ -40,7 +41,7 @@ class Taken(NamedTuple):
     """What a socket brought since it was last handed over."""
 
     data: bytes
-    marks: bytes  # of each read: end in `data`, the kernel's stamp, floor, and when it was read; four 64-bit numbers
+    reads: bytes  # of each: end in `data`, the kernel's stamp, floor, and when it was read; see `answers_python.READ`
     ended: int  # OPEN, 0 where the other side closed, else an errno
 
 
@@ -187,7 +188,7 @@ class PythonPoller:
             floor = watched.left_ns or max(watched.drained_ns, self._floor_ns)  # the rest was there at the last look
             watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, floor, now)
             floor = min(floor, watched.stamp_ns)  # the kernel stamps first, and wakes then
-            watched.marks += MARK.pack(len(watched.data), watched.stamp_ns, floor, now)
+            watched.marks += READ.pack(len(watched.data), watched.stamp_ns, floor, now)
             if len(data) < _READ_BYTES:
                 watched.drained_ns, watched.left_ns = before, 0
                 return watched.tail == _EMPTY_LINE or len(watched.data) >= watched.enough
@@ -218,7 +219,7 @@ def _sleeps() -> int:
 
 def make_poller() -> Poller:
     """The compiled one, where there is one and nobody asked for the other."""
-    if os.environ.get("BENCHHOUSE_POLLER") == "python":
+    if os.environ.get("BENCHHOUSE_ENGINE") == "python":
         return PythonPoller()
     try:
         from benchhouse.load._poller import Poller as CompiledPoller

@@ -1,8 +1,10 @@
 """Streams of measured times: on their way into a histogram, and with how far each of them can be off."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from benchhouse.load.answers import measured, sides
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 
 _AT_A_TIME = 512
@@ -12,14 +14,14 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 class Stream:
-    """Values on their way into a histogram: a list takes each at once, the histogram many at a time."""
+    """Values on their way into a histogram: an array takes each at once, the histogram many at a time."""
 
     __slots__ = ("_doubts", "_histogram", "_values", "add")
 
     def __init__(self, histogram: Histogram | None = None, doubts: "Doubts | None" = None) -> None:
         self._histogram = histogram or Histogram()
         self._doubts = doubts
-        self._values: list[int] = []
+        self._values = array("q")
         self.add = self._values.append
 
     def add_unsure(self, value: int, earlier: int, later: int = 0) -> None:
@@ -33,13 +35,16 @@ class Stream:
     def extend(self, values: Iterable[int]) -> None:
         self._values.extend(values)
 
-    def extend_unsure(self, values: Sequence[int], earlier: Sequence[int]) -> None:
-        """As `add_unsure` of each."""
-        if earlier and max(earlier) > FINE_NS:
-            for value, less in zip(values, earlier, strict=True):
-                self.add_unsure(value, less)
-        else:
+    def extend_unsure(self, values: Sequence[int], earlier: Sequence[int], later: Sequence[int] = ()) -> None:
+        """As `add_unsure` of each; where `earlier` is empty, or `later`, none is."""
+        if max(earlier, default=0) <= FINE_NS and max(later, default=0) <= FINE_NS:
             self._values.extend(values)
+            return
+        less = earlier or [0] * len(values)
+        sure, *doubtful = sides(array("q", values), array("q", less), array("q", later), FINE_NS)
+        self._values.extend(sure)
+        self._doubts = self._doubts or Doubts()
+        self._doubts.extend(doubtful)
 
     def count(self, values: Measured) -> None:
         """Values that go into other streams too."""
@@ -56,8 +61,8 @@ class Stream:
 
     def _sure(self) -> Histogram:
         """Of that, all but the doubts."""
-        self._histogram.extend(self._values)
-        self._values.clear()
+        self._histogram.count(measured(self._values))
+        del self._values[:]
         return self._histogram
 
     def bounds_ns(self) -> dict[str, float]:
@@ -67,7 +72,7 @@ class Stream:
 
     def settle_some(self) -> bool:
         """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
-        self._histogram.extend(self._values[:_AT_A_TIME])
+        self._histogram.count(measured(self._values[:_AT_A_TIME]))
         del self._values[:_AT_A_TIME]
         doubts_left = self._doubts.settle_some() if self._doubts else False
         return bool(self._values) or doubts_left
@@ -93,6 +98,11 @@ class Doubts:
         measured.add(value)
         least.add(max(value - earlier, 0))
         most.add(value + later)
+
+    def extend(self, doubtful: Sequence["array[int]"]) -> None:
+        """Many, by their sides."""
+        for side, values in zip(self._sides, doubtful, strict=True):
+            side.extend(values)
 
     def merge(self, other: "Doubts") -> None:
         for ours, theirs in zip(self._sides, other._sides, strict=True):

@@ -15,11 +15,12 @@ PAUSE_S = 0.3
 
 
 @contextmanager
-def stopped(after_s, pause_s):
-    """A child stops this process, as a machine does that has something better to do."""
+def stopped(server, requests, pause_s):
+    """A child stops this process once the server has so many, as a machine does that has something better to do."""
     child = os.fork()
     if child == 0:
-        time.sleep(after_s)
+        while server.stats()["requests"] < requests:
+            time.sleep(0.02)
         os.kill(os.getppid(), signal.SIGSTOP)
         time.sleep(pause_s)
         os.kill(os.getppid(), signal.SIGCONT)
@@ -36,14 +37,14 @@ def target(server):
 
 @pytest.mark.timeout(120)
 def test_a_load_process_that_was_stopped_makes_those_figures_invalid_that_it_can_have_changed(play):
-    """Eight requests of about 0.5 s are in flight, out of step: of some 60 a pause of 0.3 s hits at most 16."""
+    """Eight requests of about 0.5 s are in flight, out of step: of some 45 a pause of 0.3 s hits at most 16."""
     prompts = PROMPTS | {"output_tokens": 100}
-    workload = {"concurrency": 8, "duration": 4, "warmup": 0.5, "prompts": prompts, "error_limit": "20ms"}
-    with MockLLM(ttft_ms=30, ttft_exp=1, itl_ms=5) as server, stopped(2.5, PAUSE_S):
+    workload = {"concurrency": 8, "duration": 3, "warmup": 0.5, "prompts": prompts, "error_limit": "20ms"}
+    with MockLLM(ttft_ms=30, ttft_exp=1, itl_ms=5) as server, stopped(server, 30, PAUSE_S):
         ctx = play(serve, target(server), workload)
 
-    assert "p99.9" in ctx.beyond["itl"]
-    assert 20 < ctx.errors["itl"]["p99.9"] < 3 * PAUSE_S * 1e3
+    assert ctx.beyond["itl"]  # which ones depends on how long the server's own gaps are
+    assert 20 < max(ctx.errors["itl"].values()) < 3 * PAUSE_S * 1e3
     assert "INVALID" in ctx.warnings["figures_invalid"]
     assert "p50" not in ctx.beyond["itl"] | ctx.beyond["e2e"]
     assert ctx.errors["e2e"]["p50"] < 20

@@ -1,6 +1,7 @@
 """Silence: what is none, what is one, and that hours of load keep it small."""
 
 import random
+from array import array
 
 from benchhouse.experiments.serving.steadiness import _MOST_SILENCE_BINS, Silence
 
@@ -9,14 +10,14 @@ MS = 1_000_000
 
 def test_a_pause_while_a_request_waits_is_found_with_its_place():
     silence = Silence()
-    silence.hear(0, 2000 * MS, [100 * MS, 200 * MS, 1500 * MS, 2000 * MS])
+    silence.hear(0, 0, 2000 * MS, array("q", [100 * MS, 200 * MS, 1500 * MS, 2000 * MS]))
     assert max(silence.gaps(3.0)) == (1.3, 0.2)
 
 
 def test_quiet_without_anybody_waiting_is_no_silence():
     silence = Silence()
-    silence.hear(0, 100 * MS, [100 * MS])
-    silence.hear(1500 * MS, 1600 * MS, [1600 * MS])
+    silence.hear(0, 0, 100 * MS, array("q", [100 * MS]))
+    silence.hear(0, 1500 * MS, 1600 * MS, array("q", [1600 * MS]))
     assert all(length <= 0.1 for length, _ in silence.gaps(3.0))
 
 
@@ -24,7 +25,8 @@ def test_hours_of_load_keep_it_small_and_a_stall_is_still_found():
     silence, second = Silence(), 1000 * MS
     for at in range(4 * 3600):
         if not 7000 <= at < 7060:  # a minute without any output
-            silence.hear(at * second, (at + 120) * second, [at * second + part * 10 * MS for part in range(100)])
+            stamps = array("q", [at * second + part * 10 * MS for part in range(100)])
+            silence.hear(0, at * second, (at + 120) * second, stamps)
     assert len(silence._sounds) <= _MOST_SILENCE_BINS
     length_s, began_s = max(silence.gaps(4 * 3600.0))
     assert abs(length_s - 60) < 1
@@ -38,8 +40,8 @@ def test_merging_two_widths_is_hearing_all_at_the_wider_one():
     whole._widen()
     wide._widen()
     for number, (sent, ended) in enumerate(heard):
-        whole.hear(sent, ended, [ended])
-        (wide if number % 2 else narrow).hear(sent, ended, [ended])
+        whole.hear(0, sent, ended, array("q", [ended]))
+        (wide if number % 2 else narrow).hear(0, sent, ended, array("q", [ended]))
     for first, second in ((wide, narrow), (narrow, wide)):
         merged = Silence()
         merged.merge(first)

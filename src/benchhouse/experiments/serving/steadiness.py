@@ -5,11 +5,14 @@ carry it. Simulated queues beyond 90% of their capacity, which wander for as lon
 """
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
+
+from benchhouse.load.answers import bins
 
 ALPHA = 0.001
 _SILENCE_ALPHA = ALPHA / 10  # for tails somewhat heavier than exponential, as mixed lengths have
@@ -105,12 +108,12 @@ class Silence:
         self._sounds: set[int] = set()  # bins in which any output came
         self._waits: dict[int, int] = {}  # bin -> requests that began waiting minus those that ended
 
-    def hear(self, sent_ns: int, ended_ns: int, stamps_ns: list[int]) -> None:
-        """All from the start of the window; before it is negative."""
+    def hear(self, start_ns: int, sent_ns: int, ended_ns: int, stamps: "array[int]") -> None:
+        """One answer, by the same clock as the start of the window."""
         width = self._width_ns
-        self._sounds.update([stamp // width for stamp in stamps_ns])
-        self._wait(sent_ns // width, 1)
-        self._wait(ended_ns // width, -1)
+        self._sounds.update(bins(stamps, start_ns, width))
+        self._wait((sent_ns - start_ns) // width, 1)
+        self._wait((ended_ns - start_ns) // width, -1)
         while len(self._sounds) > _MOST_SILENCE_BINS or len(self._waits) > _MOST_SILENCE_BINS:
             self._widen()
 

@@ -1,11 +1,12 @@
 """What is kept of the replies of an inference server: token latencies, token counts, and traces of contamination."""
 
-import itertools
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchhouse.experiments.serving.steadiness import History, Silence
+from benchhouse.load.answers import gaps
 from benchhouse.load.book import Call
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.slo import Slo, missed
@@ -43,7 +44,7 @@ class ServingTally:
         self.silence = Silence()
 
     def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
-        stamps = reply.token_ns or (call.ended_ns,)
+        stamps = array("q", reply.token_ns or (call.ended_ns,))
         if reply.error is None:
             if reply.output_tokens is None and self._count_tokens:
                 reply.output_tokens = self._count_tokens(reply.text)
@@ -55,17 +56,16 @@ class ServingTally:
             return 0
         return self._measure(call, reply, stamps, start_ns) if reply.error is None else missed(self.slo, None)
 
-    def _place(self, call: Call, stamps: Sequence[int], reply: Reply, start_ns: int, end_ns: int) -> None:
+    def _place(self, call: Call, stamps: "array[int]", reply: Reply, start_ns: int, end_ns: int) -> None:
         """Where in the window there was output, whether the request is measured or not."""
         if stamps[0] >= start_ns and stamps[-1] < end_ns:
             inside = len(stamps)
         else:
             inside = sum(start_ns <= stamp < end_ns for stamp in stamps)
         self.tokens_in_window += (reply.output_tokens or len(stamps)) * inside / len(stamps)
-        heard = [stamp - start_ns for stamp in stamps]
-        self.silence.hear(call.sent_ns - start_ns, call.ended_ns - start_ns, heard)
+        self.silence.hear(start_ns, call.sent_ns, call.ended_ns, stamps)
 
-    def _measure(self, call: Call, reply: Reply, stamps: Sequence[int], start_ns: int) -> int:
+    def _measure(self, call: Call, reply: Reply, stamps: "array[int]", start_ns: int) -> int:
         e2e = call.ended_ns - call.due_ns
         ttft = tpot = worst = None
         self.requests += 1
@@ -79,10 +79,9 @@ class ServingTally:
             self.ttft.add_unsure(ttft, late + sending + first)
             self.ttft_sent.add_unsure(ttft - late, sending + first)
             self.events += len(stamps)
-            gaps = [after - before for before, after in itertools.pairwise(stamps)]
-            if gaps:
-                worst = max(gaps)
-                self._gaps(gaps, reply.unsure_ns)
+            if len(stamps) > 1:
+                between, worst, changes = gaps(stamps)
+                self._gaps(between, changes, reply.unsure_ns)
                 if reply.output_tokens:
                     tpot = (stamps[-1] - stamps[0]) // count
                     self.tpot.add_unsure(tpot, last // count, first // count)
@@ -91,18 +90,12 @@ class ServingTally:
         times = {"ttft": ttft, "itl": worst, "tpot": tpot, "e2e": e2e, "latency": e2e}
         return missed(self.slo, times)
 
-    def _gaps(self, gaps: list[int], unsure: Sequence[int]) -> None:
+    def _gaps(self, between: "array[int]", changes: int, unsure: Sequence[int]) -> None:
         """Between events that may have come `unsure` earlier: a gap is then longer after it, and shorter before it."""
-        if any(unsure[:-1]):
-            for gap, (before, after) in zip(gaps, itertools.pairwise(unsure), strict=True):
-                self.itl.add_unsure(gap, after, before)
-        else:
-            self.itl.extend(gaps[:-1])
-            self.itl.add_unsure(gaps[-1], unsure[-1] if unsure else 0)
-        if len(gaps) > 1:
-            changes = [abs(after - before) for before, after in itertools.pairwise(gaps)]
-            most = 4 * sum(unsure) // len(changes)  # each event is in two gaps, each gap in two changes
-            self.jitter.add_unsure(sum(changes) // len(changes), most, most)
+        self.itl.extend_unsure(between, unsure[1:], unsure[:-1])
+        if count := len(between) - 1:
+            most = 4 * sum(unsure) // count  # each event is in two gaps, each gap in two changes
+            self.jitter.add_unsure(changes // count, most, most)
 
     def _count(self, call: Call, reply: Reply, events: int) -> None:
         if reply.output_tokens is None:

@@ -3,6 +3,7 @@
 All stamps are nanoseconds of the monotonic clock (`time.monotonic_ns`).
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
@@ -16,8 +17,9 @@ class Exchange:
     status: int = 0
     head: bytes = b""  # status line and header lines
     body: bytes = b""  # without the transfer encoding; empty where a sink took it
-    marks: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of each read: length of `body` after it, when the last of it arrived, and when the first did at the earliest."""
+    marks: "array[int]" = field(default_factory=lambda: array("q"))
+    """Three numbers of each read: size of the body after it, when the last of it arrived, and when the first did at the
+    earliest."""
     ended_ns: int = 0
     size: int = 0  # of the body, kept or not
     sink: "Sink | None" = None  # what took the body of a good answer, where it was not to be kept

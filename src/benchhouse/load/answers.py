@@ -1,0 +1,53 @@
+"""What is made of the bytes and the marks of an answer: compiled, where that could be built, else in Python.
+
+`_answers.c` and `answers_python.py` give the same answers, and the same tests run over both. With
+BENCHHOUSE_ENGINE=python in the environment Python is used in any case: to tell whether a doubtful number, or a crash,
+comes from the compiled part.
+"""
+
+import os
+from array import array
+from collections.abc import Callable
+
+from benchhouse.load import answers_python
+from benchhouse.schema.histogram import Measured
+
+try:
+    from benchhouse.load import _answers
+except ImportError:
+    _answers = None  # type: ignore[assignment]
+
+_compiled = None if os.environ.get("BENCHHOUSE_ENGINE") == "python" else _answers
+_chosen = _compiled or answers_python
+
+whole_chunks: Callable[[bytes, bytes, int], tuple[int, bytes, bytes]] = _chosen.whole_chunks
+alike: Callable[[bytes, int, bytes, bytes], tuple[int, bytes]] = _chosen.alike
+bins: "Callable[[array[int], int, int], list[int]]" = _chosen.bins
+
+
+def arrivals(ends: "array[int]", marks: "array[int]") -> "tuple[array[int], array[int]]":
+    """The stamp of the read that completed each event, and how much earlier each may have arrived; nothing of that
+    where each event was the last of its read, as its stamp is then its own."""
+    stamps, unsure = _chosen.arrivals(ends, marks)
+    return array("q", stamps), array("q", unsure)
+
+
+def gaps(stamps: "array[int]") -> "tuple[array[int], int, int]":
+    """Between each stamp and the next, the longest of them, and the sum of what each differs from the one before."""
+    between, longest, changes = _chosen.gaps(stamps)
+    return array("q", between), longest, changes
+
+
+def sides(
+    values: "array[int]", earlier: "array[int]", later: "array[int]", fine: int
+) -> "tuple[array[int], array[int], array[int], array[int]]":
+    """Times that may be less by `earlier` and more by `later` (empty: none is): those that are off by `fine` at most,
+    and of the others what was measured, the least that each can be, and the most."""
+    sure, found, least, most = _chosen.sides(values, earlier, later, fine)
+    return array("q", sure), array("q", found), array("q", least), array("q", most)
+
+
+def measured(values: "array[int]") -> Measured:
+    """As `Measured(values)`, which raises ValueError for a value out of range."""
+    known = _compiled.measured(values) if _compiled else None
+    return Measured(values) if known is None else Measured.known(*known)
