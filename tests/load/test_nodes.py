@@ -59,6 +59,16 @@ def test_shards_of_several_nodes_merge_exactly(tmp_path, monkeypatch):
     assert not spread.folder.exists()
 
 
+@pytest.mark.parametrize(("concurrency", "cores", "processes"), [(4, 8, 2), (16, 8, 4), (64, 2, 4)])
+def test_the_engine_chooses_as_many_for_each_node(tmp_path, monkeypatch, concurrency, cores, processes):
+    monkeypatch.setattr("benchhouse.load.choose.usable_cores", lambda: cores)
+    shape = Shape(concurrency=concurrency, requests=200, warmup=0, nodes="others")
+    book, spread = spread_load(tmp_path, monkeypatch, shape)
+    assert (book.succeeded, book.processes, book.most_in_flight) == (200, processes, concurrency)
+    assert {len(facts["processes"]) for facts in spread.facts.values()} == {processes // 2}
+    assert book.chosen.startswith(f"{processes // 2} load process") and " a node: " in book.chosen
+
+
 def clocks_differ() -> bool:
     done = subprocess.run([*ANOTHER_CLOCK, "true"], capture_output=True, check=False)
     return done.returncode == 0

@@ -27,6 +27,12 @@ STEPS = {"kind": "steps", "rates": [1, 2], "each": "5s"}
         ({"concurrency": 2, "max_in_flight": 10}, "max_in_flight is of an open loop"),
         ({"concurrency": 2, "processes": 3}, "3 processes need at least as many requests in flight"),
         ({"rps": 5, "max_in_flight": 1, "processes": 2}, "2 processes need at least as many"),
+        ({"rps": 5, "processes": "many"}, "processes\n.*expected auto or a number from 1 to 256, found 'many'"),
+        ({"rps": 5, "processes": 0}, "processes\n.*expected auto or a number from 1 to 256, found 0"),
+        ({"rps": 5, "processes": 257}, "expected auto or a number"),
+        ({"rps": 5, "processes": 1.5}, "expected auto or a number"),
+        ({"rps": 5, "processes": True}, "expected auto or a number"),
+        ({"rps": 5, "processes": None}, "expected auto or a number"),
         ({"rps": 5, "arrivals": STEPS}, "steps bring their own rate: leave rps out"),
         ({"arrivals": "constant"}, "give concurrency"),
         ({"arrivals": {"kind": "ramp", "to": 5}}, "give concurrency"),
@@ -38,6 +44,13 @@ STEPS = {"kind": "steps", "rates": [1, 2], "each": "5s"}
 def test_a_load_that_contradicts_itself_is_refused_with_the_reason(given, said):
     with pytest.raises(ValidationError, match=said):
         Shape(**given)
+
+
+def test_the_number_of_processes_is_left_to_the_engine_unless_it_is_given():
+    assert Shape(rps=5).processes == "auto" and Shape(rps=5).shards == 1
+    assert Shape(rps=5, processes=3).processes == Shape(rps=5, processes="3").shards == 3
+    kinds = Shape.model_json_schema()["properties"]["processes"]["anyOf"]
+    assert kinds == [{"const": "auto", "type": "string"}, {"maximum": 256, "minimum": 1, "type": "integer"}]
 
 
 def test_arrivals_that_bring_their_rates_need_none(tmp_path):

@@ -16,6 +16,7 @@ from benchhouse.warehouse.ingest import collect
 LAG = {"p50_ms": 0.1, "p99_ms": 1.5, "max_ms": 3.0}
 CERTIFICATE = {
     "loop": "open", "asked": 200.0, "offered": 500, "delivered": 499, "in_flight": 12, "cpu_share": 0.25,
+    "processes": 2, "chosen": "2 load processes: 3,000 requests/s",
     "lag": LAG, "loop_lag": {**LAG, "p99_ms": 0.7}, "problems": [],
 }  # fmt: skip
 LATE = {**CERTIFICATE, "problems": [{"code": "arrivals_bent", "message": "late"}]}
@@ -52,7 +53,7 @@ def test_certificates_are_in_the_report_also_of_invalid_trials(data):
     ]
     assert (data.loads[0].lag_ms, data.loads[0].wake_ms, data.loads[0].delivered) == (1.5, 0.7, 499)
     text = markdown.render(data)
-    assert "| INVALID: arrivals_bent | open | 200/s | 500 | 499 | 1.5 | 0.7 | – | 25.0% | 12 |" in text
+    assert "| INVALID: arrivals_bent | open | 200/s | 500 | 499 | 1.5 | 0.7 | – | 2 | 25.0% | 12 |" in text
     assert text.index("INVALID: arrivals") < text.index("| holds |")  # these need a look
 
 
@@ -72,7 +73,8 @@ def test_a_load_says_how_far_its_times_can_be_off_and_which_figures_are_invalid(
     assert [(item.off_ms, item.refused) for item in data.loads] == [(0.5, ["wait p99"])] * 2
     assert data.headline[-1] == "1 point without a valid number of wait p99: see Warnings."
     text = markdown.render(data)
-    assert "| holds; INVALID figures: wait p99 | open | 200/s | 500 | 499 | 1.5 | 0.7 | 0.5 | 25.0% | 12 |" in text
+    assert "| holds; INVALID figures: wait p99 | open | 200/s | 500 | 499 | 1.5 | 0.7 | 0.5 | 2 | 25.0% | 12 |" in text
+    assert "processes: auto chose 2 load processes: 3,000 requests/s." in text
     assert "| 4, n 2, can be off by 0.25 | 4, n 2, can be off by 0.50 | INVALID |" in text.replace(" ± 0", "")
     assert "INVALID: in every trial the figure can be off by more than is taken" in text
     assert "can be off by 0.25" in html.render(data)
@@ -87,6 +89,7 @@ def test_the_last_part_of_a_second_counts_by_its_length(data):
 
 def test_seconds_are_drawn_with_failures_in_red(data):
     drawn = str(load_section(data.loads))
+    assert drawn.count("processes: auto chose 2 load processes: 3,000 requests/s.") == 1
     assert drawn.count("<svg") == 1  # both trials are of one point
     assert drawn.count("<path") == 4 and drawn.count("var(--bad)") == 2
     assert seconds_chart([data.loads[0].model_copy(update={"errors": [0, 0, 0]})]).count("<path") == 1

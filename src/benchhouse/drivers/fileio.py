@@ -73,6 +73,9 @@ class FileIO:
                     for number in range(process, job.workers, job.processes)
                 ]
 
+            gc.collect()  # here, once: each process that did it would copy all memory first, and begin late
+            gc.disable()  # a collection in mid-run would be a pause of every thread
+            stack.callback(gc.enable)
             if job.processes == 1:
                 parts = [_work(crew(0), perf_counter_ns() + _EDGE_NS)]
             else:
@@ -82,18 +85,13 @@ class FileIO:
 
 def _work(workers: list[Worker], start_ns: int) -> _Part:
     """Run the workers in threads of this process; one alone needs none."""
-    gc.collect()
-    gc.disable()  # a collection in mid-run would be a pause of every thread
-    try:
-        crew = [threading.Thread(target=worker.run, args=(start_ns,), daemon=True) for worker in workers[1:]]
-        for thread in crew:
-            thread.start()
-        workers[0].run(start_ns)
-        for thread in crew:
-            thread.join()
-        before, after = workers[0].before, getrusage(RUSAGE_SELF)
-    finally:
-        gc.enable()
+    crew = [threading.Thread(target=worker.run, args=(start_ns,), daemon=True) for worker in workers[1:]]
+    for thread in crew:
+        thread.start()
+    workers[0].run(start_ns)
+    for thread in crew:
+        thread.join()
+    before, after = workers[0].before, getrusage(RUSAGE_SELF)
     moved = Moved(fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
     moved.user_s = after.ru_utime - before.ru_utime
     moved.cpu_s = moved.user_s + after.ru_stime - before.ru_stime

@@ -8,6 +8,7 @@ import csv
 import json
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -56,6 +57,11 @@ class Course:
         # The larger root's usual form loses its digits where the rate hardly changes; this one does not.
         return self._starts[piece] + 2 * more / (rate + math.sqrt(rate * rate + 2 * self._slopes[piece] * more))
 
+    @property
+    def peak(self) -> float:
+        """The highest rate; a piece that rises is followed by one that begins there."""
+        return max(self._rates)
+
     def times(self, reached: Iterator[float]) -> Iterator[int]:
         """The nanosecond by which each of the given numbers of arrivals is expected."""
         if len(self._rates) == 1:
@@ -81,6 +87,10 @@ class _Kind(Model):
 
     def course(self, rate: float | None, duration_s: float | None) -> Course:
         return Course(_positive(rate))
+
+    def peak(self, rate: float | None, duration_s: float | None) -> float:
+        """The most arrivals a second that are to be expected."""
+        return self.course(rate, duration_s).peak
 
     @property
     def gap_shape(self) -> float | None:
@@ -181,6 +191,10 @@ class Trace(_Kind):
         yield 0
         for time in times:
             yield round((time - first) / self.speed)
+
+    def peak(self, rate: float | None, duration_s: float | None) -> float:
+        """Of its busiest second."""
+        return max(Counter(at // _NS for at in self.due(None, 0)).values())
 
     def digest(self) -> str:
         """sha256 of the file's bytes: what identifies the trace, wherever the file lies."""

@@ -130,6 +130,7 @@ class Book:
     cpu_all_ns: int = 0  # of all load processes together, since it was opened
     peak_mb: float = 0.0  # of the largest load process
     processes: int = 1
+    chosen: str = ""  # why there are so many, where the engine was to say
     lost: list[Lost] = field(default_factory=list)  # load processes that died
     places: dict[str, Place] = field(default_factory=dict)  # by address; empty where there is one
     stopped: str = ""  # why the load was given up
@@ -380,7 +381,7 @@ class Clock:
     """When one load process may send what: the window, and how many of the requests are its own."""
 
     def __init__(self, shape: Shape, start_ns: int, shard: int) -> None:
-        self.shard, self.shards = shard, shape.processes
+        self.shard, self.shards = shard, shape.shards
         self.begin_ns = start_ns
         self.window_ns = start_ns + round(shape.warmup * _SECOND_NS)
         self._cooldown_ns = round(shape.cooldown * _SECOND_NS)
@@ -388,7 +389,7 @@ class Clock:
         self.by_time = not shape.requests  # whether `measures` depends on nothing but the time
         self.end_ns = self.stop_ns = _NEVER
         if shape.requests:
-            self._share = shape.requests // shape.processes + (shard < shape.requests % shape.processes)
+            self._share = shape.requests // shape.shards + (shard < shape.requests % shape.shards)
             if not self._share:
                 self.stop_ns = self.window_ns
         else:
@@ -396,7 +397,7 @@ class Clock:
             self.end_ns = self.window_ns + round(shape.window_s * _SECOND_NS)
             self.stop_ns = self.end_ns + self._cooldown_ns
         # The number of this process's next request among those of all. Both counts are safe among threads.
-        self.index: Callable[[], int] = itertools.count(shard, shape.processes).__next__
+        self.index: Callable[[], int] = itertools.count(shard, shape.shards).__next__
         self._tickets = itertools.count()
         self._cpu_ns = self._opened_ns = 0
 

@@ -173,6 +173,7 @@ class Certificate(Model):
     cpu_share: float = Field(description="Of one core, by the busiest load process in the window.")
     peak_mb: float = Field(description="Most memory of a load process, in MB (2^20 bytes).")
     processes: int = Field(description="Load processes that lived to the end.")
+    chosen: str = Field(description="Why so many were started; empty where the scenario gave a number.")
     start_skew_ms: float = Field(description="From the common start to the first send of the process that began last.")
     lost: tuple[Lost, ...] = Field(description="Load processes that died.")
     connections: int
@@ -206,6 +207,7 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         cpu_share=book.cpu_share,
         peak_mb=book.peak_mb,
         processes=book.processes,
+        chosen=book.chosen,
         start_skew_ms=round(book.start_late_ns / 1e6, 4),
         lost=tuple(book.lost),
         connections=book.connections,

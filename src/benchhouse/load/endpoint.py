@@ -15,7 +15,7 @@ _PROBE_S = 2.0
 
 @dataclass(frozen=True)
 class Servers:
-    """Where the connections of an HTTP driver go."""
+    """Where the connections of an HTTP driver go; of a driver that connects by itself, only where its server is."""
 
     urls: tuple[str, ...] = ()
     """Of several servers that the connections are spread over; none: the driver's own."""

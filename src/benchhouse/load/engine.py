@@ -11,6 +11,8 @@ from time import monotonic_ns
 from typing import Any
 
 from benchhouse.load.book import Book, Clock, Tally
+from benchhouse.load.calibration import request_cost_s
+from benchhouse.load.choose import choose, this_machine
 from benchhouse.load.endpoint import Endpoint, Servers
 from benchhouse.load.nodes import Spread, on_nodes
 from benchhouse.load.records import Spool, write_parquet
@@ -44,14 +46,17 @@ def run_load(
     """
     load = Load(driver, source, shape, tally, servers, records)
     if spread is not None and shape.nodes != "own":
-        whole = on_nodes(load.plain(), shape.processes, spread)
+        load = load.plain()
+        load.choose_processes(len(spread.nodes))
+        whole = on_nodes(load, load.shape.shards, spread)
     else:
         load.prepare()
-        if shape.processes == 1:
+        if load.shape.shards == 1:
             whole = load.run(0, lambda: monotonic_ns() + EDGE_NS)
         else:
-            pulse = Pulse(shape.processes)
-            whole = in_processes(shape.processes, partial(load.run, pulse=pulse), pulse)
+            pulse = Pulse(load.shape.shards)
+            whole = in_processes(load.shape.shards, partial(load.run, pulse=pulse), pulse)
+    whole.chosen = load.chosen
     if shape.records and records:
         write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
     return whole
@@ -69,6 +74,7 @@ class Load:
     records: Path | None
     first: Any = None
     endpoints: list[Endpoint] = field(default_factory=list)
+    chosen: str = ""  # why there are so many load processes, where the engine was to say
 
     def plain(self) -> "Load":
         """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
@@ -76,12 +82,29 @@ class Load:
         return replace(self, driver=partial(_same, driver)) if driver.transport == "http" else self
 
     def prepare(self) -> None:
-        """Find the servers and raise the limits; raises BenchError where that can't be done."""
+        """Find the servers, settle `processes: auto` and raise the limits; raises BenchError where that can't be
+        done."""
         self.first = self.driver()
         if self.first.transport == "http":
-            self.shape = _allow_files(self.shape)
             self.endpoints = self.servers.endpoints(self.first.url)
+        self.choose_processes()
+        if self.endpoints:
+            self.shape = _allow_files(self.shape)
             _check_ports(self.shape, len(self.endpoints))
+
+    def choose_processes(self, nodes: int = 1) -> None:
+        """Where the scenario leaves their number to the engine, on so many nodes."""
+        if self.shape.processes != "auto":
+            return
+        driver = self.first or self.driver()
+        http = driver.transport == "http"
+        addresses = [str(endpoint.address[0]) for endpoint in self.endpoints]
+        machine = this_machine(addresses or self.servers.urls or ([driver.url] if http else []))
+        if self.shape.nodes == "others":  # than that of the experiment, which this is
+            machine = replace(machine, serves=False)
+        choice = choose(self.shape, self.source, machine, nodes=nodes, cost_s=request_cost_s if http else None)
+        self.chosen = choice.why
+        self.shape = self.shape.model_copy(update={"processes": choice.processes})
 
     def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> Book:
         """What one load process does."""
@@ -92,7 +115,7 @@ class Load:
             book.pulse = pulse.of(shard)
         if shape.records and self.records:
             book.spool = Spool(self.records.with_suffix(f".{shard}.spool"))
-        mine = max(most // shape.processes + (shard < most % shape.processes), 1)
+        mine = max(most // shape.shards + (shard < most % shape.shards), 1)
         book.drains = 0 if shape.open_loop or shape.requests is None else mine
         load: SocketLoad | ThreadLoad
         if endpoints:
@@ -149,7 +172,7 @@ def _allow_files(shape: Shape) -> Shape:
     """Raise this process's limit of open files to what the load needs, or refuse the load; only the default bound of an
     open loop, which is hardly ever reached, is lowered instead."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = math.ceil(shape.most_in_flight / shape.processes) + _SPARE_FILES
+    needed = math.ceil(shape.most_in_flight / shape.shards) + _SPARE_FILES
     if hard != resource.RLIM_INFINITY and needed > hard:
         if not shape.open_loop or shape.max_in_flight != MAX_IN_FLIGHT or hard < 2 * _SPARE_FILES:
             raise BenchError(
@@ -158,7 +181,7 @@ def _allow_files(shape: Shape) -> Shape:
                 "raise the limit (ulimit -n), ask for fewer in flight, or use more processes",
             )
         needed = hard
-        shape = shape.model_copy(update={"max_in_flight": (hard - _SPARE_FILES) * shape.processes})
+        shape = shape.model_copy(update={"max_in_flight": (hard - _SPARE_FILES) * shape.shards})
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     return shape

@@ -31,7 +31,7 @@ def main(folder: Path, node: str, shards: list[int]) -> int:
     except BenchError as error:
         send(f"problem {error.message}")
         return 1
-    pulse = Pulse(load.shape.processes)
+    pulse = Pulse(load.shape.shards)
     children = {number: Child(number, partial(load.run, pulse=pulse)) for number in shards}
     try:
         if problems := [problem for child in children.values() if (problem := child.wait_ready())]:

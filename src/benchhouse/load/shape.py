@@ -1,8 +1,8 @@
 """Shape: how much load, when, and for how long. The part of a workload that every load experiment shares."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.load.arrivals import Arrivals, Kind, Poisson, Trace
@@ -12,7 +12,21 @@ from benchhouse.schema.quantities import Seconds
 
 MAX_IN_FLIGHT = 4096
 ERROR_LIMIT_S, ERROR_SHARE = 0.001, 0.02
+MOST_PROCESSES = 256
 _DEFAULT_DURATION_S = 10.0
+
+
+def _auto_or_a_number(given: Any) -> Any:
+    """One clear message, where a union would give one for each of its kinds."""
+    number = int(given) if isinstance(given, str) and given.isdecimal() else given
+    if number == "auto" or (type(number) is int and 1 <= number <= MOST_PROCESSES):
+        return number
+    raise ValueError(f"expected auto or a number from 1 to {MOST_PROCESSES}, found {given!r}")
+
+
+Processes = Annotated[
+    Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_PROCESSES)], BeforeValidator(_auto_or_a_number)
+]
 
 
 class Shape(Model):
@@ -30,7 +44,9 @@ class Shape(Model):
     warmup: Seconds = Field(1.0, description="Load before the measured window.")
     cooldown: Seconds = Field(0.0, description="Load kept on after it, so that the last ones end under the same load.")
     timeout: Seconds = Field(120.0, gt=0, description="Timeout of one request.")
-    processes: int = Field(1, ge=1, le=256, description="Load processes, where one core is not enough.")
+    processes: Processes = Field(
+        "auto", description="Load processes; auto: as many as the load and the free cores ask for."
+    )
     nodes: Literal["own", "others", "all"] = Field(
         "own", description="Nodes of the trial that run load processes: that of the experiment, the others, or all."
     )
@@ -69,8 +85,8 @@ class Shape(Model):
             raise ValueError("think_time is of a closed loop: give concurrency instead of rps")
         if self.concurrency and self.max_in_flight != MAX_IN_FLIGHT:
             raise ValueError("max_in_flight is of an open loop: concurrency says how many are in flight")
-        if self.processes > (self.concurrency or self.max_in_flight):
-            raise ValueError(f"{self.processes} processes need at least as many requests in flight")
+        if self.shards > (self.concurrency or self.max_in_flight):
+            raise ValueError(f"{self.shards} processes need at least as many requests in flight")
         if self.open_loop and not isinstance(self.law, Trace):
             self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
         return self
@@ -87,6 +103,11 @@ class Shape(Model):
     def law(self) -> Kind:
         """The law by which requests of an open loop are due."""
         return self.arrivals or Poisson()
+
+    @property
+    def shards(self) -> int:
+        """Load processes as a number; one as long as `auto` has not been settled (`choose.py`)."""
+        return 1 if self.processes == "auto" else self.processes
 
     @property
     def window_s(self) -> float | None:

@@ -344,5 +344,5 @@ def _early_ns(shape: Shape) -> int:
     """How long before a request of an open loop is due the process is awake: a core that slept wakes late."""
     if not shape.open_loop:
         return 0
-    rate = (shape.rps or 1_000) / shape.processes
+    rate = (shape.rps or 1_000) / shape.shards
     return round(min(_MOST_EARLY_NS, _EARLY_SHARE * _SECOND_NS / rate))

@@ -23,6 +23,8 @@ class Source(Protocol):
 
     seed: int
     needs_replies: bool  # whether the next request depends on what came back
+    events: float  # of one answer, as far as that is known: tokens of a stream, else 1
+    alone: str  # why one load process must make all requests; empty where several may
 
     def take(self, index: int) -> Planned: ...
 
@@ -34,8 +36,8 @@ class Pool:
 
     needs_replies = False
 
-    def __init__(self, planned: Sequence[Planned], seed: int) -> None:
-        self.seed = seed
+    def __init__(self, planned: Sequence[Planned], seed: int, *, events: float = 1.0, alone: str = "") -> None:
+        self.seed, self.events, self.alone = seed, events, alone
         self._planned = planned
 
     def take(self, index: int) -> Planned:

@@ -11,7 +11,7 @@ from benchhouse.results.numbers import number, percent, plural
 
 HEADS = (
     "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",
-    "wakes late p99 (ms)", "times off by at most (ms)", "CPU", "in flight",
+    "wakes late p99 (ms)", "times off by at most (ms)", "processes", "CPU", "in flight",
 )  # fmt: skip
 RIGHT = range(4, len(HEADS))  # numbers
 _HOW = (
@@ -22,6 +22,7 @@ _HOW = (
 _CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
 _MOST_ROWS = 60
 _MOST_OPEN = 12
+_MOST_CHOICES = 4
 _MOST_CHARTS = 12
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 620, 190, 56, 12, 10, 36
 
@@ -45,6 +46,7 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
         tag("p", _HOW, class_="small soft"),
         certificates,
         tag("p", f"{plural(left_out, 'trial')} more in report.json.", class_="note") if left_out > 0 else None,
+        tag("p", chosen, class_="small soft") if (chosen := choices(loads)) else None,
         tag("p", _CHART, class_="small soft") if figures else None,
         tag("div", *figures, class_="charts") if figures else None,
         tag("p", f"{undrawn} not drawn; see artifacts/intervals.csv.", class_="note") if more > 0 else None,
@@ -66,11 +68,19 @@ def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
             number(load.lag_ms),
             number(load.wake_ms),
             number(load.off_ms),
+            number(load.processes),
             percent(load.cpu_share, signed=False),
             number(load.in_flight),
         ]
         for load in ordered[:_MOST_ROWS]
     ]
+
+
+def choices(loads: Sequence[LoadFacts]) -> str:
+    """Why there were so many load processes, where `processes: auto` left that to the engine."""
+    reasons = list(dict.fromkeys(load.chosen for load in loads if load.chosen))
+    more = f" And {len(reasons) - _MOST_CHOICES} more." if len(reasons) > _MOST_CHOICES else ""
+    return f"processes: auto chose {'; '.join(reasons[:_MOST_CHOICES])}.{more}" if reasons else ""
 
 
 def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:

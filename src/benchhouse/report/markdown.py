@@ -12,7 +12,7 @@ from benchhouse.report.comparison_sections import (
     stage_rows,
 )
 from benchhouse.report.evidence_sections import INVALID_WORDS, no_failures
-from benchhouse.report.load_section import HEADS, RIGHT, load_rows
+from benchhouse.report.load_section import HEADS, RIGHT, choices, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
 from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData, SpreadFacts
@@ -202,7 +202,7 @@ def _loads(data: ReportData) -> str:
     if not data.loads:
         return ""
     rows = [[plain(cell) for cell in row] for row in load_rows(data.loads)]
-    return f"## Load\n\n{table(HEADS, rows, RIGHT)}"
+    return "\n\n".join(filter(None, ["## Load", table(HEADS, rows, RIGHT), plain(choices(data.loads))]))
 
 
 def _machines(data: ReportData) -> str:

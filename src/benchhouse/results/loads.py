@@ -38,6 +38,8 @@ class LoadFacts(Model):
     off_ms: float | None = Field(None, description="How far its primary times can be off, at most; those that stand.")
     refused: list[str] = Field(default_factory=empty_list, description="Figures that are INVALID by themselves.")
     cpu_share: float = Field(description="Of one core, by the busiest load process.")
+    processes: int = Field(1, description="Load processes that lived to the end.")
+    chosen: str = Field("", description="Why there were so many, where the engine was to say (`processes: auto`).")
     rates: list[float] = Field(default_factory=empty_list, description="Answers a second, one a second of the window.")
     errors: list[float] = Field(default_factory=empty_list, description="Failures a second.")
 
@@ -82,6 +84,8 @@ def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts
             delivered=certificate["delivered"],
             in_flight=certificate["in_flight"],
             cpu_share=certificate["cpu_share"],
+            processes=certificate["processes"],
+            chosen=certificate.get("chosen", ""),  # evidence of older versions has none
             lag_ms=certificate["lag"]["p99_ms"],
             wake_ms=certificate["loop_lag"]["p99_ms"],
             off_ms=off_ms,

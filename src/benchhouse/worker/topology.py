@@ -9,13 +9,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchhouse.processes.quotas import cpu_quota, memory_limit
 from benchhouse.schema.topology import Cpu, Gpu, Nic, NumaNode, Topology
 from benchhouse.worker.monitors.nvml import NoNvml, initialise
 
 Value = TypeVar("Value")
 
-_CGROUP = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
 _WHY_NOT = {"numa": "the firmware does not say", "nvlinks": "NVML shows no NVLink on it"}
 
 
@@ -40,7 +39,7 @@ def node_topology() -> Topology:
         cpu=_cpu(unknown),
         numa=_numa(unknown),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        memory_limit_bytes=_memory_limit(),
+        memory_limit_bytes=memory_limit(),
         gpus=gpus,
         gpu_driver=driver,
         cuda=cuda,
@@ -71,7 +70,7 @@ def _cpu(unknown: dict[str, str]) -> Cpu:
         cores=len(cores) or None,
         threads=os.cpu_count(),
         usable=len(os.sched_getaffinity(0)),
-        quota=_cpu_quota(),
+        quota=cpu_quota(),
         governor=governor,
     )
 
@@ -152,40 +151,6 @@ def _nics(unknown: dict[str, str]) -> list[Nic]:
 def _numa_of(path: Path) -> int | None:
     text = _read(path)
     return int(text) if text is not None and text.isdigit() else None  # -1: the firmware does not say
-
-
-def _cpu_quota() -> float | None:
-    """The least that a cgroup from here upward allows."""
-    limits = []
-    for folder in _cgroups("cpu"):
-        fields = (_read(folder / "cpu.max") or "").split()
-        if not fields and (quota := _read(folder / "cpu.cfs_quota_us")):
-            fields = [quota, _read(folder / "cpu.cfs_period_us") or "100000"]
-        if len(fields) == 2 and fields[0].isdigit() and int(fields[1]):
-            limits.append(int(fields[0]) / int(fields[1]))
-    return min(limits, default=None)
-
-
-def _memory_limit() -> int | None:
-    limits = []
-    for folder in _cgroups("memory"):
-        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
-        if text.isdigit() and int(text) < _UNLIMITED:
-            limits.append(int(text))
-    return min(limits, default=None)
-
-
-def _cgroups(controller: str) -> list[Path]:
-    """The folders of this process's cgroup and all above it, of v2 and of the v1 controller."""
-    folders: list[Path] = []
-    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
-        _, names, place = line.split(":", 2)
-        if names and controller not in names.split(","):
-            continue
-        root = _CGROUP / (controller if names else "")
-        path = root / place.lstrip("/")
-        folders += [folder for folder in (path, *path.parents) if folder.is_relative_to(root)]
-    return folders
 
 
 def _filesystem(folder: str) -> str | None:

@@ -15,6 +15,7 @@ from services.small_disk import small_disk as small_disk
 from benchhouse.drivers.fileio import FileIO
 from benchhouse.experiments.storage.device import Device
 from benchhouse.experiments.storage.file import MOST_IOPS, FileTarget, FileWorkload, file_io
+from benchhouse.load.choose import usable_cores
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.histogram import Histogram
 
@@ -240,6 +241,7 @@ def test_without_fio_the_way_to_get_it_is_named(play, monkeypatch):
         {"fsync": 0},
         {"fsync": "sometimes"},
         {"processes": 2},
+        {"processes": "some"},
     ],
 )
 def test_impossible_workloads_are_refused(wrong):
@@ -257,9 +259,11 @@ def test_a_size_that_does_not_fit_names_one_that_does():
         FileWorkload(pattern="read", file_size=200_000, block_size=65536)
 
 
-def test_workers_are_spread_over_the_cores(play):
+def test_workers_are_spread_over_the_cores_unless_a_number_is_given(play):
     ctx = play(file_io, {}, {**SMALL, "pattern": "read", "depth": 8})
-    assert ctx.facts["processes"] == min(8, len(os.sched_getaffinity(0))) and ctx.facts["in_flight"] == 8
+    assert ctx.facts["processes"] == min(8, usable_cores()) and ctx.facts["in_flight"] == 8
+    ctx = play(file_io, {}, {**SMALL, "pattern": "read", "depth": 8, "processes": 3})
+    assert ctx.facts["processes"] == 3
 
 
 def test_the_device_under_a_folder_counts_what_is_written(on_device):

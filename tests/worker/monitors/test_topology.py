@@ -33,18 +33,3 @@ def test_it_is_read_once_a_process(monkeypatch, tmp_path):
     node_topology()
     monkeypatch.setattr(module, "read_gpus", lambda: pytest.fail("asked again"))
     assert topology(str(tmp_path)).kernel == platform.release()
-
-
-def test_limits_of_cgroups_are_the_least_from_here_upward(monkeypatch, tmp_path):
-    inner = tmp_path / "job" / "step"
-    inner.mkdir(parents=True)
-    (inner / "cpu.max").write_text("max 100000\n")
-    (inner.parent / "cpu.max").write_text("150000 100000\n")
-    (tmp_path / "cpu.max").write_text("800000 100000\n")
-    (inner / "memory.max").write_text("max\n")
-    (inner.parent / "memory.max").write_text("1048576\n")
-    monkeypatch.setattr(module, "_CGROUP", tmp_path)
-    read = module._read
-    fake = {"/proc/self/cgroup": "0::/job/step"}
-    monkeypatch.setattr(module, "_read", lambda path: fake.get(str(path)) or read(path))
-    assert (module._cpu_quota(), module._memory_limit()) == (1.5, 1 << 20)

@@ -140,6 +140,7 @@ class Sequences:
     number is that of the request that begins it, so that load processes have different ones."""
 
     needs_replies = True
+    events, alone = 1.0, ""
 
     def __init__(self, length: int, encode: Callable[[InferItem], bytes], seed: int) -> None:
         self.seed = seed

@@ -115,7 +115,7 @@ class ServingWorkload(Shape):
                 name not in usual or getattr(self.prompts, name) != usual[name].get_default(call_default_factory=True)
             ):
                 raise ValueError(f"{short} is short for prompts.{name} of synthetic prompts: give one of them")
-        if isinstance(self.prompts, ConversationPrompts) and self.processes > 1:
+        if isinstance(self.prompts, ConversationPrompts) and self.shards > 1:
             raise ValueError("conversations need processes: 1")
         if isinstance(self.prompts, ConversationPrompts) and self.batch > 1:
             raise ValueError("conversations need batch: 1")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
 
 _FEWEST_PROMPTS = 1000
+_USUAL_EVENTS = 100  # of an answer whose length is left to the model
 
 
 class Asked(NamedTuple):
@@ -74,7 +75,8 @@ class Requests:
             self.source = Conversations(self.prompts, self._driver, ctx.seed, self._spec.think_time)
         else:
             batches = ceil(len(self.prompts) / self._batch)
-            self.source = Pool([self._planned(number) for number in range(batches)], ctx.seed)
+            planned = [self._planned(number) for number in range(batches)]
+            self.source = Pool(planned, ctx.seed, events=_mean_events(planned) if target.stream else 1.0)
 
     def _planned(self, number: int) -> Planned:
         """The n-th request; a batch that the pool's end would cut short goes on with its start."""
@@ -113,10 +115,17 @@ class Requests:
         return 0.0
 
 
+def _mean_events(planned: Sequence[Planned]) -> float:
+    """Tokens of an answer, as far as they are asked for."""
+    return sum(plan.item.output_tokens or _USUAL_EVENTS for plan in planned) / max(len(planned), 1)
+
+
 class Conversations:
     """Turns of conversations, each with the real answers before it; as many conversations at a time as requests."""
 
     needs_replies = True
+    events = float(_USUAL_EVENTS)
+    alone = "the next turn of a conversation needs the answers before it, which one process has"
 
     def __init__(self, prompts: PromptSet, driver: HttpDriver, seed: int, think_time_s: float = 0.0) -> None:
         self.seed = seed

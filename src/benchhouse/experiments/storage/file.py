@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Counters, Device, free_bytes, new_name, sweep
+from benchhouse.load.choose import usable_cores
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
+from benchhouse.load.shape import Processes
 from benchhouse.load.trial import with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
@@ -169,7 +171,7 @@ class FileWorkload(Model):
     block_size: Bytes = Field(2**20, ge=512, le=2**30, description="Size of one operation.")
     threads: int = Field(1, ge=1, le=256, description="Streams, each with its own descriptor and part of the file.")
     depth: int = Field(1, ge=1, le=1024, description="Operations in flight of each stream: threads that share it.")
-    processes: int | None = Field(None, ge=1, le=256, description="Processes of these threads; one a core by default.")
+    processes: Processes = Field("auto", description="Processes that these threads are spread over; auto: one a core.")
     direct: bool = Field(False, description="Past the page cache (O_DIRECT).")
     cache: Literal["drop", "keep"] = Field("drop", description="What is done with cached pages before measuring.")
     fsync: Literal["never", "end", "each"] | Annotated[int, Field(ge=1)] = Field(
@@ -189,7 +191,7 @@ class FileWorkload(Model):
             raise ValueError(f"file_size must hold at least one block for each of {workers} operations in flight")
         if self.direct and (self.file_size % _PAGE or self.block_size % _PAGE):
             raise ValueError(f"direct needs file_size and block_size to be multiples of {_PAGE} bytes")
-        if self.processes and self.processes > workers:
+        if self.processes != "auto" and self.processes > workers:
             raise ValueError(f"{self.processes} processes need at least as many operations in flight")
         if self.warmup and not self.duration:
             raise ValueError("warmup needs a duration: one pass has no time of its own")
@@ -241,7 +243,7 @@ def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context)
         mix=workload.mix,
         streams=workload.threads,
         depth=workload.depth,
-        processes=workload.processes or min(workers, len(os.sched_getaffinity(0))),
+        processes=min(workers, usable_cores()) if workload.processes == "auto" else workload.processes,
         direct=workload.direct,
         sync_every={"never": 0, "end": 0, "each": 1}.get(workload.fsync, workload.fsync),  # type: ignore[arg-type]
         sync_end=workload.fsync not in ("never", "each") and not workload.pattern.endswith("read"),

@@ -61,7 +61,7 @@ def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
         login=login,
         scripts=scripts(workload),
         clients=clients,
-        threads=workload.processes,
+        threads=workload.shards,
         seconds=math.ceil(workload.schedule_s + spare_s),
         rate=rate,
         prepared=workload.prepared,
@@ -87,6 +87,7 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
         book.spool = Spool(records.with_suffix(".0.spool"))
     _settle(run, works, workload, book)
     _note_client(run, job, book)
+    book.chosen = "1 thread of pgbench, which serves all clients" if workload.processes == "auto" else ""
     book.flush()
     if book.spool:
         book.spool.close()

@@ -15,6 +15,7 @@ from benchhouse.experiments.storage.postgres_server import ServerWatch, server_o
 from benchhouse.experiments.storage.postgres_tables import Comparison, PostgresTally, SchemaExists, Tables, schema_name
 from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
 from benchhouse.load.book import Book
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, Statement, too_old
@@ -209,7 +210,9 @@ def _by_engine(
         work.ready = work.ready or driver.request(work)
         planned.append(Planned(work, work.ready))
     tally = partial(PostgresTally, workload.objectives, writes=any(plan.item.effect for plan in planned))
-    return partial(offer, make, Pool(planned, ctx.seed), workload, tally, ctx, where=where)
+    return partial(
+        offer, make, Pool(planned, ctx.seed), workload, tally, ctx, where=where, servers=Servers((login.endpoint,))
+    )
 
 
 def _try(statements: list[Statement], login: Login, session: Administrator, ctx: Context) -> None:

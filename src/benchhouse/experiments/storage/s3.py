@@ -44,6 +44,7 @@ class Writes:
     """Writes each object once, and compares what the server calls them with their MD5."""
 
     needs_replies = False
+    events, alone = 1.0, "it compares what the server calls each object"
 
     def __init__(self, driver: Any, objects: Sequence[tuple[str, Stretch]], seed: int) -> None:
         self.seed = seed
@@ -228,12 +229,12 @@ class S3Workload(Shape):
             return 0
         if not self.runs_dry:
             return 64 + 4 * min(self.most_in_flight, 256)
-        order, requests = cycle(self.weights, seed), (self.requests or 0) + self.processes
+        order, requests = cycle(self.weights, seed), (self.requests or 0) + self.shards
         shares = [
-            sum(order[index % len(order)] == "delete" for index in range(shard, requests, self.processes))
-            for shard in range(self.processes)
+            sum(order[index % len(order)] == "delete" for index in range(shard, requests, self.shards))
+            for shard in range(self.shards)
         ]
-        return max(shares) * self.processes
+        return max(shares) * self.shards
 
 
 class _Trial(NamedTuple):
@@ -260,7 +261,7 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
         etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
         prepared = Prepared(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
         mix = RequestMix(workload.weights, workload.part_size, workload.page_size, workload.verify)
-        source = Requests(trial.driver, prepared, mix, processes=workload.processes, seed=ctx.seed)
+        source = Requests(trial.driver, prepared, mix, processes=workload.shards, seed=ctx.seed)
         source.make_ready(writes=not workload.weights.keys() <= {"get", "list"}, sha256=target.sign_payload)
         book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
         certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)

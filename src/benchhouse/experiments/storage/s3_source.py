@@ -80,6 +80,8 @@ class Requests:
     def __init__(self, driver: Any, prepared: Prepared, mix: RequestMix, *, processes: int = 1, seed: int = 0) -> None:
         self.seed = seed
         self.needs_replies = bool({"list", "multipart"} & mix.weights.keys())
+        self.events = 1.0
+        self.alone = "objects to be deleted are written before, for a known number" if "delete" in mix.weights else ""
         self._driver, self._places, self._contents = driver, prepared.places, prepared.contents
         self._objects, self._page_size = prepared.readable, mix.page_size
         self._verify, self._etag_is_md5, self._processes = mix.verify, prepared.named_by_md5, processes

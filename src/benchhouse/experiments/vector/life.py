@@ -69,8 +69,8 @@ def _check(driver: Any, target: VectorTarget, workload: VectorWorkload, ctx: Con
             ctx.fail("not_supported", f"{target.driver} has no {what} {wanted}; it has {', '.join(known)}")
     if workload.selectivity is not None and not driver.filters:
         ctx.fail("not_supported", f"the driver {target.driver} can't filter")
-    if driver.shared and workload.processes > 1:
-        ctx.fail("one_process", f"all threads share one {target.driver}: there can't be {workload.processes} processes")
+    if driver.shared and workload.shards > 1:
+        ctx.fail("one_process", f"all threads share one {target.driver}: there can't be {workload.shards} processes")
 
 
 @dataclass(frozen=True)

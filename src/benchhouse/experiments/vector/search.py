@@ -12,6 +12,7 @@ from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.book import Book
 from benchhouse.load.calls import CallTally
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import VectorDriver, VectorStats
@@ -167,9 +168,15 @@ def _measure(
         def make() -> Searcher:
             return Searcher(driver if driver.shared else place.make(), calls, workload.k, workload.below, tide)
 
-        pool = Pool([Planned(number) for number in range(len(calls))], ctx.seed)
+        alone = "all threads share one client of the database" if driver.shared else ""
+        if tide:
+            alone = "it must know what was ingested before each search"
+        pool = Pool([Planned(number) for number in range(len(calls))], ctx.seed, alone=alone)
         kind = SampleTally if workload.ingest_during else AnswerTally
-        book = offer(make, pool, workload, lambda: kind(workload.objectives), ctx, where=place.endpoint)
+        servers = Servers((place.endpoint,))
+        book = offer(
+            make, pool, workload, lambda: kind(workload.objectives), ctx, where=place.endpoint, servers=servers
+        )
     if tide and tide.problem:
         raise tide.problem
     return book, tide

@@ -44,7 +44,7 @@ class VectorWorkload(Shape):
             raise ValueError(f"k {self.k} is more than the {standard} vectors")
         if self.ingest_during and self.requests:
             raise ValueError("ingest_during is spread over the window: give duration instead of requests")
-        if self.ingest_during and self.processes > 1:
+        if self.ingest_during and self.shards > 1:
             raise ValueError("ingest_during needs one process: it must know what was ingested before each search")
         if self.ingest_during and self.selectivity is not None:
             raise ValueError("give ingest_during or selectivity, not both")
