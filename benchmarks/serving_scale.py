@@ -205,7 +205,7 @@ def cpu_of_requests(requests: int = 10_000) -> float:
         driver = OpenAI(mock.url, "mock", Generation("completions"))
         item = SimpleNamespace(as_text=lambda: "a few words", output_tokens=32)
         pool = Pool([Planned(item, driver.request(item))], 1)
-        shape = Shape(concurrency=64, requests=requests, warmup=0, records=True)
+        shape = Shape(concurrency=64, requests=requests, warmup=0, records=True, processes=1)
         file = Path(folder) / "requests.parquet"
         return run_load(lambda: driver, pool, shape, lambda: ServingTally(None), records=file).cpu_all_ns / 1e9
 
