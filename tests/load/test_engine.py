@@ -160,7 +160,7 @@ def test_an_open_loop_sends_when_it_is_due_and_counts_from_then():
     late = [arrival - due for arrival, due in zip(arrivals, dues, strict=True)]
     assert min(late) >= 0
     assert sorted(late)[len(late) // 2] < 2 * MS
-    assert certify(book, shape, 10.0).offered == 100
+    assert certify(book, shape).offered == 100
 
 
 @pytest.mark.serial
@@ -185,7 +185,7 @@ def test_requests_beyond_the_most_in_flight_wait_and_are_told():
         assert server.stats()["max_concurrent"] <= 4
     assert book.most_in_flight == 4
     assert book.sent + book.never_sent == 100
-    found = certify(book, Shape(**shape), 200.0)
+    found = certify(book, Shape(**shape))
     assert found.delivered < 30
     assert "not_delivered" in [problem.code for problem in found.problems]
     # From the due time, the wait for a connection counts; from the send, it does not.
@@ -427,7 +427,7 @@ def test_a_load_process_that_is_killed_is_named_and_its_records_are_kept(tmp_pat
         shape = {"concurrency": 4, "duration": 2, "warmup": 0, "processes": 2}
         book = load(server.url, tmp_path / "requests.parquet", **shape)
     assert [(lost.shard, lost.how) for lost in book.lost] == [(1, "ended by signal 9")]
-    assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape), 5.0).problems]
+    assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape)).problems]
     assert parquet.read_table(tmp_path / "requests.parquet").num_rows >= book.succeeded
 
 

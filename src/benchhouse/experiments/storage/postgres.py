@@ -126,7 +126,7 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
                 _try(Script(workload, ctx.seed).own, login, session, ctx)
             watch = ServerWatch(service.pid if service else server_of(session.pid), session, login.name)
             book, seen = _load(driver, workload, login, watch, where, ctx)
-            certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
+            certificate = keep_book(book, workload, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
             counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not say how many came

@@ -89,7 +89,7 @@ def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None
         _probe(driver, calls[0], workload, ctx)
         _describe(driver, target, data, calls, ctx)
         book, tide = _measure(driver, place, data, calls, workload, ctx)
-        certificate = keep_book(book, workload, book.tally.latency.histogram, ctx, embedded=place.embedded)
+        certificate = keep_book(book, workload, ctx, embedded=place.embedded)
         judge(book, certificate, ctx)
         answered = _answers(driver, calls, book, workload)
         stats = driver.stats()
