@@ -47,6 +47,7 @@ class ThreadLoad:
         self._cut: set[int] = set()  # clients whose last call found no server
         self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._pauses = Pauses()
         self._looked_ns = 0  # up to when these are known
         self._bell: queue.SimpleQueue[int] = queue.SimpleQueue()  # when calls ended, some of them
@@ -75,16 +76,15 @@ class ThreadLoad:
         self._clock, self._good_ns, self._looked_ns = clock, clock.begin_ns, clock.begin_ns
         self._upcoming = self._calls()
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
-        watcher = threading.Thread(target=self._watch, daemon=True)
         _sleep_until(clock.begin_ns)
         self._go.set()
-        watcher.start()
+        self._watcher.start()
         if self._shape.open_loop:
             self._keep_schedule()
         for thread in self._threads:
             thread.join()
         self._over.set()
-        watcher.join()
+        self._watcher.join()
         if self._problems:
             raise BenchError(f"a thread of the load died: {self._problems[0]}")
         if not self._book.cpu_share:
@@ -380,7 +380,7 @@ class ThreadLoad:
 
     def _wait_for_watcher(self, until_ns: int) -> None:
         """Until it is known whether this process was stopped before then; it is at once, unless it was."""
-        while self._looked_ns + 2 * _TICK_NS < until_ns and not self._over.is_set():
+        while self._looked_ns + 2 * _TICK_NS < until_ns and self._watcher.is_alive():
             sleep(_TICK_NS / _SECOND_NS / 10)
 
     def _watch(self) -> None:
