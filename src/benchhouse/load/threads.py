@@ -25,8 +25,8 @@ _LONGEST_NS = _SECOND_NS // 4
 _DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
 # A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
 Made = tuple[int, bool, Any, Any, int, int]
-# Calls in a list of these, from and to, among which the thread waited so long for a core.
-Waited = tuple[int, int, int]
+# Places of calls in a list of these that took long, and how long their thread has waited for a core meanwhile.
+Waited = tuple[list[int], int]
 
 
 class ThreadLoad:
@@ -203,7 +203,7 @@ class ThreadLoad:
         ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
         made: list[Made] = []
         waited: list[Waited] = []
-        first = 0  # of the calls since the last look at the delay
+        long: list[int] = []  # places of those since the last look at the delay; a shorter call can't have waited long
         with self._lock:
             self._in_flight += 1
             self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
@@ -220,20 +220,23 @@ class ThreadLoad:
                 answer = _failed(problem)
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
-            if ended_ns - sent_ns > FINE_NS and ended_ns >= look_ns:  # a shorter one can't have waited for long
-                waited.append((first, len(made), delay.look()))
-                first, look_ns = len(made), ended_ns + LOOK_NS
-                self._ring(ended_ns)
+            if ended_ns - sent_ns > FINE_NS:
+                long.append(len(made) - 1)
+                if ended_ns >= look_ns:
+                    waited.append((long, delay.look()))
+                    long, look_ns = [], ended_ns + LOOK_NS
+                    self._ring(ended_ns)
             if type(answer) is Reply and answer.error is not None:
                 with self._lock:
                     self._note_life(answer.error, ended_ns)
                 sleep(_BACK_OFF_S)
                 ended_ns = monotonic_ns()
             if len(made) >= _AT_A_TIME or ended_ns - first_ns > _LONGEST_NS:
-                waited.append((first, len(made), delay.look()))
+                if long:
+                    waited.append((long, delay.look()))
                 self._settle_made(driver, made, waited)
-                first, first_ns = 0, ended_ns
-        waited.append((first, len(made), delay.look()))
+                long, first_ns = [], ended_ns
+        waited.append((long, delay.look()))
         self._settle_made(driver, made, waited)
         with self._lock:
             self._in_flight -= 1
@@ -249,25 +252,26 @@ class ThreadLoad:
         if made:
             self._wait_for_watcher(made[-1][-1])
             doubts = self._doubts(made, waited)
-            sure = [call for number, call in enumerate(made) if number not in doubts] if doubts else made
-            self._settle_sure(driver, sure)
-            self._settle([self._call_of(driver, made[number], waits) for number, waits in doubts.items()])
+            doubtful = [self._call_of(driver, made[place], waits) for place, waits in doubts.items()]
+            for place in reversed(doubts):
+                del made[place]
+            self._settle_sure(driver, made)
+            self._settle(doubtful)
         made.clear()
         waited.clear()
 
     def _doubts(self, made: list[Made], waited: list[Waited]) -> dict[int, int]:
-        """How much of a call's time may have been spent on waiting, where that is worth a look."""
+        """By place, how much of a call's time may have been spent on waiting, where that is worth a look."""
         doubts = {}
-        paused = self._pauses.since(made[0][4])
-        for first, end, delay_ns in waited:
-            if first == end or (delay_ns <= FINE_NS and not paused):
-                continue
-            for number in [at for at in range(first, end) if made[at][5] - made[at][4] > FINE_NS]:
-                sent_ns, ended_ns = made[number][4:]
+        for places, delay_ns in waited:
+            for place in places:
+                sent_ns, ended_ns = made[place][4:]
                 waits = min(delay_ns + self._pauses.within(sent_ns, ended_ns), ended_ns - sent_ns)
                 if waits > FINE_NS:
-                    doubts[number] = waits
-            self._note_late(made[first][4], delay_ns + self._pauses.within(made[first][4], made[end - 1][5]))
+                    doubts[place] = waits
+            if places:
+                began_ns, ended_ns = made[places[0]][4], made[places[-1]][5]
+                self._note_late(began_ns, delay_ns + self._pauses.within(began_ns, ended_ns))
         return doubts
 
     def _note_late(self, sent_ns: int, waited_ns: int) -> None:
