@@ -102,10 +102,12 @@ class QuickAsker(Asker):
 class TruthTally(CallTally):
     def __init__(self):
         super().__init__()
-        self.true = []
+        self.true, self.waited, self.late = [], [], []
 
     def add_many(self, ended):
         super().add_many(ended)
+        self.waited += [call.waited_ns for call, _ in ended]
+        self.late += [call.late_ns for call, _ in ended]
         self.true += [max(reply.value - call.sent_ns, 0) for call, reply in ended]
 
     def add_answers(self, answers):
@@ -134,7 +136,7 @@ def stolen_ns():
 
 
 def load(driver, address, threads, *around, computes_ns=0, **shape):
-    shape = Shape(**{"duration": 2, "warmup": 0.2, **(shape or {"concurrency": threads})})
+    shape = Shape(**{"warmup": 0.2, "requests": 400 * threads, **(shape or {"concurrency": threads})})
     before = stolen_ns()
     with ExitStack() as stack:
         for manager in around:
@@ -159,10 +161,9 @@ DRIVERS = pytest.mark.parametrize("driver", [Asker, QuickAsker])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_what_is_called_valid_lies_within_its_bound_of_the_truth(address, driver, threads):
     book, bounds, _ = load(driver, address, threads)
-    assert len(book.tally.true) == book.succeeded > 50
+    assert len(book.tally.true) == book.succeeded == 400 * threads
     assert len(bounds) == 6 and min(bounds.values()) > 0
-    assert book.waits[0].histogram.n > 10
-    assert bool(book.waits[1].histogram.n) == (threads > 1)  # nobody else wants Python's lock
+    assert threads > 1 or not book.waits[1].histogram.n  # nobody else wants Python's lock
 
 
 @pytest.mark.serial
@@ -170,8 +171,8 @@ def test_what_is_called_valid_lies_within_its_bound_of_the_truth(address, driver
 def test_on_a_crowded_core_the_tail_is_invalid_and_not_the_trial(address, driver):
     """Calls that also compute for 4 ms lose the core to the others now and then, for as long as these have turns."""
     book, bounds, valid = load(driver, address, 2, crowded(3), computes_ns=4 * MS)
-    assert "p99" not in valid
-    assert bounds["p99"] > 2 * MS
+    assert len(valid) < len(bounds)
+    assert max(book.tally.waited) > 2 * MS
     assert book.late_ns > 0
 
 
@@ -179,17 +180,18 @@ def test_on_a_crowded_core_the_tail_is_invalid_and_not_the_trial(address, driver
 @DRIVERS
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_stop_of_the_process_is_in_the_bound_of_what_it_touched(address, driver, threads):
-    _, bounds, valid = load(driver, address, threads, stopped(1.0, PAUSE_S))
-    assert "p99.9" not in valid
-    assert bounds["p99.9"] > 0.5 * PAUSE_S * 1e9
-    assert bounds["p50"] < 0.5 * PAUSE_S * 1e9
+    book, bounds, valid = load(
+        driver, address, threads, stopped(2.0, PAUSE_S), concurrency=threads, requests=900 * threads
+    )
+    assert len(valid) < len(bounds)
+    touched = sum(waited > 0.5 * PAUSE_S * 1e9 for waited in book.tally.waited)
+    assert 1 <= touched < len(book.tally.true) / 2
 
 
-def test_a_stop_is_in_the_bounds_of_an_open_loop_from_due_and_from_sent(address):
-    book, bounds, _ = load(Asker, address, 0, stopped(1.0, PAUSE_S), rps=200, arrivals="constant")
-    from_due = book.tally.latency.bounds_ns()
-    assert from_due["p99"] > 0.5 * PAUSE_S * 1e9  # 60 of 400 were due meanwhile
-    assert bounds["p50"] < 0.5 * PAUSE_S * 1e9
+def test_a_stop_is_in_the_lateness_of_what_was_due_meanwhile(address):
+    """Of 900 requests 60 are due while nothing can be sent."""
+    book, _, _ = load(Asker, address, 1, stopped(2.0, PAUSE_S), rps=200, arrivals="constant", requests=900)
+    assert sum(late > 0.5 * PAUSE_S * 1e9 for late in book.tally.late) > 10
 
 
 def test_the_kernel_counts_how_long_a_thread_waits_for_a_core():
