@@ -96,6 +96,10 @@ def sums(first: int, second: int = 2, ctx=None):
     if first == 2:
         raise ArithmeticError("two is too much")
     ctx.metadata(said="by {version}")
+    if first == 3:
+        ctx.emit("total", first + second)
+        ctx.bound("total", {{"value": 9.0}}, ["value"])
+        return None
     return {{"total": first + second}}
 """
 

@@ -526,3 +526,24 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     for line in made.left_running():  # a failed test leaves nothing either
         with contextlib.suppress(OSError):
             os.kill(int(line.split()[0]), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def stopped(after: float | Callable[[], bool], pause_s: float) -> Iterator[None]:
+    """A child stops this process after so many seconds, or once that is so, as a machine does that has something better
+    to do."""
+    child = os.fork()
+    if child == 0:
+        if callable(after):
+            while not after():
+                time.sleep(0.02)
+        else:
+            time.sleep(after)
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(pause_s)
+        os.kill(os.getppid(), signal.SIGCONT)
+        os._exit(0)
+    try:
+        yield
+    finally:
+        os.waitpid(child, 0)  # never killed: it could leave this process stopped

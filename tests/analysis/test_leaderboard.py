@@ -38,6 +38,19 @@ def test_whom_the_data_do_not_tell_apart_share_a_rank():
     assert "share the first rank" in sentence(found)
 
 
+def test_who_is_worse_by_less_than_both_can_be_off_shares_the_rank_and_says_why():
+    source = random.Random(3)
+    values = {"a": draw(source, 10), "b": draw(source, 20), "far": draw(source, 60)}
+    found = rank_targets(values, "lower", bounds={"a": 6.0, "b": 7.0, "far": None})
+    assert told(found) == [
+        ("a", 1, "tied for best"),
+        ("b", 1, "within error bounds"),
+        ("far", 3, "worse than the best"),
+    ]
+    assert found[1].against_best.verdict == "within error bounds"
+    assert "share the first rank" in sentence(found)
+
+
 def test_equal_means_share_a_rank_even_without_any_spread():
     found = rank_targets({"a": [5.0] * 3, "b": [5.0] * 3, "c": [6.0] * 3}, "lower")
     assert [item.rank for item in found] == [1, 1, 3]

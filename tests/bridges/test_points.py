@@ -34,6 +34,11 @@ def test_a_point_is_a_sealed_trial_where_evidence_is_kept(sums, bench, tmp_path,
     assert [bench("verify", folder).code for folder in folders] == [0, 0]
 
 
+def test_a_figure_that_is_invalid_is_not_handed_on(sums):
+    ended = run_point(sums("2.0"), {"first": 3})
+    assert (ended.values, ended.failure, ended.facts["outcome"]) == ({}, "", "succeeded")
+
+
 def test_a_job_whose_worker_can_not_start_says_so(tmp_path):
     (tmp_path / "trial").mkdir()
     (tmp_path / "trial" / "trial.json").write_text(json.dumps({"final": str(tmp_path / "final")}))

@@ -32,6 +32,15 @@ def test_a_point_that_is_known_stops_and_an_interrupted_run_stops_at_the_same_pl
     assert json.loads(again.out)["outcomes"] == {"succeeded": 5}
 
 
+def test_figures_that_are_invalid_do_not_make_a_point_known(lab):
+    """Its mean hardly varies, and would be known after 3; of n = 1 each is INVALID."""
+    (lab.marks / "off").touch()
+    rule = {"until": {"ci": "5%", "metric": "wait", "min": 3, "max": 7}}
+    lab.run("certified", workload={"n": [0, 1]}, repetitions=rule)
+    repeated = [trial.spec["parameters"]["n"] for trial in lab.trials()]
+    assert (repeated.count(0), repeated.count(1)) == (5, 7)
+
+
 def test_the_plan_says_up_to_and_its_digest_covers_the_rule(bench, tmp_path):
     (tmp_path / "s.yaml").write_text(UNTIL)
     shown = bench("plan", "s.yaml")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.prometheus import is_clean, needs_prometheus, promtool
 
-from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, trial_labels, within
+from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, results, trial_labels, within
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.hot_metrics import (
     GIVEN,
@@ -82,6 +82,11 @@ def measured(value: float = 1.0, metric: str = "ttft", stat: str = "p99", unit: 
 )
 def test_a_result_is_named_in_base_units(metric, stat, unit, name, factor):
     assert result_name(metric, stat, unit) == (f"benchhouse_result_{name}", pytest.approx(factor))
+
+
+def test_a_figure_that_is_invalid_is_not_exported():
+    rows = [measured(stat="p50"), measured().model_copy(update={"valid": False, "error_bound": 50.0})]
+    assert [sample.name for sample in results(rows, ())] == ["benchhouse_result_ttft_p50_seconds"]
 
 
 @needs_prometheus

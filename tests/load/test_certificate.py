@@ -29,7 +29,7 @@ def codes(found):
 
 @pytest.mark.parametrize("shape", [CLOSED, OPEN], ids=["closed", "open"])
 def test_a_load_as_asked_holds(shape):
-    found = certify(book(), shape, 20.0)
+    found = certify(book(), shape)
     assert found.holds and codes(found) == []
     assert (found.offered, found.delivered) == (1000, 1000)
 
@@ -38,7 +38,6 @@ def test_a_load_as_asked_holds(shape):
     ("shape", "wrong", "code"),
     [
         (CLOSED, {"cpu_share": 0.95}, "client_saturated"),
-        (CLOSED, {"loop_ms": 15.0}, "client_starved"),
         (CLOSED, {"most_in_flight": 3}, "concurrency_not_reached"),
         (CLOSED, {"lost": [KILLED]}, "shard_lost"),
         (OPEN, {"sent_late": 30}, "not_delivered"),
@@ -46,65 +45,47 @@ def test_a_load_as_asked_holds(shape):
     ],
 )
 def test_each_way_to_miss_the_load_has_its_name(shape, wrong, code):
-    assert codes(certify(book(**wrong), shape, 20.0)) == [code]
+    assert codes(certify(book(**wrong), shape)) == [code]
 
 
 @pytest.mark.parametrize(
     ("shape", "late"),
-    [(CLOSED, {"loop_ms": 15.0}), (OPEN, {"lag_ms": 15.0, "loop_ms": 15.0}), (OPEN, {"lag_ms": 3.0})],
+    [(CLOSED, {"loop_ms": 390.0}), (OPEN, {"lag_ms": 15.0, "loop_ms": 15.0}), (OPEN, {"lag_ms": 3.0})],
 )
-def test_lateness_of_what_reads_sockets_is_told_by_each_figure_and_not_here(shape, late):
-    certificate = certify(book(kernel_stamps=True, **late), shape, 20.0)
+@pytest.mark.parametrize("kernel_stamps", [True, False])
+def test_lateness_of_the_client_is_told_by_each_figure_and_not_here(shape, late, kernel_stamps):
+    certificate = certify(book(kernel_stamps=kernel_stamps, **late), shape)
     assert codes(certificate) == []
     assert (certificate.error_limit_ms, certificate.error_share) == (1.0, 0.02)
 
 
-def test_a_lateness_of_threads_that_the_workload_accepts_holds_and_is_recorded():
-    relaxed = CLOSED.model_copy(update={"error_limit": 0.02})
-    certificate = certify(book(loop_ms=15.0), relaxed, 20.0)
-    assert codes(certificate) == [] and certificate.error_limit_ms == 20.0
-    assert codes(certify(book(loop_ms=25.0), relaxed, 20.0)) == ["client_starved"]
-
-
 def test_gaps_are_not_judged_where_the_workload_accepts_lateness():
     uneven = book(sent_times=[number * 10 * MS + number % 2 * 9 * MS for number in range(1000)])
-    assert codes(certify(uneven, OPEN, 20.0)) == ["arrivals_bent"]
-    assert codes(certify(uneven, OPEN.model_copy(update={"error_limit": 0.02}), 20.0)) == []
+    assert codes(certify(uneven, OPEN)) == ["arrivals_bent"]
+    assert codes(certify(uneven, OPEN.model_copy(update={"error_limit": 0.02}))) == []
 
 
 def test_gaps_that_a_late_client_has_bent_are_told_by_each_figure_and_not_here():
     uneven = book(lag_ms=3.0, sent_times=[number * 10 * MS + number % 2 * 9 * MS for number in range(1000)])
-    assert codes(certify(uneven, OPEN, 20.0)) == []
-
-
-def test_a_longer_pause_of_threads_is_taken_where_the_workload_accepts_lateness():
-    paused = book()
-    paused.loop_lag.add(390 * MS)  # of a window of 10 s, 200 ms are taken
-    assert codes(certify(paused, CLOSED, 20.0)) == ["client_paused"]
-    assert codes(certify(paused, CLOSED.model_copy(update={"error_limit": 0.04}), 20.0)) == []
-    assert codes(certify(paused, CLOSED.model_copy(update={"error_limit": 0.03}), 20.0)) == ["client_paused"]
+    assert codes(certify(uneven, OPEN)) == []
 
 
 def test_requests_that_found_no_connection_are_told_beyond_a_hundredth():
     few, many = book(), book()
     few.errors["refused"], many.errors["tls"] = 5, 20
-    assert codes(certify(few, CLOSED, 20.0)) == []
-    assert codes(certify(many, CLOSED, 20.0)) == ["connections_failed"]
-
-
-def test_lag_is_judged_by_the_latency_that_it_would_spoil():
-    assert codes(certify(book(loop_ms=15.0), OPEN, 1000.0)) == []
+    assert codes(certify(few, CLOSED)) == []
+    assert codes(certify(many, CLOSED)) == ["connections_failed"]
 
 
 def test_sends_in_bunches_are_no_constant_arrivals():
     bent = book()
     for number in range(1000):
         bent.sent_times[number] = number // 10 * 100 * MS
-    assert codes(certify(bent, OPEN, 20.0)) == ["arrivals_bent"]
+    assert codes(certify(bent, OPEN)) == ["arrivals_bent"]
 
 
 def test_an_engine_inside_the_load_process_may_use_its_cpu():
-    busy = book(cpu_share=1.9, loop_ms=15.0)
-    assert codes(certify(busy, CLOSED, 20.0)) == ["client_saturated", "client_starved"]
-    assert codes(certify(busy, CLOSED, 20.0, embedded=True)) == []
-    assert codes(certify(book(never_sent=30), OPEN, 20.0, embedded=True)) == ["not_delivered"]
+    busy = book(cpu_share=1.9)
+    assert codes(certify(busy, CLOSED)) == ["client_saturated"]
+    assert codes(certify(busy, CLOSED, embedded=True)) == []
+    assert codes(certify(book(never_sent=30), OPEN, embedded=True)) == ["not_delivered"]

@@ -26,7 +26,7 @@ def load(urls, tally=lambda: ServingTally(None), **shape):
 
 
 def problems(book, **shape):
-    return {problem.code: problem.message for problem in certify(book, Shape(warmup=0, **shape), 20.0).problems}
+    return {problem.code: problem.message for problem in certify(book, Shape(warmup=0, **shape)).problems}
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -11,13 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from laboratory import children, wait_until
+from laboratory import children, stopped, wait_until
 from mocks.llm import MockLLM
 from mocks.scripted import ScriptedServer
 
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.arrivals import Steps, Trace
+from benchhouse.load.book import Call
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import NotReached, run_load
 from benchhouse.load.protocols.text import Generation
@@ -160,7 +161,7 @@ def test_an_open_loop_sends_when_it_is_due_and_counts_from_then():
     late = [arrival - due for arrival, due in zip(arrivals, dues, strict=True)]
     assert min(late) >= 0
     assert sorted(late)[len(late) // 2] < 2 * MS
-    assert certify(book, shape, 10.0).offered == 100
+    assert certify(book, shape).offered == 100
 
 
 @pytest.mark.serial
@@ -185,12 +186,45 @@ def test_requests_beyond_the_most_in_flight_wait_and_are_told():
         assert server.stats()["max_concurrent"] <= 4
     assert book.most_in_flight == 4
     assert book.sent + book.never_sent == 100
-    found = certify(book, Shape(**shape), 200.0)
+    found = certify(book, Shape(**shape))
     assert found.delivered < 30
     assert "not_delivered" in [problem.code for problem in found.problems]
     # From the due time, the wait for a connection counts; from the send, it does not.
     assert max(row[4] - row[2] for row in book.tally.measured) > 2_000 * MS
     assert max(row[4] - row[3] for row in book.tally.measured) < 1_500 * MS
+
+
+def test_waiting_for_room_is_latency_and_no_doubt_of_the_client():
+    """One at a time, of which each takes 100 ms: the last of 20 has waited for almost a second and a half."""
+    with MockLLM(ttft_ms=100) as server:
+        shape = {"rps": 20, "duration": 1, "warmup": 0, "arrivals": "constant", "max_in_flight": 1}
+        driver = OpenAI(server.url, "mock", Generation("completions"))
+        pool = Pool([Planned(prompt, driver.request(prompt)) for prompt in [Prompt("prompt", 1)]], seed=1)
+        book = run_load(lambda: driver, pool, Shape(**shape), lambda: ServingTally(None))
+    waits, lag = book.tally.e2e.histogram, book.lag.histogram
+    assert lag.max > 500 * MS
+    assert waits.max > 500 * MS
+    late = book.tally.e2e.bounds_ns()
+    assert late["p99"] < lag.max / 2, "the wait for the server is not the client's"
+
+
+def test_what_makes_a_call_late_makes_those_late_that_were_queued_behind_it():
+    calls = [Call(number, due, True, None) for number, due in enumerate((0, 10, 20))]
+    for call, (sent, ended) in zip(calls, [(7, 100), (103, 200), (201, 300)], strict=True):
+        call.sent_ns, call.ended_ns = sent, ended
+    calls[0].waited_ns = 2
+    assert calls[1].late_ns == 93
+    calls[1].follow(calls[0])
+    calls[2].follow(calls[1])
+    assert [call.late_ns for call in calls] == [7, 3 + 7 + 2, 1 + 3 + 7 + 2]
+
+
+def test_a_stop_longer_than_the_timeout_fails_no_answer_that_came_in_time():
+    """The requests in flight are answered while this process is stopped, and their answers lie in the sockets."""
+    with MockLLM(ttft_ms=50) as server, stopped(1.0, 3.0):
+        book = load(server.url, concurrency=4, duration=5, warmup=0, timeout=1.5)
+    assert book.loop_lag.histogram.max > 2_000 * MS
+    assert book.errors == {} and book.succeeded > 4
 
 
 def test_requests_that_never_got_a_connection_are_given_up_and_counted():
@@ -427,7 +461,7 @@ def test_a_load_process_that_is_killed_is_named_and_its_records_are_kept(tmp_pat
         shape = {"concurrency": 4, "duration": 2, "warmup": 0, "processes": 2}
         book = load(server.url, tmp_path / "requests.parquet", **shape)
     assert [(lost.shard, lost.how) for lost in book.lost] == [(1, "ended by signal 9")]
-    assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape), 5.0).problems]
+    assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape)).problems]
     assert parquet.read_table(tmp_path / "requests.parquet").num_rows >= book.succeeded
 
 

@@ -431,6 +431,21 @@ def sent_by(sent, number):
     return sent[number]
 
 
+def test_a_poller_that_is_woken_later_than_it_was_to_be_takes_that_off_its_floors(poller, pair):
+    """As by a virtual core that its host does not run."""
+    late_ns = 60 * MS
+    for number, due in enumerate((time.monotonic_ns() + 5 * MS, 0, 0)):
+        timer = threading.Timer(0.065, pair.send, (b"two",))
+        timer.start()
+        begun = time.monotonic_ns()
+        wait(poller, until_ns=due)
+        timer.join()
+        _, marks, _ = take(poller, pair.near)
+        floor = marks[0].floor_ns
+        if number:  # the first one only told how late it can be
+            assert floor == pytest.approx(begun, abs=20 * MS) and marks[0].stamp_ns - floor >= late_ns - 20 * MS
+
+
 @pytest.mark.serial
 def test_a_poller_that_sleeps_knows_that_what_woke_it_has_just_come(poller, pairs):
     """In a child, as a load process is one: other threads of this process would have Python's lock now and then."""

@@ -71,7 +71,7 @@ def test_one_that_is_killed_is_named_with_what_it_had_in_flight_while_the_others
     assert book.sent == book.succeeded + lost.in_flight
     if "concurrency" in asked:
         assert lost.in_flight == 2
-    problems = {problem.code: problem.message for problem in certify(book, shape, 20.0).problems}
+    problems = {problem.code: problem.message for problem in certify(book, shape).problems}
     assert f"{lost.answered} good answers are gone with it, {lost.in_flight} requests" in problems["shard_lost"]
 
 
@@ -105,4 +105,4 @@ def test_where_all_die_the_load_says_how(load, answers, kill_shards):
 def test_they_start_on_one_edge(load, asked):
     book = load(Shape(duration=0.3, warmup=0, processes=4, **asked))
     assert 0 < book.start_late_ns < 500_000_000  # benchmarks/client_shards.py holds it to 20 ms
-    assert certify(book, Shape(duration=0.3, warmup=0, processes=4, **asked), 20.0).start_skew_ms > 0
+    assert certify(book, Shape(duration=0.3, warmup=0, processes=4, **asked)).start_skew_ms > 0

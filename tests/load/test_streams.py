@@ -115,3 +115,28 @@ def test_many_at_once_are_the_same_as_one_by_one(times):
         singly.add_unsure(value, earlier)
     assert at_once.histogram == singly.histogram
     assert at_once.bounds_ns() == singly.bounds_ns()
+
+
+@given(st.lists(st.tuples(UNSURE, TIMES | st.just(0)), min_size=1, max_size=60), st.lists(TIMES, max_size=5))
+def test_the_bound_holds_where_any_time_may_also_hold_a_wait_of_which_only_samples_are_known(both, other):
+    """Here the samples are the waits themselves, and others of no use beside them."""
+    waits = [wait for _, wait in both]
+    times = [(value + wait, earlier, later, share) for (value, earlier, later, share), wait in both]
+    true = exact([max(truth - wait, 0) for truth, wait in zip(truths(times), waits, strict=True)])
+    made = stream_of(times)
+    published, bounds = figures(made.histogram), made.bounds_ns([Histogram(waits), Histogram(other), Histogram()])
+    for stat, bound in bounds.items():
+        slack = 1 + max(waits) / 1000  # what two histograms round
+        assert abs(published[stat] - true[stat]) <= bound + slack, stat
+        assert bound >= made.bounds_ns()[stat] - slack
+
+
+def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
+    made = Stream()
+    made.extend([10 * MS + number * 100 for number in range(995)] + [310 * MS] * 5)
+    rare = Histogram([0] * 995 + [300 * MS] * 5)
+    bounds, without = made.bounds_ns([rare]), made.bounds_ns()
+    assert bounds["p50"] < 0.2 * MS and bounds["p99"] < 0.2 * MS
+    assert bounds["p99.9"] == pytest.approx(300 * MS, rel=0.01)
+    assert bounds["mean"] == pytest.approx(1.5 * MS, abs=0.2 * MS)
+    assert made.bounds_ns([Histogram([0] * 100)]) == without

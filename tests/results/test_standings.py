@@ -2,7 +2,8 @@ import random
 
 import made_up
 
-from benchhouse.results.standings import make_headline, make_rankings, target_sentences
+from benchhouse.results.series import Member, Sample
+from benchhouse.results.standings import make_headline, make_rankings, side_by_side, target_sentences
 
 
 def groups(*samples, direction="higher", stat="value"):
@@ -42,6 +43,46 @@ def test_equal_groups_show_no_evidence_of_a_difference():
     ranking = ranked(noisy(100, seed=1), noisy(100.01, seed=2), noisy(100.02, seed=3))
     assert ranking.sentence.startswith("No evidence of a difference in qps between the 3 points")
     assert ranking.standings[1].verdict == "no evidence of a difference from the best"
+
+
+def with_bounds(points, *bounds):
+    """The points, of which each figure can be off by so much."""
+    return [
+        point.model_copy(update={"numbers": [point.numbers[0].model_copy(update={"error_bound": bound})]})
+        for point, bound in zip(points, bounds, strict=True)
+    ]
+
+
+def test_who_is_behind_by_less_than_both_can_be_off_is_not_called_worse():
+    points = with_bounds(groups(noisy(100), noisy(110), noisy(50)), 6.0, 6.0, None)
+    ranking = make_rankings(points, [points[0].numbers[0]])[0]
+    assert [item.verdict for item in ranking.standings] == [
+        "the best", "within error bounds of the best", "worse than the best",
+    ]  # fmt: skip
+    assert ranking.sentence.endswith("for p=0 that is not certain.")
+    pair = with_bounds(groups(noisy(100), noisy(110)), 6.0, 6.0)
+    (ranking,) = make_rankings(pair, [pair[0].numbers[0]])
+    assert [item.mark for item in ranking.standings] == ["best", None]
+
+
+def test_of_many_points_those_within_error_bounds_are_not_counted_as_lower():
+    values = [noisy(100), *(noisy(90 - number, seed=number) for number in range(20))]
+    points = with_bounds(groups(*values), *[8.0] * 21)
+    (ranking,) = make_rankings(points, [points[0].numbers[0]])
+    within = sum(100 - sum(each) / len(each) < 16 for each in values[1:])
+    assert f"{20 - within} of the 20 others are lower" in ranking.sentence
+
+
+def test_side_by_side_says_what_is_within_error_bounds():
+    members = [
+        Member(name, "run", name, name, {}, {("qps", "value"): Sample("1/s", "higher", values, [], bound)}, at)
+        for at, (name, values, bound) in enumerate(
+            [("a", noisy(100), 3.0), ("b", noisy(95), 3.0), ("c", noisy(50), 3.0)]
+        )
+    ]
+    ((ranking,),) = [case.rankings for case in side_by_side(members, [("qps", "value")])]
+    verdicts = {item.point: item.verdict for item in ranking.standings}
+    assert verdicts == {0: "the best", 1: "within error bounds of the best", 2: "worse than the best"}
 
 
 def test_doubt_is_told_by_name_and_what_is_sure_by_number():

@@ -9,14 +9,30 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from benchhouse.analysis.compare import CONFIDENCE, SMALLEST_RESAMPLED, Comparison, Pair, compare_many, p_value
+from benchhouse.analysis.compare import (
+    CONFIDENCE,
+    HIDDEN,
+    SMALLEST_RESAMPLED,
+    Comparison,
+    Pair,
+    compare_many,
+    hide_within,
+    p_value,
+)
 from benchhouse.analysis.summary import Summary, finite, mean, summarise
 
 Mark = Literal["best", "median", "worst"]
 SEED = 20_240_229  # of the resamples; fixed, so that the same numbers always give the same intervals
 FEW = SMALLEST_RESAMPLED
 Direction = Literal["higher", "lower"]
-Verdict = Literal["best", "tied for best", "worse than the best", "not told from the best", "too few repetitions"]
+Verdict = Literal[
+    "best",
+    "tied for best",
+    "worse than the best",
+    "not told from the best",
+    "too few repetitions",
+    "within error bounds",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +120,31 @@ class Standing:
 
 
 def rank_targets(
-    values: Mapping[str, Sequence[float]], direction: Direction, confidence: float = CONFIDENCE
+    values: Mapping[str, Sequence[float]],
+    direction: Direction,
+    confidence: float = CONFIDENCE,
+    bounds: Mapping[str, float | None] | None = None,
 ) -> list[Standing]:
     """Standings, best mean first. Raises ValueError for a target without values, NaN or infinity.
 
     All pairs are tested and corrected for, as a reader compares whom he likes. Surely worse is who is so by the
     corrected p-value and by the interval: the two may differ at the edge, and a board must not contradict itself.
+    Nor is one who is worse by less than both can be off by (`bounds`).
     """
+    bounds = bounds or {}
     summaries = {name: summarise(sample) for name, sample in values.items()}
     order = sorted(summaries, key=lambda name: summaries[name].mean, reverse=direction == "higher")
     repeated = [name for name in order if summaries[name].n > 1]
-    better = _surely_better(values, repeated, direction, confidence)
+    better = _surely_better(values, repeated, direction, confidence, bounds)
     best = repeated[0] if repeated else None
     others = [name for name in order if name != best] if best else []
     compared = compare_many(
         [Pair(values[best or ""], values[name], direction) for name in others], seed=SEED, confidence=confidence
     )
-    beside = dict(zip(others, compared, strict=True))
+    beside = {
+        name: hide_within(result, bounds.get(best or ""), bounds.get(name))
+        for name, result in zip(others, compared, strict=True)
+    }
     ranks = {name: 1 + len(better[name]) for name in repeated}
     return [
         Standing(
@@ -129,7 +153,7 @@ def rank_targets(
             summary=summaries[name],
             against_best=beside.get(name),
             better=tuple(better.get(name, ())),
-            verdict=_verdict(name, best, ranks, better),
+            verdict=_verdict(name, best, ranks, better, beside.get(name)),
         )
         for name in order
     ]
@@ -152,7 +176,11 @@ def sentence(standings: Sequence[Standing]) -> str:
 
 
 def _surely_better(
-    values: Mapping[str, Sequence[float]], order: Sequence[str], direction: Direction, confidence: float
+    values: Mapping[str, Sequence[float]],
+    order: Sequence[str],
+    direction: Direction,
+    confidence: float,
+    bounds: Mapping[str, float | None],
 ) -> dict[str, list[str]]:
     """For each target those before it that it is told apart from: by Holm's p, and by the interval that is shown."""
     pairs = {f"{a}:{b}": (order[a], order[b]) for a, b in combinations(range(len(order)), 2)}
@@ -162,12 +190,18 @@ def _surely_better(
     sides = [Pair(values[first], values[other], direction) for first, other in likely]
     better: dict[str, list[str]] = {name: [] for name in order}
     for (first, other), compared in zip(likely, compare_many(sides, seed=SEED, confidence=confidence), strict=True):
-        if compared.verdict == "worse":
+        if hide_within(compared, bounds.get(first), bounds.get(other)).verdict == "worse":
             better[other].append(first)
     return better
 
 
-def _verdict(name: str, best: str | None, ranks: Mapping[str, int], better: Mapping[str, Sequence[str]]) -> Verdict:
+def _verdict(
+    name: str,
+    best: str | None,
+    ranks: Mapping[str, int],
+    better: Mapping[str, Sequence[str]],
+    beside: Comparison | None,
+) -> Verdict:
     if name not in ranks:
         return "too few repetitions"
     if name == best:
@@ -175,4 +209,6 @@ def _verdict(name: str, best: str | None, ranks: Mapping[str, int], better: Mapp
         return "best" if alone else "tied for best"
     if best in better[name]:
         return "worse than the best"
+    if beside and beside.verdict == HIDDEN:
+        return "within error bounds"
     return "tied for best" if ranks[name] == 1 else "not told from the best"

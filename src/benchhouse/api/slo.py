@@ -25,9 +25,8 @@ from benchhouse.schema.quantities import parse_seconds
 
 LOADS = ("rps", "concurrency")
 _TRIES = 3  # of a probe whose trial is invalid
-_NOT_DELIVERED = (  # why a trial is invalid where the client could not offer the load
-    "client_saturated", "client_starved", "client_paused", "concurrency_not_reached", "not_delivered", "arrivals_bent",
-)  # fmt: skip
+# Why a trial is invalid where the client could not offer the load.
+_NOT_DELIVERED = ("client_saturated", "concurrency_not_reached", "not_delivered", "arrivals_bent")
 
 
 @dataclass(frozen=True)

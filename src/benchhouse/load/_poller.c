@@ -24,7 +24,7 @@
 #endif
 
 enum { LEAST_ROOM = 16 << 10, MOST_KEPT = 1 << 20, OPEN = -1 };
-static const int64_t SECOND_NS = 1000000000, MOST_ASKEW_NS = 10000000000;
+static const int64_t SECOND_NS = 1000000000, MOST_ASKEW_NS = 10000000000, WHILE_NS = 2000000000;
 
 typedef struct {
     int64_t end, stamp_ns, floor_ns, read_ns;
@@ -56,6 +56,8 @@ typedef struct {
     int64_t run_delay_ns; /* as last read */
     int64_t woken_ns;     /* of the last sleep: when this thread ran again, less the time that it had run for */
     long sleeps;          /* of this thread meanwhile */
+    int64_t late_ns[2];   /* the latest wake-up that no wait for a core explains: of this while, and of the one before */
+    int64_t while_ns;     /* when this while began */
 } Poller;
 
 static int64_t clock_ns(clockid_t clock) {
@@ -247,8 +249,16 @@ static bool look(Poller *self, int timeout_ms) {
     return false;
 }
 
+/* This thread was to be woken at `due` and began to wait for a core at `came`: the most of such differences in a while. */
+static int64_t lateness(Poller *self, int64_t came, int64_t due) {
+    if (came - self->while_ns > WHILE_NS)
+        self->late_ns[1] = self->late_ns[0], self->late_ns[0] = 0, self->while_ns = came;
+    if (due && came - due > self->late_ns[0]) self->late_ns[0] = came - due;
+    return self->late_ns[0] > self->late_ns[1] ? self->late_ns[0] : self->late_ns[1];
+}
+
 /* Looks at all sockets; where none is ready, and it may, sleeps until one is. */
-static bool harvest(Poller *self, bool sleep) {
+static bool harvest(Poller *self, bool sleep, int64_t due) {
     int room = self->registered + 1;
     if (self->events_room < room) {
         struct epoll_event *grown = realloc(self->events, (size_t)(2 * room) * sizeof *grown);
@@ -266,6 +276,7 @@ static bool harvest(Poller *self, bool sleep) {
     /* What woke this thread came when it began to wait for a core. One that was stopped too can't tell. */
     bool told = self->harvested && self->sleeps == 1 && waited >= 0 && self->run_delay_ns >= 0;
     int64_t came = self->woken_ns - (self->run_delay_ns - waited);
+    if (told) came -= lateness(self, came, due);
     if (told && came > self->floor_ns) self->swept_ns = self->floor_ns = came;
     return true;
 }
@@ -284,7 +295,7 @@ static PyObject *poller_wait(Poller *self, PyObject *args) {
     PyObject *ready = PyList_New(0);
     if (!ready) return NULL;
 again:
-    if (self->next == self->harvested && !harvest(self, sleep)) return Py_DECREF(ready), NULL;
+    if (self->next == self->harvested && !harvest(self, sleep, until_ns)) return Py_DECREF(ready), NULL;
     while (self->next < self->harvested) {
         struct epoll_event event = self->events[self->next++];
         Watched *w = event.data.fd < 0 ? NULL : self->watched[event.data.fd];

@@ -25,13 +25,29 @@ _NEVER = 1 << 62
 class Call:
     """One request from the engine's side."""
 
-    __slots__ = ("due_ns", "ended_ns", "index", "item", "measured", "resent", "sending_ns", "sent_ns")
+    __slots__ = (
+        "due_ns", "ended_ns", "free_ns", "index", "inherited_ns", "item", "measured", "queued", "resent", "sending_ns",
+        "sent_ns", "waited_ns",
+    )  # fmt: skip
 
     def __init__(self, index: int, due_ns: int, measured: bool, item: Any) -> None:
         self.index, self.due_ns, self.measured, self.item = index, due_ns, measured, item
         self.sent_ns = self.ended_ns = 0
         self.sending_ns = 0  # what handing it to the kernel took
+        self.waited_ns = 0  # of a thread: how long, while it called, it may have been ready to run and did not
         self.resent = False
+        self.queued = False  # it was due while as many as there may be were in flight
+        self.free_ns = self.inherited_ns = 0  # of one that was queued: see `follow`
+
+    def follow(self, before: "Call") -> None:
+        """It was queued until that call ended. What made that one late makes this one late too."""
+        self.free_ns = before.ended_ns
+        self.inherited_ns = before.late_ns + before.waited_ns
+
+    @property
+    def late_ns(self) -> int:
+        """How much later than it could have been it was sent. A queue for want of room is no lateness of the client."""
+        return max(self.sent_ns - max(self.due_ns, self.free_ns), 0) + self.inherited_ns
 
 
 class Answers(NamedTuple):
@@ -119,13 +135,15 @@ class Book:
     lag: Stream = field(default_factory=Stream)  # from due to sent
     loop_lag: Stream = field(default_factory=Stream)  # of ticks
     read_lag: Stream = field(default_factory=Stream)  # from the kernel's stamp to ours
+    # Of threads, samples: how late one runs, less what it waited for a core, that is woken by a tick or as a call ends.
+    waits: tuple[Stream, Stream] = field(default_factory=lambda: (Stream(), Stream()))
     due_times: "array[int]" = field(default_factory=lambda: array("q"))
     sent_times: "array[int]" = field(default_factory=lambda: array("q"))
     connections: int = 0  # opened, in all
     connections_late: int = 0  # of these, after the load had begun
     most_in_flight: int = 0
     poller: str = ""  # what read the sockets, where there were any
-    kernel_stamps: bool = False  # of every read; without, as of blocking calls, only ticks tell how late it was
+    kernel_stamps: bool = False  # of every read of a socket
     cpu_share: float = 0.0  # of one core, by the busiest load process while the window was open
     cpu_all_ns: int = 0  # of all load processes together, since it was opened
     peak_mb: float = 0.0  # of the largest load process
@@ -278,7 +296,7 @@ class Book:
                 row.missed[number] += missed >> number & 1
 
     def streams(self) -> Iterable[Stream]:
-        return (self.lag, self.loop_lag, self.read_lag, *self.tally.streams())
+        return (self.lag, self.loop_lag, self.read_lag, *self.waits, *self.tally.streams())
 
     def _keep_last(self, answers: Iterable[tuple[int, int]]) -> None:
         """Of the good answers those that ended last: all that can have ended after the last send are among them."""
@@ -364,6 +382,8 @@ class Book:
             ours.missed = [a + b for a, b in zip(ours.missed, theirs.missed, strict=True)]
         for stream in ("lag", "loop_lag", "read_lag"):
             getattr(self, stream).merge(getattr(other, stream))
+        for waits, others in zip(self.waits, other.waits, strict=True):
+            waits.merge(others)
         self.due_times.extend(other.due_times)
         self.sent_times.extend(other.sent_times)
         self.kernel_stamps &= other.kernel_stamps

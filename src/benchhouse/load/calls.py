@@ -33,8 +33,8 @@ class CallTally:
     def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
         """All of them good and measured."""
         self.calls += len(ended)
-        sending = [call.sending_ns for call, _ in ended]
-        late = [call.sent_ns - call.due_ns + call.sending_ns for call, _ in ended]
+        sending = [call.sending_ns + call.waited_ns for call, _ in ended]
+        late = [call.late_ns + call.sending_ns + call.waited_ns for call, _ in ended]
         self.latency.extend_unsure([call.ended_ns - call.due_ns for call, _ in ended], late)
         self.latency_sent.extend_unsure([call.ended_ns - call.sent_ns for call, _ in ended], sending)
         self.bytes += sum([reply.size for _, reply in ended])

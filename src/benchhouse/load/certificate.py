@@ -131,11 +131,6 @@ def _gaps(times: Sequence[float]) -> list[float]:
 
 DELIVERED_SHARE = 0.995  # of what was due
 LAG_MS = 2.0  # p99 of the schedule's lag: beyond that, gaps are not judged
-LOOP_LAG_MS = 10.0  # p99 of the lateness of ticks, or
-LOOP_LAG_SHARE = 0.1  # this share of the median latency
-PAUSE_MS = 100.0  # the longest time that this process was kept from running, or
-PAUSE_SHARE = 0.02  # this share of the window
-PAUSE_FACTOR = 10.0  # a relaxed lateness limit allows pauses so many times as long
 CPU_SHARE = 0.9  # of one core, by the busiest load process
 REFUSED_SHARE = 0.01
 Problems = Iterator[tuple[str, str]]  # code and message
@@ -187,9 +182,9 @@ class Certificate(Model):
         return not self.problems
 
 
-def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = False) -> Certificate:
-    """`median_ms` is the measured median latency: it says how much lag can matter. `embedded`: what is measured runs
-    inside the load process, whose CPU use is then no fault; an open loop's schedule is judged all the same."""
+def certify(book: Book, shape: Shape, *, embedded: bool = False) -> Certificate:
+    """`embedded`: what is measured runs inside the load process, whose CPU use is then no fault; an open loop's
+    schedule is judged all the same."""
     draft = Certificate(
         loop="open" if shape.open_loop else "closed",
         asked=shape.rps or shape.concurrency or 0,
@@ -216,16 +211,17 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         connection_errors=sum(book.errors[kind] for kind in CONNECTING),
         problems=(),
     )
-    problems = _problems(draft, book, shape, median_ms, embedded)
+    problems = _problems(draft, book, shape, embedded)
     return draft.model_copy(update={"problems": tuple(Problem(code=code, message=text) for code, text in problems)})
 
 
-def _problems(draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool) -> Problems:
+def _problems(draft: Certificate, book: Book, shape: Shape, embedded: bool) -> Problems:
     for lost in book.lost:
         yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
     yield from _endpoint_problems(book)
-    if not embedded:
-        yield from _client_problems(draft, book, shape, median_ms)
+    if draft.cpu_share > CPU_SHARE and not embedded:
+        doubt = "the client, not the server, may set the pace (add processes, or cores)"
+        yield "client_saturated", f"the load process used {draft.cpu_share:.0%} of a core: {doubt}"
     if draft.connection_errors > REFUSED_SHARE * max(draft.offered, 1):
         yield "connections_failed", f"{draft.connection_errors} of {draft.offered} requests found no connection"
     if not shape.open_loop:
@@ -236,7 +232,7 @@ def _problems(draft: Certificate, book: Book, shape: Shape, median_ms: float, em
         most = f"{draft.in_flight} in flight; max_in_flight is {shape.max_in_flight}"
         yield "not_delivered", f"{draft.delivered} of {draft.offered} requests were sent in time ({most})"
     # Lateness bends gaps, and is told where it matters: in how far each time can be off.
-    if (fit := draft.arrivals) and not fit.passed and draft.lag.p99_ms <= LAG_MS and not _relaxed_ms(shape):
+    if (fit := draft.arrivals) and not fit.passed and draft.lag.p99_ms <= LAG_MS and shape.error_limit <= ERROR_LIMIT_S:
         test = f"{fit.what} {fit.statistic:.3g}, at most {fit.limit:.3g}"
         yield "arrivals_bent", f"the gaps between sends are not {shape.law.kind}: {test}"
 
@@ -248,29 +244,6 @@ def _endpoint_problems(book: Book) -> Problems:
         if place.gone:
             shares = f"{place.good} good answers came from it, and {answered - place.good} from the others"
             yield "endpoint_dead", f"{url} takes no connection ({place.why}): {shares}, which bore its part"
-
-
-def _relaxed_ms(shape: Shape) -> float:
-    """The lateness that the workload accepts; 0 where the usual limits hold."""
-    return shape.error_limit * 1e3 if shape.error_limit > ERROR_LIMIT_S else 0.0
-
-
-def _client_problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) -> Problems:
-    """Whether the load process had the CPU that it needed."""
-    if draft.cpu_share > CPU_SHARE:
-        doubt = "the client, not the server, may set the pace (add processes, or cores)"
-        yield "client_saturated", f"the load process used {draft.cpu_share:.0%} of a core: {doubt}"
-    if book.kernel_stamps:  # then it is known how far each time can be off
-        return
-    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms, _relaxed_ms(shape))
-    longest_pause = max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3, PAUSE_FACTOR * _relaxed_ms(shape))
-    if draft.loop_lag.p99_ms > most_loop:
-        late = f"{draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms)"
-        yield "client_starved", f"the load process woke up to {late}: something else uses its core"
-    elif draft.loop_lag.max_ms > longest_pause:
-        pause = f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms"
-        cure = "find what took its core, or lengthen the window"
-        yield "client_paused", f"{pause}: what the server did in that time was not asked for ({cure})"
 
 
 def _fit(book: Book, shape: Shape) -> Fit | None:

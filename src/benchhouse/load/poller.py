@@ -7,7 +7,9 @@ Every read leaves a mark. The kernel stamps what arrives, but joins what waits i
 stamp: of several things in one read only the last has a stamp of its own. When the first came at the earliest is the
 mark's floor. That is the later of two moments: when this socket was last read empty, and when all sockets were last
 looked at and this one was not ready. A thread that slept until something came adds a third: when it began to wait for
-a core, by the kernel's count. Where that count is missing, or the thread was stopped too, it is when it fell asleep.
+a core, by the kernel's count. Where that count is missing, or the thread was stopped too, it is when it fell asleep. A
+core that itself wakes late, as a virtual one does that its host does not run, is in no count: it shows where the thread
+was to be woken at a known time, and the most of that in the last seconds is taken off.
 
 With BENCHHOUSE_ENGINE=python in the environment this one is used in any case: to tell whether a doubtful number, or a
 crash, comes from the compiled one.
@@ -30,6 +32,7 @@ _READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more
 ANCILLARY_BYTES = 64
 _MOST_KEPT = 1 << 20
 _MOST_ASKEW_NS = 10_000_000_000
+_WHILE_NS = 2_000_000_000
 _STAMP = struct.Struct("=qq")
 _EMPTY_LINE = b"\r\n\r\n"
 OPEN = -1  # how a socket ended that did not
@@ -62,7 +65,7 @@ class Poller(Protocol):
 
     def wait(self, sleep: bool, until_ns: int, /) -> list[int]:
         """File descriptors and events by turns. Sleeps until there is something, where it may; reads what is to be
-        collected, but not on after `until_ns`, if that is not 0."""
+        collected, but not on after `until_ns`, if that is not 0: one of the files watched is to wake it then."""
 
     def close(self) -> None: ...
 
@@ -93,6 +96,8 @@ class PythonPoller:
         with suppress(OSError):
             self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._waited_ns = self._run_delay_ns()  # as last read
+        # The latest wake-up that no wait for a core explains, of this while and of the one before, and when it began.
+        self._late_ns, self._late_before_ns, self._while_ns = 0, 0, 0
 
     def watch(self, file: socket.socket | int, events: int) -> None:
         fd = _number(file)
@@ -123,7 +128,7 @@ class PythonPoller:
         ready: list[int] = []
         while True:
             if not self._harvest:
-                self._look(sleep)
+                self._look(sleep, until_ns)
             while self._harvest:
                 fd, mask = self._harvest.pop()
                 watched = self._watched[fd]
@@ -142,7 +147,7 @@ class PythonPoller:
             os.close(self._schedstat)
             self._schedstat = -1
 
-    def _look(self, sleep: bool) -> None:
+    def _look(self, sleep: bool, due_ns: int) -> None:
         """Look at all sockets; where none is ready, and it may, sleep until one is."""
         most = len(self._watched) + 1
         self._floor_ns, self._swept_ns = self._swept_ns, monotonic_ns()
@@ -157,7 +162,18 @@ class PythonPoller:
         self._waited_ns = self._run_delay_ns()
         self._floor_ns = self._swept_ns
         if tells and waited is not None and self._waited_ns is not None:
-            self._swept_ns = self._floor_ns = max(self._floor_ns, woken - (self._waited_ns - waited))
+            came = woken - (self._waited_ns - waited)
+            came -= self._lateness_ns(came, due_ns)
+            self._swept_ns = self._floor_ns = max(self._floor_ns, came)
+
+    def _lateness_ns(self, came_ns: int, due_ns: int) -> int:
+        """It was to be woken at `due_ns` and began to wait for a core at `came_ns`: the most of such differences
+        in a while."""
+        if came_ns - self._while_ns > _WHILE_NS:
+            self._late_before_ns, self._late_ns, self._while_ns = self._late_ns, 0, came_ns
+        if due_ns:
+            self._late_ns = max(self._late_ns, came_ns - due_ns)
+        return max(self._late_ns, self._late_before_ns)
 
     def _run_delay_ns(self) -> int | None:
         """How long this thread was ready to run and did not, in all; None where the kernel does not say."""

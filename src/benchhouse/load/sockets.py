@@ -55,6 +55,7 @@ class SocketLoad:
         self._refused = 0  # refusals since the start of the load, -1 once there was a good answer
         self._refusal = ""  # the last of them
         self._ticks = 0
+        self._reads_first = False  # after a time in which this process did not run: answers may lie in the sockets
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._late_ns = round(shape.error_limit * _SECOND_NS)  # from an answer to the next request
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
@@ -154,6 +155,7 @@ class SocketLoad:
         elif len(self._active) < max(self._shape.max_in_flight // self._clock.shards, 1):
             self._send(self._connection(late=True), call)
         else:
+            call.queued = True
             self._waiting.append(call)
         self._plan_next()
 
@@ -236,6 +238,8 @@ class SocketLoad:
             if connection.open:
                 self._idle.append(connection)
         if self._open_loop:
+            if self._waiting:
+                self._waiting[0].follow(call)
             if self._waiting and error is None:
                 self._send_waiting(0)
             elif self._waiting:  # from the loop: the next one may fail at once, too
@@ -287,10 +291,9 @@ class SocketLoad:
         self._ticks += 1
         if now >= self._clock.window_ns:
             self._book.loop_lag.add(now - when)
-        while oldest := next(iter(self._active), None):
-            if now - self._active[oldest].sent_ns < self._timeout_ns:
-                break
-            oldest.fail("timeout", f"no complete answer within {self._shape.timeout:g} s")
+        self._reads_first = now - when > _TICK_NS and not self._reads_first
+        if not self._reads_first:
+            self._fail_overdue(now)
         self._settle_all()
         self._book.beat(now, len(self._active))
         if self._ticks % 5 == 0:  # a little at a time: counting a second's values at once would be a pause
@@ -302,7 +305,13 @@ class SocketLoad:
         if self._waiting and now > self._clock.stop_ns + self._timeout_ns:
             self._book.never_sent += sum(call.measured for call in self._waiting)
             self._waiting.clear()
-        self._reactor.at(max(when + _TICK_NS, now), self._tick)
+        self._reactor.at(now + _TICK_NS if self._reads_first else max(when + _TICK_NS, now), self._tick)
+
+    def _fail_overdue(self, now: int) -> None:
+        while oldest := next(iter(self._active), None):
+            if now - self._active[oldest].sent_ns < self._timeout_ns:
+                break
+            oldest.fail("timeout", f"no complete answer within {self._shape.timeout:g} s")
 
     def _count_some(self, stream: Stream) -> None:
         if stream.settle_some():

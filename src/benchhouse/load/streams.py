@@ -10,6 +10,7 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 _AT_A_TIME = 512
 FINE_NS = 100_000
 """What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
+_BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
@@ -65,10 +66,11 @@ class Stream:
         del self._values[:]
         return self._histogram
 
-    def bounds_ns(self) -> dict[str, float]:
-        """How far the mean and the percentiles can be off."""
+    def bounds_ns(self, waits: Sequence[Histogram] = ()) -> dict[str, float]:
+        """How far the mean and the percentiles can be off. `waits` are samples of what may be in any of the times
+        beside their own doubts, each taken in another way: the worst of these counts."""
         doubts = self._doubts or Doubts()
-        return doubts.bounds_ns(self._sure()) if self.histogram.n else {}
+        return doubts.bounds_ns(self._sure(), [sample for sample in waits if sample.n]) if self.histogram.n else {}
 
     def settle_some(self) -> bool:
         """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
@@ -115,13 +117,29 @@ class Doubts:
         """All times of the stream, of which `sure` holds the others."""
         return _together(sure, self._sides[0])
 
-    def bounds_ns(self, sure: Histogram) -> dict[str, float]:
+    def bounds_ns(self, sure: Histogram, waits: Sequence[Histogram]) -> dict[str, float]:
         """Where each is the least that it can be, so is every percentile; and where it is the most."""
-        measured, low, high = (figures(_together(sure, side)) for side in self._sides)
+        least = _together(sure, self._sides[1])
+        measured, high = (figures(_together(sure, self._sides[side])) for side in (0, 2))
+        low = _less(least, waits) if waits else figures(least)
         return {
             stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + FINE_NS
             for stat, value in measured.items()
         }
+
+
+def _less(times: Histogram, waits: Sequence[Histogram]) -> Mapping[str, float]:
+    """The least that the figures can be where any of the times may hold a wait, of which samples are known.
+
+    Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their waits
+    were below some value, at least q - beyond of the times were below that value plus `most`. This holds whatever
+    waits and times have to do with each other, and for any share: the one that tells most counts.
+    """
+    most = {beyond: max(sample.quantile(1 - beyond) for sample in waits) for beyond in _BEYOND}
+    least = {"mean": max((times.mean or 0.0) - max(sample.mean or 0.0 for sample in waits), 0.0)}
+    for stat, q in _QUANTILES.items():
+        least[stat] = max(0.0, *(times.quantile(q - beyond) - wait for beyond, wait in most.items() if beyond < q))
+    return least
 
 
 def _together(sure: Histogram, side: Stream) -> Histogram:

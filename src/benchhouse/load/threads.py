@@ -1,26 +1,32 @@
 """Offers load through blocking calls, a driver in each thread: the way for client libraries that own their sockets."""
 
 import queue
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from operator import sub
-from time import monotonic_ns, sleep
+from time import monotonic_ns, process_time_ns, sleep
 from typing import Any
 
 from benchhouse.load.book import Answers, Book, Call, Clock
+from benchhouse.load.delays import LOOK_NS, Pauses, RunDelay
 from benchhouse.load.protocols.calls import CONNECTING, CallDriver, CallFailed, Reply
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Pool, Source
+from benchhouse.load.streams import FINE_NS
 from benchhouse.schema.errors import BenchError
 
 _SECOND_NS = 1_000_000_000
-_TICK_S = 0.02
+_TICK_NS = 20_000_000
+_BELL_NS = 10_000_000  # between two samples of what a thread waits for as a call ends
 _BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
 _LONGEST_NS = _SECOND_NS // 4
 _DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
 # A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
 Made = tuple[int, bool, Any, Any, int, int]
+# Places of calls in a list of these that took long, and how long their thread has waited for a core meanwhile.
+Waited = tuple[list[int], int]
 
 
 class ThreadLoad:
@@ -41,14 +47,23 @@ class ThreadLoad:
         self._cut: set[int] = set()  # clients whose last call found no server
         self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._pauses = Pauses()
+        self._looked_ns = 0  # up to when these are known
+        self._bell: queue.SimpleQueue[int] = queue.SimpleQueue()  # when calls ended, some of them
+        self._next_bell_ns = 0
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
+        self._late_ns = round(shape.error_limit * _SECOND_NS)  # as of sockets
         self._open_loop, self._think_s = shape.open_loop, shape.think_time
-        self._at_a_time = 1 if source.needs_replies else _AT_A_TIME
         # In a closed loop without pauses all threads are in flight all the time: no call need wait for a lock.
         self._counts_each = shape.open_loop or shape.think_time > 0 or source.needs_replies
 
     def prepare(self, threads: int) -> str:
         """Open a driver in each thread; what went wrong when one could not be opened."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each thread has a file open to look at its delay
+        if soft != resource.RLIM_INFINITY:
+            most = soft + threads if hard == resource.RLIM_INFINITY else min(soft + threads, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         for _ in range(threads):
             self._add_thread()
         for _ in range(threads):
@@ -58,19 +73,18 @@ class ThreadLoad:
         return self._problems[0] if self._problems else ""
 
     def run(self, clock: Clock) -> None:
-        self._clock, self._good_ns = clock, clock.begin_ns
+        self._clock, self._good_ns, self._looked_ns = clock, clock.begin_ns, clock.begin_ns
         self._upcoming = self._calls()
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
-        watcher = threading.Thread(target=self._watch, daemon=True)
         _sleep_until(clock.begin_ns)
         self._go.set()
-        watcher.start()
+        self._watcher.start()
         if self._shape.open_loop:
             self._keep_schedule()
         for thread in self._threads:
             thread.join()
         self._over.set()
-        watcher.join()
+        self._watcher.join()
         if self._problems:
             raise BenchError(f"a thread of the load died: {self._problems[0]}")
         if not self._book.cpu_share:
@@ -100,13 +114,15 @@ class ThreadLoad:
                 break
             if number % clock.shards == clock.shard:
                 _sleep_until(due_ns)
+                call = Call(clock.index(), due_ns, clock.measures(due_ns), None)
                 with self._lock:
                     self._pending += 1
                     too_few = self._pending > len(self._threads) < most
+                    call.queued = self._pending > most
                 if too_few:
                     self._book.connections_late += 1
                     self._add_thread()
-                self._due.put(Call(clock.index(), due_ns, clock.measures(due_ns), None))
+                self._due.put(call)
         else:
             self._book.ended_early = True
         for _ in self._threads:
@@ -123,16 +139,18 @@ class ThreadLoad:
             self._open.release()
         if not opened:
             return
+        delay = RunDelay()
         self._go.wait()
         try:
             self._book.start_late_ns = self._book.start_late_ns or monotonic_ns() - self._clock.begin_ns
             if self._counts_each:
-                self._one_by_one(driver)
+                self._one_by_one(driver, delay)
             else:
-                self._without_pause(driver)
+                self._without_pause(driver, delay)
         except Exception as problem:  # noqa: BLE001 - of the source or the tally; told by `run`
             self._problems.append(_shown(problem))
         finally:
+            delay.close()
             driver.close()
 
     def _connect(self, driver: CallDriver) -> bool:
@@ -152,25 +170,46 @@ class ThreadLoad:
                     return False
                 sleep(_BACK_OFF_S)
 
-    def _one_by_one(self, driver: CallDriver) -> None:
+    def _one_by_one(self, driver: CallDriver, delay: RunDelay) -> None:
         ended: list[tuple[Call, Reply]] = []
+        before: Call | None = None
         while not self._problems and (call := self._next()):
-            ended.append((call, self._make_call(driver, call)))
-            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > _LONGEST_NS:
+            ended.append((call, self._make_call(driver, call, delay)))
+            if len(ended) >= _AT_A_TIME or call.ended_ns - ended[0][0].ended_ns > _LONGEST_NS:
+                before = self._doubt([call for call, _ in ended], before)
                 self._settle(ended)
+        self._doubt([call for call, _ in ended], before)
         self._settle(ended)
 
-    def _without_pause(self, driver: CallDriver) -> None:
+    def _doubt(self, calls: list[Call], before: Call | None) -> Call | None:
+        """Complete what is known of how late this thread was with its calls, of which `before` was the last so far."""
+        if calls:
+            self._wait_for_watcher(calls[-1].ended_ns)
+        for call in calls:
+            if self._pauses.since(call.sent_ns):
+                call.waited_ns += self._pauses.within(call.sent_ns, call.ended_ns)
+            call.waited_ns = min(call.waited_ns, call.ended_ns - call.sent_ns)
+            self._note_late(call.sent_ns, call.waited_ns)
+            if call.queued and before:
+                call.follow(before)
+            before = call
+        return before
+
+    def _without_pause(self, driver: CallDriver, delay: RunDelay) -> None:
         """One client of a closed loop. As little as can be lies between two calls: what runs after each of them finds
         cold caches and costs several times what it costs when it is done for many at once."""
-        clock, problems, calls, most = self._clock, self._problems, self._upcoming, self._at_a_time
+        clock, problems, calls = self._clock, self._problems, self._upcoming
         measures, by_time = clock.measures, clock.by_time
         ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
         made: list[Made] = []
+        waited: list[Waited] = []
+        long: list[int] = []  # places of those since the last look at the delay; a shorter call can't have waited long
         with self._lock:
             self._in_flight += 1
             self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
+        delay.look()
         ended_ns = first_ns = monotonic_ns()
+        look_ns = ended_ns + LOOK_NS
         while ended_ns < clock.stop_ns and not problems:
             index, item = next(calls)
             sent_ns = monotonic_ns()
@@ -181,20 +220,67 @@ class ThreadLoad:
                 answer = _failed(problem)
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
+            if ended_ns - sent_ns > FINE_NS:
+                long.append(len(made) - 1)
+                if ended_ns >= look_ns:
+                    waited.append((long, delay.look()))
+                    long, look_ns = [], ended_ns + LOOK_NS
+                    self._ring(ended_ns)
             if type(answer) is Reply and answer.error is not None:
                 with self._lock:
                     self._note_life(answer.error, ended_ns)
                 sleep(_BACK_OFF_S)
                 ended_ns = monotonic_ns()
-            if len(made) >= most or ended_ns - first_ns > _LONGEST_NS:
-                self._settle_made(driver, made)
-                first_ns = ended_ns
-        self._settle_made(driver, made)
+            if len(made) >= _AT_A_TIME or ended_ns - first_ns > _LONGEST_NS:
+                if long:
+                    waited.append((long, delay.look()))
+                self._settle_made(driver, made, waited)
+                long, first_ns = [], ended_ns
+        waited.append((long, delay.look()))
+        self._settle_made(driver, made, waited)
         with self._lock:
             self._in_flight -= 1
 
-    def _settle_made(self, driver: CallDriver, made: list[Made]) -> None:
+    def _ring(self, ended_ns: int) -> None:
+        """Wake the thread that watches: it is then one more that wants to run as a call ends."""
+        if ended_ns >= self._next_bell_ns and len(self._threads) > 1:
+            self._next_bell_ns = ended_ns + _BELL_NS
+            self._bell.put(ended_ns)
+
+    def _settle_made(self, driver: CallDriver, made: list[Made], waited: list[Waited]) -> None:
         """Calls of `_without_pause`. Where all went well they are written down column by column."""
+        if made:
+            self._wait_for_watcher(made[-1][-1])
+            doubts = self._doubts(made, waited)
+            doubtful = [self._call_of(driver, made[place], waits) for place, waits in doubts.items()]
+            for place in reversed(doubts):
+                del made[place]
+            self._settle_sure(driver, made)
+            self._settle(doubtful)
+        made.clear()
+        waited.clear()
+
+    def _doubts(self, made: list[Made], waited: list[Waited]) -> dict[int, int]:
+        """By place, how much of a call's time may have been spent on waiting, where that is worth a look."""
+        doubts = {}
+        for places, delay_ns in waited:
+            for place in places:
+                sent_ns, ended_ns = made[place][4:]
+                waits = min(delay_ns + self._pauses.within(sent_ns, ended_ns), ended_ns - sent_ns)
+                if waits > FINE_NS:
+                    doubts[place] = waits
+            if places:
+                began_ns, ended_ns = made[places[0]][4], made[places[-1]][5]
+                self._note_late(began_ns, delay_ns + self._pauses.within(began_ns, ended_ns))
+        return doubts
+
+    def _note_late(self, sent_ns: int, waited_ns: int) -> None:
+        """What a client of a closed loop did not ask for while it waited."""
+        if waited_ns > self._late_ns and not self._open_loop and self._book.second(sent_ns):
+            with self._lock:
+                self._book.late_ns += waited_ns
+
+    def _settle_sure(self, driver: CallDriver, made: list[Made]) -> None:
         if not made:
             return
         _, measured, items, values, sent, ended = zip(*made, strict=True)
@@ -204,17 +290,14 @@ class ThreadLoad:
             with self._lock:
                 if self._book.settle_answers(answers):
                     self._note_life(None, ended[-1])
-                    made.clear()
                     return
-        self._settle([self._call_of(driver, *each) for each in made])
-        made.clear()
+        self._settle([self._call_of(driver, call) for call in made])
 
-    def _call_of(
-        self, driver: CallDriver, index: int, measured: bool, item: Any, answer: Any, sent_ns: int, ended_ns: int
-    ) -> tuple[Call, Reply]:
+    def _call_of(self, driver: CallDriver, made: Made, waited_ns: int = 0) -> tuple[Call, Reply]:
         """A call of `_without_pause`, as the book wants it."""
+        index, measured, item, answer, sent_ns, ended_ns = made
         call = Call(index, sent_ns, self._clock.measures(sent_ns) if self._clock.by_time else measured, item)
-        call.sent_ns, call.ended_ns = sent_ns, ended_ns
+        call.sent_ns, call.ended_ns, call.waited_ns = sent_ns, ended_ns, waited_ns
         if ended_ns - sent_ns > self._timeout_ns:
             return call, self._too_late()
         return call, answer if type(answer) is Reply else driver.reply(item, answer)  # type: ignore[attr-defined]
@@ -246,20 +329,26 @@ class ThreadLoad:
         if self._in_flight > self._book.most_in_flight:
             self._book.most_in_flight = self._in_flight
 
-    def _make_call(self, driver: CallDriver, call: Call) -> Reply:
+    def _make_call(self, driver: CallDriver, call: Call, delay: RunDelay) -> Reply:
+        delay.look()
         sent_ns = call.sent_ns = monotonic_ns()
         try:
             reply = driver.call(call.item)
         except Exception as problem:  # noqa: BLE001 - a driver names what it knows; nothing else ends the load
             reply = _failed(problem)
         call.ended_ns = monotonic_ns()
+        if call.ended_ns - sent_ns > FINE_NS:  # else it can't have waited for long
+            call.waited_ns = delay.look()
+            self._ring(call.ended_ns)
+        if call.ended_ns - sent_ns > self._timeout_ns:
+            reply = self._too_late()
         with self._lock:
             self._note_life(reply.error, call.ended_ns)
             self._in_flight -= 1
             self._pending -= 1
+            if self._source.needs_replies:
+                self._source.answered(call.item, reply)
         call.due_ns = call.due_ns or sent_ns
-        if call.ended_ns - sent_ns > self._timeout_ns:
-            reply = self._too_late()
         if not self._open_loop and (self._think_s or reply.error is not None):
             sleep(self._think_s if reply.error is None else max(self._think_s, _BACK_OFF_S))
         return reply
@@ -268,8 +357,6 @@ class ThreadLoad:
         if not ended:
             return
         with self._lock:
-            for call, reply in ended if self._source.needs_replies else ():
-                self._source.answered(call.item, reply)
             self._book.wrote_many([call for call, _ in ended])
             self._book.settle_many(ended)
             if ended[-1][1].error is None:
@@ -295,14 +382,29 @@ class ThreadLoad:
         self._book.ended_early = True
         self._clock.stop_ns = min(self._clock.stop_ns, now)
 
+    def _wait_for_watcher(self, until_ns: int) -> None:
+        """Until it is known whether this process was stopped before then; it is at once, unless it was."""
+        while self._looked_ns + 2 * _TICK_NS < until_ns and self._watcher.is_alive():
+            sleep(_TICK_NS / _SECOND_NS / 10)
+
     def _watch(self) -> None:
         """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
-        clock, book = self._clock, self._book
+        clock, book, delay = self._clock, self._book, RunDelay()
         opened, ended, last_row = False, False, -1
+        due, cpu_ns = monotonic_ns() + _TICK_NS, process_time_ns()
         while not self._over.is_set():
-            due = monotonic_ns() + round(_TICK_S * _SECOND_NS)
-            sleep(_TICK_S)
-            now = monotonic_ns()
+            rung_ns = self._hear(due)
+            now, computed = monotonic_ns(), process_time_ns() - cpu_ns
+            cpu_ns += computed
+            waited = delay.look()
+            late_ns, missed_ns = max(now - (rung_ns or due) - waited, 0), now - due - waited
+            if missed_ns > _TICK_NS and computed < missed_ns / 2:  # a call may have rung right after a stop
+                self._pauses.add(self._looked_ns, now)
+            elif opened:  # what a single caller computes with Python's lock is no wait of its own
+                book.waits[bool(rung_ns)].add(late_ns if len(self._threads) > 1 else max(late_ns - computed, 0))
+            self._looked_ns = now
+            if rung_ns:
+                continue
             if not opened and now >= clock.window_ns:
                 clock.opened(now)
                 opened = True
@@ -319,6 +421,15 @@ class ThreadLoad:
                     row.in_flight = self._in_flight
                     book.flush()
                 last_row = second
+            due = monotonic_ns() + _TICK_NS
+        delay.close()
+
+    def _hear(self, due_ns: int) -> int:
+        """Sleep until then, or until a call ends that wakes this thread: when that was, else 0."""
+        try:
+            return self._bell.get(timeout=max(due_ns - monotonic_ns(), 0) / _SECOND_NS)
+        except queue.Empty:
+            return 0
 
 
 def _failed(problem: Exception) -> Reply:

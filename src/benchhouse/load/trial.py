@@ -18,7 +18,6 @@ from benchhouse.load.source import Source
 from benchhouse.load.streams import Stream, figures
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.telemetry import STEADY
 
 _MOST_REFUSED = 6
@@ -81,9 +80,11 @@ def with_hint(error: BenchError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
-def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, embedded: bool = False) -> Certificate:
+def keep_book(book: Book, shape: Shape, ctx: Context, *, embedded: bool = False) -> Certificate:
     """Evidence of a load beside its numbers, also for a failed trial. `embedded`: measured inside the load process."""
-    certificate = certify(book, shape, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0, embedded=embedded)
+    if embedded:
+        book.late_ns = 0  # its threads wait for cores on which the others compute what is measured
+    certificate = certify(book, shape, embedded=embedded)
     if isinstance(shape.law, Trace):
         ctx.metadata(trace={"file": shape.law.file, "sha256": shape.law.digest()})
     ctx.metadata(
@@ -144,21 +145,16 @@ def _late_share(book: Book, shape: Shape) -> float:
 
 
 def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
-    """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told.
-
-    Where the kernel stamps nothing, as with blocking calls, nobody knows how late each was read: the lateness of the
-    load process's ticks stands for that.
-    """
-    wakes = book.loop_lag.histogram
-    waking = figures(wakes) if wakes.n and not book.kernel_stamps else {}
+    """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told."""
+    waits = [stream.histogram for stream in book.waits]
     refused: list[str] = []
     for name, stream in streams.items():
         ctx.distribution(name, stream.histogram)
-        errors = {stat: bound / 1e6 for stat, bound in stream.bounds_ns().items()}
+        errors = {stat: bound / 1e6 for stat, bound in stream.bounds_ns(waits).items()}
         values = figures(stream.histogram) if errors else {}
         taken = {stat: max(shape.error_limit * 1e3, shape.error_share * value / 1e6) for stat, value in values.items()}
         beyond = [stat for stat, error in errors.items() if error > taken[stat]]
-        ctx.bound(name, {stat: error + waking.get(stat, 0.0) / 1e6 for stat, error in errors.items()}, beyond)
+        ctx.bound(name, errors, beyond)
         refused += [f"{name}.{stat} (by {errors[stat]:.3g} ms, {taken[stat]:.3g} is taken)" for stat in beyond]
     if refused:
         shown = ", ".join(refused[:_MOST_REFUSED])

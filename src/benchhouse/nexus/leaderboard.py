@@ -37,7 +37,7 @@ ORDER BY experiment, experiment_version, instance_digest
 """.strip()
 
 VALUES = """
-SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction
+SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction, m.error_bound
 FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
 WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
   AND list_contains(CAST($instances AS VARCHAR[]), t.instance_digest)
@@ -57,6 +57,7 @@ class _Gathered:
     by_source: dict[str, list[float]] = field(default_factory=dict)  # by experiment, its name and version
     runs: set[str] = field(default_factory=set)
     instances: set[str] = field(default_factory=set)
+    error_bound: float | None = None  # how far a value can be off, the most of them; None where none says
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,7 @@ def _board(
             gathered.by_source.setdefault(member.source, []).append(value["value"])
             gathered.runs.add(value["run_id"])
             gathered.instances.add(value["instance_digest"])
+            gathered.error_bound = max(filter(None, (gathered.error_bound, value["error_bound"])), default=None)
     if not by_target:
         return None
     direction = logical.directions.get(metric) or (next(iter(directions)) if len(directions) == 1 else "")
@@ -292,7 +294,8 @@ def _board(
         return Board(properties, metric, unit, direction, [], "", refused)
     better: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
     samples = {name: list(item.values.values()) for name, item in by_target.items()}
-    standings = rank_targets(samples, better, confidence)
+    bounds = {name: item.error_bound for name, item in by_target.items()}
+    standings = rank_targets(samples, better, confidence, bounds)
     rows = [_row(standing, by_target[standing.target], members) for standing in standings]
     return Board(properties, metric, next(iter(units)), direction, rows, sentence(standings))
 

@@ -26,6 +26,8 @@ class Sample:
     direction: Direction | None
     values: Sequence[float]
     trials: Sequence[str]
+    error_bound: float | None = None
+    """How far a value can be off, the most of its trials; None where none says."""
 
 
 @dataclass
@@ -81,7 +83,9 @@ def members_of_rows(rows: Iterable[Row]) -> list[Member]:
         point, run_id, executor = point_of(own[0]), own[0]["run_id"], own[0].get("executor") or ""
         given = _given(point.experiment, point.target, point.parameters)
         samples = {
-            (row["metric"], row["stat"]): Sample(row["unit"], row["direction"], row["values"], row["trials"])
+            (row["metric"], row["stat"]): Sample(
+                row["unit"], row["direction"], row["values"], row["trials"], row.get("error_bound")
+            )
             for row in own
         }
         members.append(Member(point.label, run_id, point.target_name, point.digest, given, samples, at, executor))
@@ -94,7 +98,9 @@ def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str])
     for at, point in enumerate(points):
         given = _given(experiments.get(point.run_id, ""), point.target, point.parameters)
         samples = {
-            (number.metric, number.stat): Sample(number.cell.unit, number.direction, number.values, number.cell.trials)
+            (number.metric, number.stat): Sample(
+                number.cell.unit, number.direction, number.values, number.cell.trials, number.error_bound
+            )
             for number in point.numbers
         }
         members.append(Member(point.label, point.run_id, point.target_name, point.instance_digest, given, samples, at))

@@ -1,10 +1,10 @@
 """Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
+from benchhouse.analysis.compare import HIDDEN, Comparison, Pair, compare_many, hide_within, p_value
 from benchhouse.analysis.ranking import Ranked, rank
 from benchhouse.results.content import CaseRanking, FailureFacts, Number, Point, Ranking, Standing
 from benchhouse.results.numbers import SEED, headline_stats, lead_texts, plural, quantity
@@ -28,15 +28,20 @@ def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.9
     """Rank all points that have this number; the leaders, the median and the worst are compared with the best."""
     assert column.direction
     numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
+    bounds = {at: number.error_bound for at, number in numbers.items()}
     ranked = rank({at: number.values for at, number in numbers.items()}, column.direction, confidence=confidence)
     if len(ranked) < 2:
         return None
+    ranked = _within_bounds(ranked, bounds)
     few = len(ranked) <= SHOWN + 3
     shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark or at == len(ranked) - 1]
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     results = compare_many(pairs, seed=SEED, confidence=confidence)
-    compared = dict(zip([row.name for row in shown[1:]], results, strict=True))
+    compared = {
+        row.name: hide_within(result, best.error_bound, bounds[row.name])
+        for row, result in zip(shown[1:], results, strict=True)
+    }
     ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
     standings = [_standing(row, compared.get(row.name)) for row in shown]
     sentence = _sentence(points, numbers, ranked, compared)
@@ -61,9 +66,12 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
     direction, unit = next((sample.direction, sample.unit) for sample in samples.values())
     assert direction
     ranked = rank({at: sample.values for at, sample in samples.items()}, direction, confidence=confidence)
-    best = samples[ranked[0].name].values
-    pairs = [Pair(best, samples[row.name].values, direction) for row in ranked[1:]]
-    compared = compare_many(pairs, seed=SEED, confidence=confidence)
+    best = samples[ranked[0].name]
+    pairs = [Pair(best.values, samples[row.name].values, direction) for row in ranked[1:]]
+    compared = [
+        hide_within(result, best.error_bound, samples[row.name].error_bound)
+        for row, result in zip(ranked[1:], compare_many(pairs, seed=SEED, confidence=confidence), strict=True)
+    ]
     standings = [
         _standing(_as_shown(row, result), result) for row, result in zip(ranked, [None, *compared], strict=True)
     ]
@@ -74,8 +82,22 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
 def _as_shown(row: Ranked, compared: Comparison | None) -> Ranked:
     """Told apart only where the interval that stands beside it says so too: a reader sees that, not the test's p."""
     if row.distinguishable and compared and compared.verdict not in ("better", "worse"):
-        return replace(row, distinguishable=False)
+        return _doubted(row)
     return row
+
+
+def _doubted(row: Ranked) -> Ranked:
+    return replace(row, distinguishable=False, mark=None if row.mark == "worst" else row.mark)
+
+
+def _within_bounds(ranked: Sequence[Ranked], bounds: Mapping[str, float | None]) -> list[Ranked]:
+    """Nobody is told from the best who is behind it by less than both can be off by."""
+
+    def hidden(row: Ranked) -> bool:
+        best = ranked[0]
+        return abs(row.mean - best.mean) < (bounds[best.name] or 0.0) + (bounds[row.name] or 0.0)
+
+    return [_doubted(row) if row.distinguishable and hidden(row) else row for row in ranked]
 
 
 def _standing(row: Ranked, compared: Comparison | None) -> Standing:
@@ -83,6 +105,8 @@ def _standing(row: Ranked, compared: Comparison | None) -> Standing:
         verdict = "the best"
     elif row.distinguishable is None:
         verdict = "too few repetitions"
+    elif compared.verdict == HIDDEN:
+        verdict = "within error bounds of the best"
     elif row.distinguishable:
         verdict = "worse than the best"
     else:
@@ -179,8 +203,9 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
             continue
         wins: Counter[str] = Counter()
         for case in shared:
-            groups = {point.target_name: number.values for point in case if (number := point.number(column.column))}
-            ranked = rank(groups, column.direction)
+            numbers = {point.target_name: number for point in case if (number := point.number(column.column))}
+            ranked = rank({name: number.values for name, number in numbers.items()}, column.direction)
+            ranked = _within_bounds(ranked, {name: number.error_bound for name, number in numbers.items()})
             if len(ranked) > 1 and all(row.distinguishable for row in ranked[1:]):
                 wins[ranked[0].name] += 1
         undecided = len(shared) - wins.total()

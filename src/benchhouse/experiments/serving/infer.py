@@ -87,7 +87,7 @@ def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
     """Put a model on an inference server under load: tensors in, tensors out, over HTTP or gRPC."""
     url = address(target.start, target.url, ctx, target.verify_tls)
     survey, book, served = _load(target.model_copy(update={"url": url}), workload, ctx)
-    certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
+    certificate = keep_book(book, workload, ctx)
     _keep_evidence(target, workload, survey, served, ctx)
     judge(book, certificate, ctx)
     _report(target, workload, book, served, ctx)

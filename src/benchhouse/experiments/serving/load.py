@@ -200,7 +200,7 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     servers = Servers(tuple(urls), target.verify_tls)
     book = offer(requests.driver, requests.source, workload, requests.tally, ctx, where=url, servers=servers)
     server.finish()
-    certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
+    certificate = keep_book(book, workload, ctx)
     _keep_evidence(target, requests, book, server, ctx)
     judge(book, certificate, ctx)
     _rates(target.prices, workload, book, ctx)

@@ -69,19 +69,19 @@ class ServingTally:
         e2e = call.ended_ns - call.due_ns
         ttft = tpot = worst = None
         self.requests += 1
-        sending, late = call.sending_ns, call.sent_ns - call.due_ns
-        self.e2e.add_unsure(e2e, late + sending)
-        self.e2e_sent.add_unsure(e2e - late, sending)
+        sending, late, queued = call.sending_ns, call.late_ns, call.sent_ns - call.due_ns
+        self.e2e.add_unsure(e2e, late + sending + call.waited_ns)
+        self.e2e_sent.add_unsure(e2e - queued, sending + call.waited_ns)
         if reply.token_ns:
-            unsure = reply.unsure_ns or (0,)
+            unsure = reply.unsure_ns or array("q", (call.waited_ns,)) * len(stamps)
             first, last, count = unsure[0], unsure[-1], max((reply.output_tokens or 0) - 1, 1)
             ttft = stamps[0] - call.due_ns
             self.ttft.add_unsure(ttft, late + sending + first)
-            self.ttft_sent.add_unsure(ttft - late, sending + first)
+            self.ttft_sent.add_unsure(ttft - queued, sending + first)
             self.events += len(stamps)
             if len(stamps) > 1:
                 between, worst, changes = gaps(stamps)
-                self._gaps(between, changes, reply.unsure_ns)
+                self._gaps(between, changes, unsure)
                 if reply.output_tokens:
                     tpot = (stamps[-1] - stamps[0]) // count
                     self.tpot.add_unsure(tpot, last // count, first // count)

@@ -21,7 +21,7 @@ from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, Statement, too_old
 from benchhouse.load.source import Planned, Pool
 from benchhouse.load.streams import Stream
-from benchhouse.load.trial import advised, emit_rates, emit_times, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import advised, emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
@@ -127,7 +127,7 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
                 _try(Script(workload, ctx.seed).own, login, session, ctx)
             watch = ServerWatch(service.pid if service else server_of(session.pid), session, login.name)
             book, seen = _load(driver, workload, login, watch, where, ctx)
-            certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
+            certificate = keep_book(book, workload, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
             counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not say how many came
@@ -279,9 +279,9 @@ def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx:
             times["latency_sql"].merge(stream)
     emit_times(times, book, workload, ctx)
     rate = emit_rates(book, workload, ctx)
-    ctx.emit("transactions_per_s", rate)
+    emit_rate("transactions_per_s", rate, book, workload, ctx)
     if counts_rows:
-        ctx.emit("rows_per_s", rate * tally.operations / max(tally.calls, 1))
+        emit_rate("rows_per_s", rate * tally.operations / max(tally.calls, 1), book, workload, ctx)
     ctx.emit("deadlocks", book.errors["deadlock"])
     ctx.emit("serialization_errors", book.errors["serialization"])
     for name in ("cpu", "io_wait", "lock_wait"):

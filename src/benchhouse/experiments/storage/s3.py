@@ -264,7 +264,7 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
         source = Requests(trial.driver, prepared, mix, processes=workload.shards, seed=ctx.seed)
         source.make_ready(writes=not workload.weights.keys() <= {"get", "list"}, sha256=target.sign_payload)
         book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
-        certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
+        certificate = keep_book(book, workload, ctx)
         _keep_evidence(trial, book, etag_is_md5, ctx)
         judge(book, certificate, ctx)
         corrupt = _look_at_what_was_written(trial, book, len(keys), ctx)

@@ -36,6 +36,7 @@ class Many:
     listed: int = 0
     failed: bool = False
     began_ns: int = 0  # when its first request was due
+    unsure_ns: int = 0  # what a late client can have put into its requests
     measured: bool = False
 
 
@@ -249,8 +250,9 @@ class S3Tally(CallTally):
         if many is not None:
             if not many.began_ns:
                 many.began_ns, many.measured = call.due_ns, call.measured
+            many.unsure_ns += call.late_ns + call.sending_ns + call.waited_ns
             if good and reply.count and many.measured:  # its last request
-                self.whole[many.kind].add(call.ended_ns - many.began_ns)
+                self.whole[many.kind].add_unsure(call.ended_ns - many.began_ns, many.unsure_ns)
 
     def streams(self) -> list[Stream]:
         return [*super().streams(), *self.whole.values()]

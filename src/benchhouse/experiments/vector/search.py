@@ -17,7 +17,7 @@ from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S,
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import VectorDriver, VectorStats
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import emit_rates, emit_times, judge, keep_book, offer, with_hint
+from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.resources import Resources
@@ -90,7 +90,7 @@ def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None
         _probe(driver, calls[0], workload, ctx)
         _describe(driver, target, data, calls, ctx)
         book, tide = _measure(driver, place, data, calls, workload, ctx)
-        certificate = keep_book(book, workload, book.tally.latency.histogram, ctx, embedded=place.embedded)
+        certificate = keep_book(book, workload, ctx, embedded=place.embedded)
         judge(book, certificate, ctx)
         answered = _answers(driver, calls, book, workload)
         stats = driver.stats()
@@ -212,7 +212,7 @@ def _report(
     tally: CallTally = book.tally
     times = {"latency": tally.latency} | ({"latency_sent": tally.latency_sent} if workload.open_loop else {})
     emit_times(times, book, workload, ctx)
-    ctx.emit("qps", emit_rates(book, workload, ctx) * tally.operations / tally.calls)
+    emit_rate("qps", emit_rates(book, workload, ctx) * tally.operations / tally.calls, book, workload, ctx)
     ctx.emit("ingest_rate", made.vectors / (made.ingest_s + made.build_s))
     ctx.emit("build_s", made.build_s)
     if stats.bytes is not None:

@@ -32,6 +32,8 @@ _SHORT_VERDICTS = {
     "not told from the best": "not told apart",
     "tied for best": "tied",
     "too few repetitions": "too few",
+    "within error bounds": "within bounds",
+    "within error bounds of the best": "within bounds",
     "worse as a pair, not after correction": "worse as a pair",
     "worse than the best": "worse",
 }
