@@ -14,6 +14,7 @@ most 6 us; beside it that of `epoll_client.c`, which parses and measures nothing
 with a row of each kept: at most 1.5 s. The installed peers get the first cell too: what they say, against the log.
 
     python benchmarks/serving_scale.py [--seconds 4] [--grid small|full|none] [--busy N] [--peer NAME]... [--json]
+    python benchmarks/serving_scale.py --limits    the table of how-to/trust-a-serving-number.md, and nothing else
 
 Exit code 1 when missed.
 """
@@ -98,6 +99,26 @@ def grid(size: str) -> Iterator[Cell]:
     for number, ttft, itl, merge, in_step in itertools.product(streams, waits, gaps, (1, 20), (False, True)):
         rate = number / itl * 1e3 / merge
         yield Cell(number, ttft, itl, 40, merge, in_step, within=rate <= 12_500 * max(CORES - 1, 1))
+
+
+def limits(seconds: float) -> None:
+    """Up to how many streams of 50 tokens/s figures hold on this machine, beside the server: a table in Markdown."""
+    print(
+        f"| streams, {CORES} cores | processes | ttft p99 off by | itl p99 off by | their bounds | CPU of a process | |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for streams, processes in ((64, 1), (256, 1), (512, 1), (1000, 1), (1000, 2), (2000, 1), (2000, 2), (4000, 2)):
+        cell = Cell(streams, processes=processes)
+        row = judge(cell, *offer(cell, seconds, 0))
+        errors, bounds = ([f"{tail[name]:.2f}" for tail in row["tails"]] for name in ("error_ms", "bound_ms"))
+        invalid = ", ".join(tail["figure"] for tail in row["tails"] if not tail["valid"])
+        verdict = f"{invalid} INVALID" if invalid else "holds"
+        verdict += ", TCP held tokens back" if row["held"] > MOST_HELD else ""
+        off = " | ".join(f"{error} ms" for error in errors)
+        print(
+            f"| {streams:,} | {processes} | {off} | {' and '.join(bounds)} ms | {row['cpu_share']:.0%} | {verdict} |",
+            flush=True,
+        )
 
 
 def offer(cell: Cell, seconds: float, busy: int) -> tuple[Book, list[Any], Shape]:
@@ -229,6 +250,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--grid", choices=("none", "small", "full"), default="small")
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--limits", action="store_true")
     parser.add_argument(
         "--peer", action="append", choices=sorted(peers.PEERS), help="all that are installed by default"
     )
@@ -236,6 +258,9 @@ def main() -> int:
     asked = parser.parse_args()
     quiet = machine.slowness()
     print(quiet, file=sys.stderr)
+    if asked.limits:
+        limits(asked.seconds)
+        return 0
     rows = []
     for cell in [*bars(), *(grid(asked.grid) if asked.grid != "none" else ())]:
         book, log, shape = offer(cell, asked.seconds, asked.busy)

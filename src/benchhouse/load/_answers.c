@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LINE_ENDS = 3, MOST_DIGITS = 7, BITS = 10, MANTISSA = 52 };
+enum { LINE_ENDS = 3, MOST_DIGITS = 7, BITS = 10, MANTISSA = 52, TABLE_BITS = 10, AT_A_TIME = 1 << (TABLE_BITS - 1) };
 static const int64_t EXACT_FLOAT = (int64_t)1 << 53;
 
 typedef struct {
@@ -169,11 +169,35 @@ static PyObject *wide(unsigned __int128 sum) {
 }
 
 /* The bucket of a histogram: the leading bits of the value as a float, its exponent and the start of its mantissa. */
-static PyObject *bucket(int64_t value) {
+static int64_t bucket(int64_t value) {
     double real = (double)value;
     int64_t bits;
     memcpy(&bits, &real, sizeof bits);
-    return PyLong_FromLongLong(bits >> (MANTISSA - BITS));
+    return bits >> (MANTISSA - BITS);
+}
+
+/* Adds how many of the values are in which bucket. */
+static bool count_some(PyObject *counts, const int64_t *value, size_t count) {
+    static const uint64_t SPREAD = 0x9E3779B97F4A7C15;
+    struct {
+        int64_t bucket, count;
+    } table[2 * AT_A_TIME] = {0}; /* open addressing; never more than half full */
+    for (size_t at = 0; at < count; at++) {
+        int64_t its = bucket(value[at]);
+        size_t place = (uint64_t)its * SPREAD >> (64 - TABLE_BITS);
+        while (table[place].count && table[place].bucket != its) place = (place + 1) % (2 * AT_A_TIME);
+        table[place].bucket = its, table[place].count++;
+    }
+    for (size_t place = 0; place < 2 * AT_A_TIME; place++) {
+        if (!table[place].count) continue;
+        PyObject *key = PyLong_FromLongLong(table[place].bucket), *before = key ? PyDict_GetItemWithError(counts, key) : NULL;
+        long long more = table[place].count + (before ? PyLong_AsLongLong(before) : 0);
+        PyObject *sum = PyErr_Occurred() ? NULL : PyLong_FromLongLong(more);
+        bool good = sum && !PyDict_SetItem(counts, key, sum);
+        Py_XDECREF(key), Py_XDECREF(sum);
+        if (!good) return false;
+    }
+    return true;
 }
 
 static PyObject *measured(PyObject *module, PyObject *args) {
@@ -184,25 +208,22 @@ static PyObject *measured(PyObject *module, PyObject *args) {
     size_t count = (size_t)values.len / sizeof *value;
     int64_t low = count ? value[0] : 0, high = low;
     unsigned __int128 total = 0, squares = 0;
-    PyObject *buckets = PyList_New((Py_ssize_t)count), *found = NULL;
-    for (size_t at = 0; buckets && at < count; at++) {
+    for (size_t at = 0; at < count && low >= 0 && high < EXACT_FLOAT; at++) {
         if (value[at] < low) low = value[at];
         if (value[at] > high) high = value[at];
-        if (low < 0 || high >= EXACT_FLOAT) break; /* for Python to look at */
         total += (uint64_t)value[at];
-        squares += (unsigned __int128)value[at] * (uint64_t)value[at];
-        PyObject *place = bucket(value[at]);
-        if (!place || PyList_SetItem(buckets, (Py_ssize_t)at, place)) Py_CLEAR(buckets);
+        squares += (unsigned __int128)(uint64_t)value[at] * (uint64_t)value[at];
     }
-    if (buckets && (low < 0 || high >= EXACT_FLOAT)) {
-        found = Py_NewRef(Py_None);
-    } else if (buckets) {
-        PyObject *sum = wide(total), *sum_of_squares = wide(squares);
-        if (sum && sum_of_squares)
-            found = Py_BuildValue("LLOOO", (long long)low, (long long)high, sum, sum_of_squares, buckets);
-        Py_XDECREF(sum), Py_XDECREF(sum_of_squares);
+    if (low < 0 || high >= EXACT_FLOAT) { /* for Python to look at */
+        PyBuffer_Release(&values);
+        Py_RETURN_NONE;
     }
-    Py_XDECREF(buckets);
+    PyObject *counts = PyDict_New(), *sum = wide(total), *sum_of_squares = wide(squares), *found = NULL;
+    bool good = counts && sum && sum_of_squares;
+    for (size_t at = 0; good && at < count; at += AT_A_TIME)
+        good = count_some(counts, value + at, count - at < AT_A_TIME ? count - at : AT_A_TIME);
+    if (good) found = Py_BuildValue("nLLOOO", (Py_ssize_t)count, (long long)low, (long long)high, sum, sum_of_squares, counts);
+    Py_XDECREF(counts), Py_XDECREF(sum), Py_XDECREF(sum_of_squares);
     PyBuffer_Release(&values);
     return found;
 }
@@ -269,7 +290,7 @@ static PyMethodDef functions[] = {
     {"gaps", gaps, METH_VARARGS, "Between stamps, the longest, and the sum of their changes."},
     {"sides", sides, METH_VARARGS, "Times that are sure, and of the others what was measured, the least and the most."},
     {"bins", bins, METH_VARARGS, "In which bins of time stamps lie, each told once where neighbours share it."},
-    {"measured", measured, METH_VARARGS, "Least, most, sum, squares and buckets; None for values out of the usual range."},
+    {"measured", measured, METH_VARARGS, "Number, least, most, sum, squares and counts of buckets; None for values out of the usual range."},
     {0},
 };
 

@@ -1,8 +1,10 @@
 """What is kept of calls to a store or an index: latencies, bytes and operations, also by kind of call."""
 
+from array import array
 from collections import defaultdict
 from operator import sub
 
+from benchhouse.load.answers import measured
 from benchhouse.load.book import Answers, Call
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.slo import Slo, missed
@@ -47,15 +49,15 @@ class CallTally:
                 self.by_kind[kind].add_unsure(call.ended_ns - call.due_ns, earlier)
                 self.bytes_by_kind[kind] += reply.size
 
-    def count_answers(self, answers: Answers) -> tuple[list[int], Measured]:
+    def count_answers(self, answers: Answers) -> "tuple[array[int], Measured]":
         """As `add_many` of such calls, without their kinds; they have no bytes and no first byte. Their latencies."""
-        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
-        measured = Measured(latencies)
+        latencies = array("q", map(sub, answers.ended_ns, answers.sent_ns))
+        known = measured(latencies)
         self.calls += len(latencies)
         self.operations += answers.operations
-        self.latency.count(measured)
-        self.latency_sent.count(measured)
-        return latencies, measured
+        self.latency.count(known)
+        self.latency_sent.count(known)
+        return latencies, known
 
     def streams(self) -> list[Stream]:
         return [self.latency, self.latency_sent, self.first_byte, *self.by_kind.values()]

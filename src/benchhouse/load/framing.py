@@ -16,6 +16,7 @@ _FIELD = re.compile(rb"\r\n(transfer-encoding|content-length|connection)[ \t]*:[
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
 _HEAD_LIMIT = 1 << 20
 _LINE_LIMIT = 1 << 16
+_LAST = b"0\r\n\r\n"
 _SIZE, _LINE_END, _TRAILERS = 0, -1, -2  # what comes next in a chunked body, where it is not content
 
 
@@ -157,6 +158,8 @@ class Answer:
         if left == _SIZE:
             at, content, _ = whole_chunks(data, b"", 0)
             body += content
+            if data[at:] == _LAST:  # as nearly every stream ends
+                return True
         while at < end:
             if left > 0:  # of a chunk's content
                 part = data[at : at + left]

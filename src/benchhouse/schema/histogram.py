@@ -30,7 +30,7 @@ LARGEST = 1 << 62
 class Measured:
     """Values, and all that a histogram wants to know of them: worked out once for several histograms."""
 
-    __slots__ = ("buckets", "high", "low", "squares", "total")
+    __slots__ = ("buckets", "high", "low", "n", "squares", "total")
 
     def __init__(self, values: Iterable[int]) -> None:
         """Raises ValueError for a value out of range."""
@@ -45,16 +45,18 @@ class Measured:
         if self.high < _EXACT_FLOAT:
             # The leading bits of a float are its exponent and the start of its mantissa: the bucket, ready made.
             shift = 52 - _BITS
-            self.buckets = [bits >> shift for bits in memoryview(array("d", ints)).cast("B").cast("q")]
+            buckets = [bits >> shift for bits in memoryview(array("d", ints)).cast("B").cast("q")]
         else:
-            self.buckets = [_bucket(value) for value in ints]
+            buckets = [_bucket(value) for value in ints]
+        self.buckets: list[int] | dict[int, int] = buckets  # of each value; or of all, with how many there are of each
+        self.n = len(ints)
         self.total, self.squares = sum(ints), sum(map(mul, ints, ints))
 
     @classmethod
-    def known(cls, low: int, high: int, total: int, squares: int, buckets: list[int]) -> Measured:
+    def known(cls, n: int, low: int, high: int, total: int, squares: int, buckets: dict[int, int]) -> Measured:
         """Of values that somebody else has looked at."""
-        made = cls(())
-        made.low, made.high, made.total, made.squares, made.buckets = low, high, total, squares, buckets
+        made = cls.__new__(cls)
+        made.n, made.low, made.high, made.total, made.squares, made.buckets = n, low, high, total, squares, buckets
         return made
 
 
@@ -102,9 +104,9 @@ class Histogram:
 
     def count(self, values: Measured) -> None:
         """As `extend`, for values that other histograms count too."""
-        if values.buckets:
+        if values.n:
             self._counts.update(values.buckets)
-            self._take(len(values.buckets), values.low, values.high, values.total, values.squares)
+            self._take(values.n, values.low, values.high, values.total, values.squares)
 
     def merge(self, other: Histogram) -> None:
         """Add all values of `other`, which stays as it is."""

@@ -1,6 +1,7 @@
 """The tables of one trial, in a schema of their own, and the tally that their content is checked against."""
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,12 +9,12 @@ from itertools import compress
 from random import Random
 from time import monotonic, sleep
 
+from benchhouse.load.answers import measured
 from benchhouse.load.book import Answers, Call
 from benchhouse.load.calls import CallTally
 from benchhouse.load.protocols.calls import CallFailed, Reply
 from benchhouse.load.protocols.postgres import UNSURE, Administrator, Effect
 from benchhouse.load.slo import Slo
-from benchhouse.schema.histogram import Measured
 
 _BLOCK_ROWS = 5_000
 _FILLER = "x" * 84  # as wide as a row of pgbench
@@ -143,12 +144,12 @@ class PostgresTally(CallTally):
         self._acknowledge(call.item.effect for call, _ in ended)
 
     def add_answers(self, answers: Answers) -> None:
-        latencies, measured = self.count_answers(answers)
+        latencies, known = self.count_answers(answers)
         kinds = [item.kind for item in answers.items]
         different = set(kinds)
         for kind in different:
-            of_kind = measured if len(different) == 1 else Measured(compress(latencies, map(kind.__eq__, kinds)))
-            self.by_kind[kind].count(of_kind)
+            of_kind = array("q", compress(latencies, map(kind.__eq__, kinds))) if len(different) > 1 else latencies
+            self.by_kind[kind].count(known if of_kind is latencies else measured(of_kind))
         self._acknowledge(item.effect for item in answers.items)
 
     def _acknowledge(self, effects: Iterable[Effect | None]) -> None:
