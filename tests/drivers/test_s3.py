@@ -1,5 +1,7 @@
 """The S3 driver: signatures with published answers, requests as bytes, and what is read from answers."""
 
+from array import array
+
 import pytest
 
 from benchhouse.drivers.s3 import S3
@@ -159,7 +161,7 @@ def test_bad_answers_are_named_in_the_servers_words(status, body, error, detail)
 
 
 def test_a_get_tells_its_size_and_first_byte():
-    exchange = Exchange(0, 200, HEAD, b"", [(0, 11, 9), (500, 12, 11)], 12, 500, discard)
+    exchange = Exchange(0, 200, HEAD, b"", array("q", (0, 11, 9, 500, 12, 11)), 12, 500, discard)
     reply = driver().read(exchange)
     assert (reply.size, list(reply.token_ns), reply.value) == (500, [11], discard)
 

@@ -1,6 +1,7 @@
 """The driver of text models against a real Triton server."""
 
 import json
+from array import array
 from typing import NamedTuple
 
 import pytest
@@ -50,9 +51,9 @@ def test_without_streaming_there_is_one_answer(triton):
 def test_an_event_without_text_is_no_token_and_an_answer_without_any_is_empty(triton):
     driver = TritonLLM(triton.url, "decoupled", Generation(extra=COUNTED))
     some, none = b'data: {"text_output":"a"}\n\n', b'data: {"text_output":""}\n\n'
-    reply = driver.read(Exchange(0, 200, b"", some + none, [(len(some), 10, 0), (len(some + none), 20, 10)]))
+    reply = driver.read(Exchange(0, 200, b"", some + none, array("q", (len(some), 10, 0, len(some + none), 20, 10))))
     assert list(reply.token_ns) == [10]
-    assert driver.read(Exchange(0, 200, b"", none, [(len(none), 10, 0)])).error == "empty"
+    assert driver.read(Exchange(0, 200, b"", none, array("q", (len(none), 10, 0)))).error == "empty"
     whole = TritonLLM(triton.url, "decoupled", Generation(stream=False, extra=COUNTED))
     assert whole.read(Exchange(0, 200, b"", b'{"text_output":""}')).error == "empty"
 

@@ -136,7 +136,7 @@ def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
     made.extend([10 * MS + number * 100 for number in range(995)] + [310 * MS] * 5)
     rare = Histogram([0] * 995 + [300 * MS] * 5)
     bounds, without = made.bounds_ns([rare]), made.bounds_ns()
-    assert bounds["p50"] < 0.2 * MS and bounds["p99"] < 0.2 * MS
+    assert bounds["p50"] < 0.3 * MS and bounds["p99"] < 0.3 * MS
     assert bounds["p99.9"] == pytest.approx(300 * MS, rel=0.01)
     assert bounds["mean"] == pytest.approx(1.5 * MS, abs=0.2 * MS)
     assert made.bounds_ns([Histogram([0] * 100)]) == without

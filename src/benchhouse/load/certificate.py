@@ -155,7 +155,7 @@ class Certificate(Model):
     loop: str
     asked: float = Field(description="Requests in flight (closed) or a second (open); 0 if arrivals bring their rates.")
     offered: int = Field(description="Requests that were due in the window.")
-    delivered: int = Field(description="Of these, sent before it ended.")
+    delivered: int = Field(description="Of these, sent before it ended; where a number of requests ends it, by then.")
     in_flight: int = Field(description="Most requests in flight.")
     lag: Lag = Field(description="From due to sent.")
     loop_lag: Lag = Field(description="Of regular ticks: how late this process wakes.")
@@ -189,7 +189,7 @@ def certify(book: Book, shape: Shape, *, embedded: bool = False) -> Certificate:
         loop="open" if shape.open_loop else "closed",
         asked=shape.rps or shape.concurrency or 0,
         offered=book.sent + book.never_sent,
-        delivered=book.sent - book.sent_late,
+        delivered=book.sent - book.sent_late - _sent_after_the_schedule(book, shape),
         in_flight=book.most_in_flight,
         lag=_lag(book.lag.histogram),
         loop_lag=_lag(book.loop_lag.histogram),
@@ -235,6 +235,14 @@ def _problems(draft: Certificate, book: Book, shape: Shape, embedded: bool) -> P
     if (fit := draft.arrivals) and not fit.passed and draft.lag.p99_ms <= LAG_MS and shape.error_limit <= ERROR_LIMIT_S:
         test = f"{fit.what} {fit.statistic:.3g}, at most {fit.limit:.3g}"
         yield "arrivals_bent", f"the gaps between sends are not {shape.law.kind}: {test}"
+
+
+def _sent_after_the_schedule(book: Book, shape: Shape) -> int:
+    """Of an open loop that a number of requests ends: those that were sent when all had long been due."""
+    if not (shape.open_loop and shape.requests and book.due_times):
+        return 0
+    end = max(book.due_times) + max(shape.error_limit * _NS, LAG_MS * 1e6)
+    return sum(sent > end for sent in book.sent_times)
 
 
 def _endpoint_problems(book: Book) -> Problems:

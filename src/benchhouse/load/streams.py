@@ -10,6 +10,7 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 _AT_A_TIME = 512
 FINE_NS = 100_000
 """What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
+_WAKING_NS = 100_000  # what a core takes to wake, which every call that blocks can be off by
 _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -122,8 +123,9 @@ class Doubts:
         least = _together(sure, self._sides[1])
         measured, high = (figures(_together(sure, self._sides[side])) for side in (0, 2))
         low = _less(least, waits) if waits else figures(least)
+        fine = FINE_NS + _WAKING_NS if waits else FINE_NS
         return {
-            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + FINE_NS
+            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + fine
             for stat, value in measured.items()
         }
 

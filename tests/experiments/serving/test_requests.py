@@ -1,6 +1,7 @@
 import json
 import sys
 import time
+from array import array
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import ConversationPrompts, build_prompts
 from benchhouse.experiments.serving.requests import Conversations, Requests
+from benchhouse.load.book import Call
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
@@ -104,10 +106,11 @@ def test_the_tokenizer_of_the_target_counts_what_goes_in_and_what_comes_out(toke
     made = requests({"tokenizer": tokenizer}, requests=3, warmup=0, prompts={"prompt_tokens": 8})
     assert made.source.take(0).item.input_tokens == 8
     body = b'data: {"choices":[{"index":0,"text":"a b","finish_reason":"stop"}]}\n\n'
-    reply = made.driver().read(Exchange(0, 200, b"", body, [(len(body), 1, 1)], 1))
+    reply = made.driver().read(Exchange(0, 200, b"", body, array("q", (len(body), 1, 1)), 1))
     assert (reply.output_tokens, reply.text) == (None, "a b")
     tally = made.tally()
-    call = SimpleNamespace(item=made.source.take(0).item, measured=True, due_ns=0, sent_ns=0, sending_ns=0, ended_ns=1)
+    call = Call(0, 0, True, made.source.take(0).item)
+    call.ended_ns = 1
     tally.add(call, reply, 0, 10)
     assert (tally.output_tokens, tally.input_tokens, tally.counted_here) == (2, 8, 1)
 
