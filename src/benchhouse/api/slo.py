@@ -14,7 +14,7 @@ from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
-from benchhouse.load.shape import ERROR_LIMIT_S
+from benchhouse.load.shape import ERROR_LIMIT_S, MOST
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.runs import records
 from benchhouse.runs.execution import trial_folders
@@ -96,10 +96,11 @@ def find(
     """
     prepared = prepare(workspace, path)
     over, first = _what_to_vary(prepared, request)
+    highest = MOST[over] if request.highest is None else min(request.highest, MOST[over])
     search = Search(
         [clause.share for clause in request.slo.clauses],
         first,
-        loads=LoadRange(highest=request.highest, whole=over == "concurrency"),
+        loads=LoadRange(highest=highest, whole=over == "concurrency"),
         requests=request.requests,
         precision=request.precision,
         confidence=request.confidence,

@@ -11,6 +11,8 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 MAX_IN_FLIGHT = 4096
+MOST = {"concurrency": 100_000, "rps": 1e6}
+"""The largest loads that can be asked for."""
 ERROR_LIMIT_S, ERROR_SHARE = 0.001, 0.02
 MOST_PROCESSES = 256
 _DEFAULT_DURATION_S = 10.0
@@ -32,8 +34,12 @@ Processes = Annotated[
 class Shape(Model):
     """Closed loop with `concurrency`, open loop with `rps` (or a trace); `duration` or `requests` says for how long."""
 
-    concurrency: int | None = Field(None, ge=1, le=100_000, description="Closed loop: requests in flight at any time.")
-    rps: float | None = Field(None, gt=0, le=1e6, description="Open loop: requests a second, whatever comes back.")
+    concurrency: int | None = Field(
+        None, ge=1, le=MOST["concurrency"], description="Closed loop: requests in flight at any time."
+    )
+    rps: float | None = Field(
+        None, gt=0, le=MOST["rps"], description="Open loop: requests a second, whatever comes back."
+    )
     arrivals: Arrivals | None = Field(
         None, description="Open loop: poisson (default), constant, gamma, ramp, steps, trace."
     )

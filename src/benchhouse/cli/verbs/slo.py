@@ -69,7 +69,9 @@ def _show(answer: "Answer", names: list[str]) -> None:
     if result.status == "none_pass":
         click.echo(f"no load meets {answer.slo}: even {result.curve[0].load:.4g} {unit} misses it")
     elif result.status == "all_pass":
-        click.echo(f"knee above {result.knee:.4g} {unit}: the highest load allowed (--to) still meets {answer.slo}")
+        click.echo(
+            f"knee above {result.knee:.4g} {unit}: the highest load that is tried (--to) still meets {answer.slo}"
+        )
     elif result.status == "client_limited":
         click.echo(
             f"knee above {result.knee:.4g} {unit}, client-limited: the highest load that the client could deliver "
