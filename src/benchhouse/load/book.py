@@ -428,7 +428,7 @@ class Clock:
         if self._share is None:
             return True
         ticket = next(self._tickets)
-        if ticket == self._share - 1:
+        if ticket >= self._share - 1:  # the one that took the last may not have got round to saying so
             self.stop_ns = min(self.stop_ns, due_ns + self._cooldown_ns)
         return ticket < self._share
 

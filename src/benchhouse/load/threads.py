@@ -214,6 +214,8 @@ class ThreadLoad:
             index, item = next(calls)
             sent_ns = monotonic_ns()
             measured = by_time or measures(sent_ns)  # where time decides, `_call_of` and the book look at it later
+            if not measured and sent_ns >= clock.stop_ns:  # another thread has taken the last one
+                break
             try:
                 answer = ask(item)
             except Exception as problem:  # noqa: BLE001 - a driver names what it knows; nothing else ends the load
@@ -319,6 +321,8 @@ class ThreadLoad:
         if now >= self._clock.stop_ns:
             return None
         call = Call(self._clock.index(), 0, self._clock.measures(now), None)
+        if not call.measured and now >= self._clock.stop_ns:  # another thread has taken the last one
+            return None
         with self._lock:
             self._begin(call)
         return call
