@@ -208,6 +208,12 @@ def test_bins_are_those_of_the_stamps_in_their_order(made, stamps, start, width)
 
 
 @both
+def test_a_bin_without_width_is_an_error(made):
+    with pytest.raises(ValueError, match="width"):
+        made.bins(array("q", [1]), 0, 0)
+
+
+@both
 @given(
     rows=st.lists(st.tuples(*3 * [st.integers(0, 1000)]), max_size=20), fine=st.integers(0, 1000), sure=st.booleans()
 )

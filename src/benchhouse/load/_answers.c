@@ -269,6 +269,10 @@ static PyObject *bins(PyObject *module, PyObject *args) {
     Py_buffer stamps;
     long long start, width;
     if (!PyArg_ParseTuple(args, "y*LL", &stamps, &start, &width)) return NULL;
+    if (width < 1) {
+        PyBuffer_Release(&stamps);
+        return PyErr_SetString(PyExc_ValueError, "a bin has a width"), NULL;
+    }
     const int64_t *stamp = stamps.buf;
     PyObject *found = PyList_New(0);
     for (size_t at = 0, count = (size_t)stamps.len / sizeof *stamp; found && at < count; at++) {

@@ -23,7 +23,8 @@ _AT_A_LOOK = 1 << 14  # bytes: looking at all that follows, again and again, wou
 
 def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes, bytes]:
     """Take the whole chunks at the beginning, most of a stream of tokens: where the first other one is, their content,
-    and the marks of the reads that end before it, for a body that had `before` bytes."""
+    and the marks of the reads that end before it, for a body that had `before` bytes. Here chunks of 4,096 bytes and more,
+    or with a line end in them, are others; the compiled one takes them too. Framing reads on from there either way."""
     lines = data.split(b"\r\n")
     whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
     contents = lines[1 : 2 * whole : 2]
@@ -144,4 +145,6 @@ def sides(
 def bins(stamps: "array[int]", start: int, width: int, /) -> list[int]:
     """In which bins of time stamps lie, of this width and counted from `start`; each is told once where neighbours
     share it."""
+    if width < 1:
+        raise ValueError("a bin has a width")
     return [bin_ for bin_, _ in groupby((stamp - start) // width for stamp in stamps)]
