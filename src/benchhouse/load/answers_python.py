@@ -25,8 +25,8 @@ def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes,
     """Take the whole chunks at the beginning, most of a stream of tokens: where the first other one is, their content,
     and the marks of the reads that end before it, for a body that had `before` bytes.
 
-    Here chunks of 4,096 bytes and more, or with a line end in them, are others; the compiled one takes them too. Framing
-    reads on from there either way."""
+    Here chunks of 4,096 bytes and more, or with a line end in them, are others; the compiled one takes them too.
+    Framing reads on from there either way."""
     lines = data.split(b"\r\n")
     whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
     contents = lines[1 : 2 * whole : 2]
