@@ -145,7 +145,7 @@ def load(driver, address, threads, *around, computes_ns=0, **shape):
         book = run_load(lambda: driver(address, computes_ns), source, shape, TruthTally)
     stolen = stolen_ns() - before
     stream = book.tally.latency_sent
-    published, bounds = figures(stream.histogram), stream.bounds_ns([waits.histogram for waits in book.waits])
+    published, bounds = figures(stream.histogram), stream.bounds_ns(book.unseen)
     true = figures(Histogram(book.tally.true))
     valid = {stat for stat, bound in bounds.items() if bound <= max(ERROR_LIMIT_S * 1e9, ERROR_SHARE * published[stat])}
     for stat in valid:

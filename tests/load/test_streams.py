@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchhouse.load.streams import FINE_NS, Stream, figures
+from benchhouse.load.streams import FINE_NS, Stream, Waits, figures
 from benchhouse.schema.histogram import Histogram
 
 MS = 1_000_000
@@ -36,7 +36,7 @@ def stream_of(times):
 def truths(times):
     """A true time for each, between the least and the most that it can be."""
     return [
-        round(max(value - earlier, 0) + share * (value + later - max(value - earlier, 0)))
+        round(max(value - earlier, 0) + share * (value + (later or 0) - max(value - earlier, 0)))
         for value, earlier, later, share in times
     ]
 
@@ -121,23 +121,57 @@ def test_many_at_once_are_the_same_as_one_by_one(times):
 def test_the_bound_holds_where_any_time_may_also_hold_a_wait_of_which_only_samples_are_known(both, other):
     """Here the samples are the waits themselves, and others of no use beside them."""
     waits = [wait for _, wait in both]
-    times = [(value + wait, earlier, later, share) for (value, earlier, later, share), wait in both]
+    times = [(value + wait, earlier, None, share) for (value, earlier, _, share), wait in both]
     true = exact([max(truth - wait, 0) for truth, wait in zip(truths(times), waits, strict=True)])
     made = stream_of(times)
-    published, bounds = figures(made.histogram), made.bounds_ns([Histogram(waits), Histogram(other), Histogram()])
-    for stat, bound in bounds.items():
+    published, samples = figures(made.histogram), [Histogram(waits), Histogram(other), Histogram()]
+    for stat, bound in made.bounds_ns(Waits(samples)).items():
         slack = 1 + max(waits) / 1000  # what two histograms round
         assert abs(published[stat] - true[stat]) <= bound + slack, stat
-        assert bound >= made.bounds_ns()[stat] - slack
+
+
+@given(st.lists(st.tuples(UNSURE, TIMES | st.just(0), st.booleans()), min_size=1, max_size=60))
+def test_between_two_moments_a_wait_adds_or_takes_away(both):
+    waits = [wait for _, wait, _ in both]
+    times = [time for time, _, _ in both]
+    made, moved = stream_of(times), [wait if missing else -wait for _, wait, missing in both]
+    true = exact([max(truth + wait, 0) for truth, wait in zip(truths(times), moved, strict=True)])
+    published = figures(made.histogram)
+    for stat, bound in made.bounds_ns(Waits([Histogram(waits)])).items():
+        assert abs(published[stat] - true[stat]) <= bound + 1 + max(waits) / 1000, stat
+
+
+@given(st.lists(st.tuples(TIMES, TIMES | st.just(0)), min_size=1, max_size=60))
+def test_the_bound_holds_where_only_some_calls_hold_waits(both):
+    waits = [wait for _, wait in both if wait]
+    made = stream_of([(value + wait, 0, 0, 0.0) for value, wait in both])
+    true, published = exact([value for value, _ in both]), figures(made.histogram)
+    for stat, bound in made.bounds_ns(Waits([Histogram(waits)], len(waits) / len(both))).items():
+        assert abs(published[stat] - true[stat]) <= bound + 1 + max(waits, default=0) / 1000, stat
 
 
 def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
     made = Stream()
     made.extend([10 * MS + number * 100 for number in range(995)] + [310 * MS] * 5)
     rare = Histogram([0] * 995 + [300 * MS] * 5)
-    bounds, without = made.bounds_ns([rare]), made.bounds_ns()
+    bounds = made.bounds_ns(Waits([rare]))
     assert bounds["p50"] < 0.3 * MS and bounds["p99"] < 0.3 * MS
     assert bounds["p99.9"] == pytest.approx(300 * MS, rel=0.01)
     assert bounds["mean"] == pytest.approx(1.7 * MS, abs=0.1 * MS)
-    waking = made.bounds_ns([Histogram([0] * 100)])  # a thread that never waits is still to be woken
-    assert waking == pytest.approx({stat: bound + 0.1 * MS for stat, bound in without.items()})
+    waking = made.bounds_ns(Waits([Histogram([0] * 100)]))  # a thread that never waits is still to be woken
+    assert all(bound >= 0.25 * MS for bound in waking.values())
+
+
+def test_a_bound_is_no_more_than_the_time_itself_and_nothing_where_no_thread_was_ever_away():
+    """Calls of 0.1 ms of an index in the process that asks."""
+    made = Stream()
+    made.extend([100_000 + number for number in range(1000)])
+    published, rounding = figures(made.histogram), 1000
+    for stat, bound in made.bounds_ns(Waits([Histogram([300_000] * 10)])).items():
+        assert bound == pytest.approx(published[stat], abs=rounding)
+    for samples in ([], [Histogram([MS] * 10)]):
+        assert max(made.bounds_ns(Waits(samples, broken=0.0)).values()) < rounding
+    made.repeat(2 * MS, 4)
+    rarely = made.bounds_ns(Waits([Histogram([2 * MS] * 10)], broken=0.004))
+    assert rarely["p50"] < rounding and rarely["p99"] < rounding
+    assert rarely["p99.9"] == pytest.approx(1.9 * MS, rel=0.01)

@@ -14,7 +14,7 @@ from pydantic import Field
 from benchhouse.load.endpoint import Place
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
-from benchhouse.load.streams import Stream
+from benchhouse.load.streams import Stream, Waits
 from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
@@ -137,6 +137,8 @@ class Book:
     read_lag: Stream = field(default_factory=Stream)  # from the kernel's stamp to ours
     # Of threads, samples: how late one runs, less what it waited for a core, that is woken by a tick or as a call ends.
     waits: tuple[Stream, Stream] = field(default_factory=lambda: (Stream(), Stream()))
+    calls: int = 0  # of threads, measured or not
+    broken: int = 0  # of these at most so many in which a thread slept or lost its core
     due_times: "array[int]" = field(default_factory=lambda: array("q"))
     sent_times: "array[int]" = field(default_factory=lambda: array("q"))
     connections: int = 0  # opened, in all
@@ -295,6 +297,12 @@ class Book:
             for number in range(self.objectives):
                 row.missed[number] += missed >> number & 1
 
+    @property
+    def unseen(self) -> Waits | None:
+        """What the times of blocking calls may hold; None where there were none."""
+        samples = [stream.histogram for stream in self.waits]
+        return Waits(samples, min(self.broken / self.calls, 1.0)) if self.calls else None
+
     def streams(self) -> Iterable[Stream]:
         return (self.lag, self.loop_lag, self.read_lag, *self.waits, *self.tally.streams())
 
@@ -370,8 +378,8 @@ class Book:
         self.first_ended_ns = min(self.first_ended_ns, other.first_ended_ns)
         self.last_ended_ns = max(self.last_ended_ns, other.last_ended_ns)
         for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "answered", "never_sent", "sent_late",
-                     "resent", "connections", "connections_late", "most_in_flight", "cpu_all_ns", "late_ns",
-                     "processes", "rate_to_last_send"):  # fmt: skip
+                     "resent", "connections", "connections_late", "most_in_flight", "cpu_all_ns", "late_ns", "calls",
+                     "broken", "processes", "rate_to_last_send"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.errors.update(other.errors)
         self.details = other.details | self.details

@@ -8,6 +8,8 @@ There are three kinds, each known in its own way:
 - All the rest: Python's lock after a call has come back, short stops, a virtual processor that its host does not run, a
   core that wakes late. A thread that is woken at ticks, and as calls end, tells how often one waits how long
   (`Book.waits`): samples, not the wait of each call. Where the kernel does not count, waiting for a core is in them.
+  None of it is in a call during which its thread ran all the time, as of an index that is searched by that thread:
+  the kernel counts how often a thread was given a core, so of so many calls at most that many were broken.
 """
 
 import os
@@ -19,21 +21,25 @@ _ROOM = 96
 
 
 class RunDelay:
-    """How long the thread that made this was ready to run and had no core. `counts`: whether the kernel says so."""
+    """How long the thread that made this was ready to run and had no core. `counts`: whether the kernel says so.
+
+    `turns`, as of the last look, is how often it was given a core: between two looks that find the same, it ran all the
+    time.
+    """
 
     def __init__(self) -> None:
-        self._file, self._seen_ns, self.counts = -1, 0, False
+        self._file, self._seen_ns, self.turns, self.counts = -1, 0, 0, False
         with suppress(OSError):
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            turns = int(os.pread(self._file, _ROOM, 0).split()[2])
-            self.counts = turns > 0  # a kernel that does not count says that it never ran
+            self.counts = int(os.pread(self._file, _ROOM, 0).split()[2]) > 0  # else it says that it never ran
         self.look()
 
     def look(self) -> int:
         """Nanoseconds since the last look; 0 where the kernel does not count."""
         if not self.counts:
             return 0
-        before, self._seen_ns = self._seen_ns, int(os.pread(self._file, _ROOM, 0).split()[1])
+        _, delay_ns, turns = os.pread(self._file, _ROOM, 0).split()
+        before, self._seen_ns, self.turns = self._seen_ns, int(delay_ns), int(turns)
         return self._seen_ns - before
 
     def close(self) -> None:

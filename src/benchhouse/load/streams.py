@@ -10,7 +10,7 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 _AT_A_TIME = 512
 FINE_NS = 150_000
 """What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
-_WAKING_NS = 100_000  # what a core takes to wake, which every call that blocks can be off by
+_BROKEN_NS = FINE_NS + 100_000  # what a call that blocks can be off by: the latter is what a core takes to wake
 _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -18,19 +18,24 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 class Stream:
     """Values on their way into a histogram: an array takes each at once, the histogram many at a time."""
 
-    __slots__ = ("_doubts", "_histogram", "_values", "add")
+    __slots__ = ("_between", "_doubts", "_histogram", "_values", "add")
 
-    def __init__(self, histogram: Histogram | None = None, doubts: "Doubts | None" = None) -> None:
+    def __init__(
+        self, histogram: Histogram | None = None, doubts: "Doubts | None" = None, between: bool = False
+    ) -> None:
         self._histogram = histogram or Histogram()
         self._doubts = doubts
+        self._between = between  # two moments, each of which may be late: what makes one late may add or take away
         self._values = array("q")
         self.add = self._values.append
 
-    def add_unsure(self, value: int, earlier: int, later: int = 0) -> None:
-        """A time that may in truth be less by `earlier`, or more by `later`."""
-        if earlier > FINE_NS or later > FINE_NS:
+    def add_unsure(self, value: int, earlier: int, later: int | None = None) -> None:
+        """A time that may in truth be less by `earlier`, or, if it lies between two that are measured, more by
+        `later`."""
+        self._between = self._between or later is not None
+        if earlier > FINE_NS or (later or 0) > FINE_NS:
             self._doubts = self._doubts or Doubts()
-            self._doubts.add(value, earlier, later)
+            self._doubts.add(value, earlier, later or 0)
         else:
             self.add(value)
 
@@ -39,6 +44,7 @@ class Stream:
 
     def extend_unsure(self, values: Sequence[int], earlier: Sequence[int], later: Sequence[int] = ()) -> None:
         """As `add_unsure` of each; where `earlier` is empty, or `later`, none is."""
+        self._between = self._between or bool(later)
         if max(earlier, default=0) <= FINE_NS and max(later, default=0) <= FINE_NS:
             self._values.extend(values)
             return
@@ -67,11 +73,10 @@ class Stream:
         del self._values[:]
         return self._histogram
 
-    def bounds_ns(self, waits: Sequence[Histogram] = ()) -> dict[str, float]:
-        """How far the mean and the percentiles can be off. `waits` are samples of what may be in any of the times
-        beside their own doubts, each taken in another way: the worst of these counts."""
+    def bounds_ns(self, waits: "Waits | None" = None) -> dict[str, float]:
+        """How far the mean and the percentiles can be off; `waits` may be in the times beside their own doubts."""
         doubts = self._doubts or Doubts()
-        return doubts.bounds_ns(self._sure(), [sample for sample in waits if sample.n]) if self.histogram.n else {}
+        return doubts.bounds_ns(self._sure(), waits, self._between) if self.histogram.n else {}
 
     def settle_some(self) -> bool:
         """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
@@ -81,13 +86,14 @@ class Stream:
         return bool(self._values) or doubts_left
 
     def merge(self, other: "Stream") -> None:
+        self._between = self._between or other._between
         self._sure().merge(other._sure())
         if other._doubts:
             self._doubts = self._doubts or Doubts()
             self._doubts.merge(other._doubts)
 
     def __reduce__(self) -> Any:
-        return Stream, (self._sure(), self._doubts)
+        return Stream, (self._sure(), self._doubts, self._between)
 
 
 class Doubts:
@@ -118,30 +124,55 @@ class Doubts:
         """All times of the stream, of which `sure` holds the others."""
         return _together(sure, self._sides[0])
 
-    def bounds_ns(self, sure: Histogram, waits: Sequence[Histogram]) -> dict[str, float]:
+    def bounds_ns(self, sure: Histogram, waits: "Waits | None", between: bool) -> dict[str, float]:
         """Where each is the least that it can be, so is every percentile; and where it is the most."""
-        least = _together(sure, self._sides[1])
-        measured, high = (figures(_together(sure, self._sides[side])) for side in (0, 2))
-        low = _less(least, waits) if waits else figures(least)
-        fine = FINE_NS + _WAKING_NS if waits else FINE_NS
+        measured, least, most = (_together(sure, side) for side in self._sides)
+        low = waits.taken_off(least) if waits else figures(least)
+        high = waits.put_on(most) if waits and between else figures(most)
+        fine = 0 if waits else FINE_NS
         return {
             stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + fine
-            for stat, value in measured.items()
+            for stat, value in figures(measured).items()
         }
 
 
-def _less(times: Histogram, waits: Sequence[Histogram]) -> Mapping[str, float]:
-    """The least that the figures can be where any of the times may hold a wait, of which samples are known.
+class Waits:
+    """What may be in the times of blocking calls beside their own doubts: calls during which a thread did not run all
+    the time, at most a share `broken` of them, hold what it takes to wake, and such waits as were sampled. Each of the
+    `samples` was taken in another way, and the worst counts."""
 
-    Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their waits
-    were below some value, at least q - beyond of the times were below that value plus `most`. This holds whatever
-    waits and times have to do with each other, and for any share: the one that tells most counts.
-    """
-    most = {beyond: max(sample.quantile(1 - beyond) for sample in waits) for beyond in _BEYOND}
-    least = {"mean": max((times.mean or 0.0) - max(sample.mean or 0.0 for sample in waits), 0.0)}
-    for stat, q in _QUANTILES.items():
-        least[stat] = max(0.0, *(times.quantile(q - beyond) - wait for beyond, wait in most.items() if beyond < q))
-    return least
+    def __init__(self, samples: Iterable[Histogram], broken: float = 1.0) -> None:
+        self._samples = [sample for sample in samples if sample.n]
+        self._broken = broken
+
+    def taken_off(self, times: Histogram) -> Mapping[str, float]:
+        """The least that the figures can be.
+
+        Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their
+        waits were below some value, at least q - beyond of the times were below that value plus `most`. This holds
+        whatever waits and times have to do with each other, and for any share: the one that tells most counts.
+        """
+        most = {beyond: self._most(beyond) for beyond in _BEYOND}
+        least = {"mean": max((times.mean or 0.0) - self._mean(), 0.0)}
+        for stat, q in _QUANTILES.items():
+            least[stat] = max(0.0, *(times.quantile(q - beyond) - wait for beyond, wait in most.items() if beyond < q))
+        return least
+
+    def put_on(self, times: Histogram) -> Mapping[str, float]:
+        """The most that they can be, where a wait may be missing from a time: the same, the other way round."""
+        most = {"mean": (times.mean or 0.0) + self._mean()}
+        for stat, q in _QUANTILES.items():
+            most[stat] = min(times.quantile(q + beyond) + self._most(beyond) for beyond in _BEYOND if q + beyond <= 1)
+        return most
+
+    def _most(self, beyond: float) -> float:
+        """Longer than that are waits in a share `beyond` of all calls."""
+        if beyond >= self._broken:
+            return 0.0
+        return _BROKEN_NS + max((sample.quantile(1 - beyond / self._broken) for sample in self._samples), default=0.0)
+
+    def _mean(self) -> float:
+        return self._broken * (_BROKEN_NS + max((sample.mean or 0.0 for sample in self._samples), default=0.0))
 
 
 def _together(sure: Histogram, side: Stream) -> Histogram:

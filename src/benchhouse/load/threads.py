@@ -204,10 +204,12 @@ class ThreadLoad:
         made: list[Made] = []
         waited: list[Waited] = []
         long: list[int] = []  # places of those since the last look at the delay; a shorter call can't have waited long
+        count = 0
         with self._lock:
             self._in_flight += 1
             self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
         delay.look()
+        turns = delay.turns
         ended_ns = first_ns = monotonic_ns()
         look_ns = ended_ns + LOOK_NS
         while ended_ns < clock.stop_ns and not problems:
@@ -236,12 +238,17 @@ class ThreadLoad:
             if len(made) >= _AT_A_TIME or ended_ns - first_ns > _LONGEST_NS:
                 if long:
                     waited.append((long, delay.look()))
+                count += len(made)
                 self._settle_made(driver, made, waited)
                 long, first_ns = [], ended_ns
         waited.append((long, delay.look()))
+        count += len(made)
+        turns = delay.turns - turns
         self._settle_made(driver, made, waited)
         with self._lock:
             self._in_flight -= 1
+            self._book.calls += count
+            self._book.broken += turns if delay.counts else count
 
     def _ring(self, ended_ns: int) -> None:
         """Wake the thread that watches: it is then one more that wants to run as a call ends."""
@@ -350,6 +357,8 @@ class ThreadLoad:
             self._note_life(reply.error, call.ended_ns)
             self._in_flight -= 1
             self._pending -= 1
+            self._book.calls += 1
+            self._book.broken += 1  # its thread slept before it
             if self._source.needs_replies:
                 self._source.answered(call.item, reply)
         call.due_ns = call.due_ns or sent_ns

@@ -146,7 +146,7 @@ def _late_share(book: Book, shape: Shape) -> float:
 
 def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
     """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told."""
-    waits = [stream.histogram for stream in book.waits]
+    waits = book.unseen
     refused: list[str] = []
     for name, stream in streams.items():
         ctx.distribution(name, stream.histogram)
