@@ -159,11 +159,9 @@ def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Con
     if refused:
         shown = ", ".join(refused[:_MOST_REFUSED])
         more = f" and {len(refused) - _MOST_REFUSED} more" if len(refused) > _MOST_REFUSED else ""
-        ctx.warn(
-            "figures_invalid",
-            f"a late client can have changed {shown}{more}: these are INVALID; free a core for the client, or give it "
-            "more processes",
-        )
+        fewer = "free cores for its threads, or have fewer calls in flight"
+        remedy = fewer if book.calls else "free a core for it, or give it more processes"
+        ctx.warn("figures_invalid", f"a late client can have changed {shown}{more}: these are INVALID; {remedy}")
     if shape.error_limit > ERROR_LIMIT_S or shape.error_share > ERROR_SHARE:
         limits = f"{shape.error_limit * 1e3:g} ms, or by {shape.error_share:.3g} of themselves"
         ctx.warn("limits_relaxed", f"the workload takes times that can be off by {limits}")
