@@ -164,7 +164,7 @@ def search_all(case: Case, knee: float, runs: int, seed: int) -> tuple[list[Sear
             counted = simulate(case, loads, requests, [generators[run] for run, _ in block])
             for (run, probe), (n, over, all_sent) in zip(block, counted, strict=True):
                 batches = [Batch(int(a), (int(b),)) for a, b in zip(n, over, strict=True)]
-                searches[run].tell(probe.load, batches)
+                searches[run].tell(probe.load, batches, sum(batch.n for batch in batches) / len(batches))
                 sent[run] += all_sent
 
 

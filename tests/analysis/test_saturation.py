@@ -7,7 +7,7 @@ from benchhouse.analysis.saturation import Point, Seen, capacity, peak_power_loa
 
 
 def curve(loads, delivered, latency=lambda load: None):
-    return [Point(load, 10_000, 10.0, delivered(load), (), latency(load)) for load in loads]
+    return [Point(load, 10_000, delivered(load), (), latency(load)) for load in loads]
 
 
 def test_the_peak_power_load_of_a_single_queue_is_at_half_its_capacity():

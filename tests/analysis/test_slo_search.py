@@ -43,7 +43,7 @@ def run(search, services, seed=1, rate=None):
         a_second = max(1, round(rate(probe.load) if rate else probe.load))
         counts = [a_second] * (probe.requests // a_second) + [probe.requests % a_second]
         batches = [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts if n]
-        search.tell(probe.load, batches, latency_s=0.1)
+        search.tell(probe.load, batches, sum(counts) / len(batches), latency_s=0.1)
     return search.result()
 
 
@@ -127,7 +127,7 @@ def test_a_budget_too_small_for_a_bracket_gives_an_open_interval():
 
 def test_a_probe_without_requests_is_refused():
     with pytest.raises(ValueError, match="no requests"):
-        Search([0.01], first=1.0).tell(1.0, [Batch(0, (0,))])
+        Search([0.01], first=1.0).tell(1.0, [Batch(0, (0,))], 0.0)
 
 
 @pytest.mark.parametrize("arguments", [{"lowest": 5.0, "highest": 1.0}, {"lowest": -1.0}])
@@ -173,9 +173,8 @@ def limited(search, services, can_deliver, seed=1):
                 break
             continue
         counts = [max(1, round(probe.load))] * max(1, round(probe.requests / max(1, probe.load)))
-        search.tell(
-            probe.load, [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts]
-        )
+        batches = [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts]
+        search.tell(probe.load, batches, sum(counts) / len(counts))
     return search.result(), in_vain
 
 

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 from mocks.llm import MockLLM
 
+from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
+
+RATE = "requests_per_s"
+
 
 def scenario(lab, url, **workload):
     return lab.scenario(
@@ -37,6 +42,22 @@ def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     assert "probe 1: 50 requests/s, " in done.stderr
     lab.bench("report", answer["probes"][-1]["run_id"])
     lab.is_tidy()
+
+
+def test_the_capacity_is_what_the_probes_measured_and_the_scenario_is_read_as_everywhere(lab):
+    """One server that takes 7.5 ms for a request: 133.3/s. A short window ends within a second, which counts in part.
+    In YAML 1.1 `on` would be true."""
+    with MockLLM(servers=1, ttft_ms=7.5) as server:
+        path = scenario(lab, server.url, concurrency=4, error_limit="100ms")
+        path.write_text(dump_yaml(parse_yaml(path.read_text(), "").data) + "description: on\n")
+        asked = ["--slo", "e2e.p90<5s", "--to", "8", "--requests", "600", "--json"]
+        answer = json.loads(lab.bench("slo", "find", path, *asked, code=None, timeout_s=120).stdout)
+    measured = [json.loads((folder / "metrics.json").read_text()) for folder in lab.folders("knee-slo")]
+    rates = [row["value"] for trial in measured for row in trial["benchhouse"]["measurements"] if row["metric"] == RATE]
+    assert sorted(rates) == sorted(point["delivered"] for point in answer["found"]["curve"])
+    assert 80 < answer["capacity"] < 134.5
+    kept = lab.workspace_object().run(answer["probes"][0]["run_id"]).scenario.read_text()
+    assert parse_yaml(kept, "kept").value(("description",)) == "on"
 
 
 def test_a_scenario_with_several_points_is_no_search(lab):

@@ -23,7 +23,6 @@ class Batch:
 
     n: int
     over: tuple[int, ...]
-    seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +52,9 @@ class Point:
 
     load: float
     requests: int
-    seconds: float
     delivered: float  # requests per second
     over: tuple[Share, ...]
     latency_s: float | None = None
-
-
-def point(
-    load: float, n: int, seconds: float, seen: Sequence[Seen], latency_s: float | None, confidence: float
-) -> Point:
-    over = tuple(share_interval(clause, confidence) for clause in seen)
-    return Point(load, n, seconds, n / seconds if seconds > 0 else 0.0, over, latency_s)
 
 
 def share_interval(seen: Seen, confidence: float) -> Share:

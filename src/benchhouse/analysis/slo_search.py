@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from benchhouse.analysis.saturation import Batch as Batch
-from benchhouse.analysis.saturation import Point, Seen, point, see
+from benchhouse.analysis.saturation import Point, Seen, see, share_interval
 from benchhouse.analysis.student import critical_t
 
 if TYPE_CHECKING:
@@ -138,16 +138,17 @@ class Search:
                 requests = max(self._fewest(load, _STAGE_S), _STAGE_OVER / min(self.shares), self._stage)
         return Probe(load, min(math.ceil(requests), self.budget - self.used))
 
-    def tell(self, load: float, batches: Sequence[Batch], latency_s: float | None = None) -> None:
-        """What came of a probe at `load`, batch by batch in the order of time; `latency_s` is the mean, if known."""
+    def tell(self, load: float, batches: Sequence[Batch], delivered: float, latency_s: float | None = None) -> None:
+        """What came of a probe at `load`: batch by batch in the order of time, in all so many requests `delivered` a
+        second; `latency_s` is the mean, if known."""
         n = sum(batch.n for batch in batches)
         if not n:
             raise ValueError(f"the probe at load {load:g} has no requests: nothing can be learned from it")
         counts = [[(b.n, b.over[i]) for b in batches if b.n] for i in range(len(self.shares))]
         seen = tuple(see(math.log(load), clause) for clause in counts)
         holds = all(clause.over <= share * n for clause, share in zip(seen, self.shares, strict=True))
-        seconds = math.fsum(batch.seconds for batch in batches)
-        self._probed.append(_Probed(load, n, seen, point(load, n, seconds, seen, latency_s, self.confidence), holds))
+        over = tuple(share_interval(clause, self.confidence) for clause in seen)
+        self._probed.append(_Probed(load, n, seen, Point(load, n, delivered, over, latency_s), holds))
         self.used += n
         if self._bracketed():
             self._plan()

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from benchhouse.analysis.selftest import judge_pairs, split
 from benchhouse.api import execution
 from benchhouse.api.execution import QUIET, RunListener
@@ -50,7 +48,7 @@ def selftest(
     usual = scenario.until.min if scenario.until else scenario.most_repetitions
     each = repetitions or max(FEWEST_REPETITIONS, usual)
     name = scenario.scenario.removesuffix(SUFFIX)
-    document: dict[str, Any] = yaml.safe_load(original.file.document.text)
+    document: dict[str, Any] = dict(original.file.document.data)
     document |= {"scenario": name + SUFFIX, "repetitions": 2 * each * pairs, "order": "interleaved"}
     prepared = prepare_text(workspace, dump_yaml(document), str(path), home, Where())
     ledger = open_run(workspace, prepared, path, listener.note)

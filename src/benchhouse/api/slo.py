@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from benchhouse.analysis.saturation import Batch, capacity, peak_power_load
 from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
@@ -121,7 +119,7 @@ def find(
                 break
             raise _nothing_delivered(undelivered[-1], over)
         batches = _batches(folder, request.slo)
-        search.tell(probe.load, batches, _mean_latency_s(folder))
+        search.tell(probe.load, batches, *_rate_and_latency(folder))
         probes.append(_probed(run_id, probe.load, batches, request.slo))
         each(probes[-1], search)
     result = search.result()
@@ -233,7 +231,7 @@ def _offered(probe: Probe, over: str, search: Search) -> str:
 
 def _probe_text(prepared: Prepared, over: str, probe: Probe, slo: Slo) -> str:
     """The scenario with this load, so many requests and one repetition."""
-    document: dict[str, Any] = yaml.safe_load(prepared.file.document.text)
+    document: dict[str, Any] = dict(prepared.file.document.data)
     workload = {key: value for key, value in document.get("workload", {}).items() if key not in (*LOADS, "duration")}
     load = int(probe.load) if over == "concurrency" else probe.load
     document["workload"] = workload | {over: load, "requests": probe.requests, "slo": str(slo)}
@@ -248,10 +246,12 @@ def _batches(folder: TrialFolder, slo: Slo) -> list[Batch]:
     return [Batch(int(row["due"]), tuple(int(row[name]) for name in names)) for row in rows if int(row["due"])]
 
 
-def _mean_latency_s(folder: TrialFolder) -> float | None:
+def _rate_and_latency(folder: TrialFolder) -> tuple[float, float | None]:
+    """Requests a second, and the mean latency in seconds where it was measured."""
     rows = json.loads(folder.metrics.read_text(encoding="utf-8"))["benchhouse"]["measurements"]
+    rate = next(row["value"] for row in rows if row["metric"] == "requests_per_s")
     means = [row["value"] for row in rows if row["role"] == "latency" and row["stat"] == "mean" and row["unit"] == "ms"]
-    return means[0] / 1000 if means else None
+    return rate, means[0] / 1000 if means else None
 
 
 def _probed(run_id: str, load: float, batches: list[Batch], slo: Slo) -> Probed:

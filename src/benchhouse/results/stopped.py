@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 
 from benchhouse.analysis.stopping import widened
+from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
 
@@ -26,10 +28,8 @@ def stopped_early(workspace: WorkspaceFolder, run_id: str) -> bool:
         return False
     if "until" not in text:
         return False
-    import yaml
-
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
+        document = parse_yaml(text, run_id)
+    except BenchError:
         return False
-    return isinstance(document, dict) and isinstance(document.get("repetitions"), dict)
+    return isinstance(document.value(("repetitions",)), dict)
