@@ -316,12 +316,26 @@ def test_stdin_is_empty_by_default(play):
 )
 def test_printed_numbers_become_metrics(play, take, expected):
     metric = {"name": "loss", "unit": "nat", "direction": "lower", "pattern": r"loss=(\S+)", "take": take}
-    line = "echo loss=1.5; echo loss=2 >&2; echo loss=nan; echo loss=1,000 >&2"
+    line = "echo loss=1.5; echo loss=2 >&2; echo loss=good; echo loss=1,000 >&2"
     ctx = play(command, {"shell": line}, {"executions": 2, "metrics": [metric]})
     assert ctx.values["loss"] == expected * 2
     assert ctx.units["loss"] == "nat"
     assert ctx.directions["loss"] == "lower"
     assert (ctx.artifacts / "last.stdout").read_text().startswith("loss=1.5")
+
+
+@pytest.mark.parametrize(("take", "expected"), [("first", [1.5]), ("all", [1.5, 2.0]), ("last", []), ("mean", [])])
+@pytest.mark.parametrize("word", ["nan", "-inf", "1e999"])
+def test_a_number_that_is_not_finite_is_in_no_figure_and_told(play, take, expected, word):
+    metric = {"name": "loss", "pattern": r"loss=(\S+)", "take": take}
+    trial = command, {"shell": f"echo loss=1.5; echo loss=2; echo loss={word}"}, {"executions": 2, "metrics": [metric]}
+    if not expected:
+        with pytest.raises(ExperimentFailed, match=r"not_finite.*loss: what 2 executions printed is no finite number"):
+            play(*trial)
+        return
+    ctx = play(*trial)
+    assert ctx.values["loss"] == expected * 2
+    assert ("2 values" in ctx.warnings["not_finite"]) if take == "all" else not ctx.warnings
 
 
 def test_a_decimal_comma_is_not_taken_for_thousands(play):
@@ -340,12 +354,19 @@ def test_a_metric_missing_from_some_executions_is_a_warning(play, tmp_path):
 
 
 def test_json_lines_become_metrics_and_metadata(play):
-    numbers = {"tokens/s": 12.5, "wall_ms": 3, "ok": True, "model": "m", "bad": float("nan")}
+    numbers = {"tokens/s": 12.5, "wall_ms": 3, "ok": True, "model": "m"}
     lines = f"print('noise'); print({json.dumps(numbers)!r}); print({json.dumps({'loss': 2})!r})"
     ctx = play(command, python(lines), {"executions": 2, "json_lines": True})
     assert ctx.values["tokens_s"] == [12.5, 12.5] and ctx.values["loss"] == [2, 2]
     assert ctx.values["output.wall_ms"] == [3, 3] and 3 not in ctx.values["wall_ms"]
-    assert ctx.facts["output"] == {"ok": True, "model": "m", "bad": "NaN"}
+    assert ctx.facts["output"] == {"ok": True, "model": "m"}
+
+
+def test_a_member_that_is_once_not_finite_is_told_and_one_that_always_is_fails(play):
+    ctx = play(command, {"argv": ["printf", '{"loss": 2}\n{"loss": NaN}\n']}, {"executions": 2, "json_lines": True})
+    assert ctx.values["loss"] == [2, 2] and "loss: 2 values" in ctx.warnings["not_finite"]
+    with pytest.raises(ExperimentFailed, match="not_finite"):
+        play(command, {"argv": ["echo", '{"loss": NaN, "n": 1}']}, {"executions": 2, "json_lines": True})
 
 
 def test_a_json_member_is_given_unit_and_direction(play):

@@ -44,9 +44,9 @@ class OutputMetric(Model):
         return pattern
 
     def values(self, text: str) -> list[float]:
-        """What the pattern finds in one execution's output; what does not read as a finite number is passed over."""
+        """What the pattern finds in one execution's output; what does not read as a number is passed over."""
         matches = re.finditer(self.pattern or "", text, re.MULTILINE)
-        numbers = [_finite(_without_thousands(match[1] or "")) for match in matches]
+        numbers = [_number(_without_thousands(match[1] or "")) for match in matches]
         return self.taken([number for number in numbers if number is not None])
 
     def taken(self, values: list[float]) -> list[float]:
@@ -66,6 +66,7 @@ class PrintedValues:
         self.reserved = reserved | {metric.name for metric in self.patterns}
         self.values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
         self.missed: Counter[str] = Counter()
+        self.not_finite: Counter[str] = Counter()  # values: they are in no figure
         self.members: set[str] = set()  # names of all numbers found in JSON
         self.facts: dict[str, Any] = {}
         self.cut = 0
@@ -81,7 +82,9 @@ class PrintedValues:
             for name, numbers in members.items():
                 printed[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
         for name, numbers in printed.items():
-            self.values.setdefault(name, []).extend(numbers)
+            finite = [number for number in numbers if math.isfinite(number)]
+            self.values.setdefault(name, []).extend(finite)
+            self.not_finite[name] += len(numbers) - len(finite)
         for name in self.declared:
             self.missed[name] += not printed.get(name)
 
@@ -90,7 +93,7 @@ class PrintedValues:
         members: dict[str, list[float]] = {}
         self.facts = {}
         for key, value in (member for item in _json_objects(text) for member in item.items()):
-            number = _finite(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+            number = _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             if number is None:
                 self.facts[key] = value
                 continue
@@ -102,6 +105,11 @@ class PrintedValues:
     def report(self, executions: int, ctx: Context) -> None:
         if self.json_lines and not self.members:
             ctx.fail("metric_not_found", f"no JSON object with a number on the stdout of {executions} executions")
+        for name, count in self.not_finite.items():
+            if count and not self.values[name]:
+                ctx.fail("not_finite", f"{name}: what {executions} executions printed is no finite number")
+            if count:
+                ctx.warn("not_finite", f"{name}: {count} values were no finite numbers (nan, inf): in no figure")
         for name, metric in self.declared.items():
             if self.missed[name] == executions:
                 ctx.fail("metric_not_found", self._not_found(metric, executions))
@@ -131,7 +139,7 @@ def _json_objects(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         if line.lstrip().startswith("{"):
             try:
-                item = json.loads(line, parse_constant=str)
+                item = json.loads(line)
             except ValueError:
                 continue
             if isinstance(item, dict):
@@ -143,9 +151,10 @@ def _without_thousands(text: str) -> str:
     return text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text) else text
 
 
-def _finite(value: str | float) -> float | None:
+def _number(value: str | float) -> float | None:
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        return float(value)
+    except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    except OverflowError:
+        return math.inf

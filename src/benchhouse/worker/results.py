@@ -150,11 +150,11 @@ def metrics_file(
         component=spec.component,
         service=spec.service,
         config={
-            "gpus": spec.resources.gpus,
-            "batch": spec.parameters.get("batch"),
-            "concurrency": spec.parameters.get("concurrency"),
-            "nodes": spec.resources.nodes,
+            "batch": None,
+            "concurrency": None,
             **{key: value for key, value in spec.parameters.items() if not isinstance(value, dict | list)},
+            "gpus": spec.resources.gpus,  # whatever a workload calls so
+            "nodes": spec.resources.nodes,
         },
         throughput=Throughput(value=throughput.value, unit=throughput.unit)
         if throughput
