@@ -2,15 +2,28 @@
 
 import contextlib
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchhouse.schema.model import Model
+
+_CLOCK_SET_S = 2.0
 
 
 def now() -> str:
     """The time in UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def after(stamp: str, seconds: float) -> str:
+    """The time so much later, whatever a clock says then."""
+    return (datetime.fromisoformat(stamp) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+
+
+def clock_change(expected: str) -> str:
+    """Where it is by the clock another time now than `expected`: by how much. A clock is set, or its machine slept."""
+    off_s = (datetime.now(UTC) - datetime.fromisoformat(expected)).total_seconds()
+    return f"{off_s:+,.0f} s" if abs(off_s) > _CLOCK_SET_S else ""
 
 
 def write_text(path: Path, text: str, *, sync: bool = True) -> None:

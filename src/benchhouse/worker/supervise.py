@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from benchhouse.evidence.folder import LinkedFile, blank_secrets, read_spec, seal, tidy, write_metrics_csv
-from benchhouse.evidence.writing import now, write_fresh
+from benchhouse.evidence.writing import after, clock_change, now, write_fresh
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
@@ -38,6 +38,7 @@ from benchhouse.worker.topology import topology
 
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial must be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
+_CLOCK_SET = "the clock of this machine was set meanwhile, or it slept: times of day do not fit together"
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 
 _packages = LinkedFile()  # of all trials that this worker seals
@@ -108,6 +109,7 @@ class Conclusion:
     failure: Failure | None
     warnings: list[Warning]
     started: str
+    ended: str
     duration_s: float
     usage: dict[str, Any]
     custom: dict[str, Any]
@@ -136,12 +138,15 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     incomplete, changed = capture.trouble, tidy(folder.path)
     telemetry = watch.write(folder.telemetry, handover.phases)
     blanked = blank_secrets(folder.artifacts, session.secrets)
+    over = after(started, time.monotonic() - clock)
+    change = clock_change(over)
     noticed = {
         "left_processes": f"ended by the worker: {', '.join(left[:10])}" if left else "",
         "logs_incomplete": incomplete,
         "artifacts_changed": ", ".join(changed[:10]),
         "telemetry_incomplete": watch.trouble,
         "secret_blanked": f"a secret was in artifacts: {', '.join(blanked[:10])}" if blanked else "",
+        "clock_set": f"{_CLOCK_SET} ({change})" if change else "",
     }
     warnings = [*handover.warnings, *(Warning(code=code, message=text) for code, text in noticed.items() if text)]
     if failure:
@@ -151,7 +156,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
-    meta = _meta(session, Conclusion(outcome, failure, warnings, started, duration_s, usage, handover.custom))
+    meta = _meta(session, Conclusion(outcome, failure, warnings, started, over, duration_s, usage, handover.custom))
     numbers = metrics_file(spec, meta, handover, telemetry)
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
@@ -215,14 +220,14 @@ def _redacted(value: Any, redact: Redact) -> Any:
 
 def _meta(session: TrialSession, end: Conclusion) -> Meta:
     spec, shared, failure = session.spec, session.shared, end.failure
-    ended, where = now(), socket.gethostname()
+    where = socket.gethostname()
     placed = batch.placed(spec.executor, where)
     attempt = Attempt(
         attempt=spec.attempt,
         outcome=end.outcome,
         reason=failure.message if failure else "",
         started=end.started,
-        ended=ended,
+        ended=end.ended,
         host=where,
         job=placed.get("id"),
     )
@@ -235,7 +240,7 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         warnings=end.warnings,
         attempts=[*spec.previous_attempts, attempt],
         started=end.started,
-        ended=ended,
+        ended=end.ended,
         duration_s=end.duration_s,
         timestamp=end.started,
         host=where,
