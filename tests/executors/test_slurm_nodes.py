@@ -273,6 +273,7 @@ def test_a_real_database_on_one_node_is_loaded_from_all_others_and_the_shards_me
     assert trial.outcome in ("succeeded", "invalid")
     facts = trial.meta["custom"]
     first, second, third = facts["load_nodes"]
+    assert json.loads((trial.folder / "metrics.json").read_text())["config"]["nodes"] == 3, "not where the load is"
     assert facts["measured"] == 301 and facts["certificate"]["processes"] == 3
     assert facts["services"]["db"]["nodes"] == [second] and facts["services"]["db"]["password"]
     assert [facts["load_nodes"][node]["processes"] for node in (first, second, third)] == [[0], [1], [2]]
