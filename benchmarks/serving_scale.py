@@ -276,10 +276,11 @@ def main() -> int:
     within = [row for row in rows if row["within"]]
     refused = sum(row["refused"] for row in within) / max(len(within), 1)
     outside = sum(len(row["outside"]) for row in rows)
+    held = sum(row["held"] > MOST_HELD for row in rows)
     met = all(row["met"] for row in rows) and refused <= MOST_REFUSED
     met &= event_us <= MOST_EVENT_US and requests_s <= MOST_REQUESTS_S
     found = {
-        "cores": CORES, "quiet": asdict(quiet), "cells": rows, "valid_outside_bound": outside,
+        "cores": CORES, "quiet": asdict(quiet), "cells": rows, "valid_outside_bound": outside, "cells_held_by_tcp": held,
         "refused_within_limits": refused, "event_us": event_us, "bare_client_event_us": bare_us,
         "requests_cpu_s": requests_s, "peers_error_ms": beside, "passed": met,
     }  # fmt: skip
@@ -289,6 +290,7 @@ def main() -> int:
         for tool, errors in beside.items():
             off = errors if isinstance(errors, str) else "  ".join(f"{name} {ms:+.2f}" for name, ms in errors.items())
             print(f"{tool} at {next(bars()).streams} streams, error in ms: {off}")
+        print(f"{len(rows)} cells, {held} of them not judged as TCP held answers back")
         print(f"valid figures outside their bound: {outside}; cells within the limits that were refused: {refused:.1%}")
         print(f"CPU of an event at 1,000 streams: {event_us:.1f} us (at most {MOST_EVENT_US:g}; bare C {bare_us:.1f})")
         print(f"CPU of 10,000 requests of 32 tokens with rows: {requests_s:.2f} s (at most {MOST_REQUESTS_S:g})")
