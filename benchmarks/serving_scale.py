@@ -280,7 +280,7 @@ def main() -> int:
     met = all(row["met"] for row in rows) and refused <= MOST_REFUSED
     met &= event_us <= MOST_EVENT_US and requests_s <= MOST_REQUESTS_S
     found = {
-        "cores": CORES, "quiet": asdict(quiet), "cells": rows, "valid_outside_bound": outside, "cells_held_by_tcp": held,
+        "cores": CORES, "quiet": asdict(quiet), "cells": rows, "valid_outside_bound": outside, "not_judged": held,
         "refused_within_limits": refused, "event_us": event_us, "bare_client_event_us": bare_us,
         "requests_cpu_s": requests_s, "peers_error_ms": beside, "passed": met,
     }  # fmt: skip
