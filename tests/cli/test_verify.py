@@ -1,8 +1,16 @@
 """`bench verify` names what has changed."""
 
 import json
+import shlex
+import shutil
 import sqlite3
+import subprocess
+import sys
 
+import pytest
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.runs.execution import to_collect
 from benchhouse.schema.layout import WorkspaceFolder
 
 
@@ -30,6 +38,54 @@ def test_a_folder_that_is_gone_is_named(lab):
     folder.rename(folder.with_name(".hidden"))
     (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
     assert damage["trial"] == folder.name
+
+
+def forget(lab):
+    """As after a kill before the run was collected: the tables know nothing of it."""
+    shutil.rmtree(WorkspaceFolder(lab.workspace).warehouse)
+    to_collect(WorkspaceFolder(lab.workspace), lab.run_id())
+
+
+def test_all_that_is_sealed_is_verified_whatever_the_tables_say(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    first, second = lab.folders()
+    (first / "meta.json").write_bytes(b"")
+    second.rename(second.with_name(".hidden"))
+    for _ in range(2):
+        done = lab.bench("verify", "--all", code=1).stdout
+        assert f"{first.name}/meta.json: changed" in done and f"{second.name}/.: missing" in done
+        lab.bench("warehouse", "rebuild", code=None)
+    forget(lab)
+    assert lab.bench("verify", "--all", code=1).stdout.count("/meta.json: changed") == 1
+
+
+def test_a_run_that_was_killed_before_it_was_collected_is_collected_by_the_next_command(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    assert not list(WorkspaceFolder(lab.workspace).uncollected.iterdir())
+    forget(lab)
+    done = lab.bench("query", "SELECT count(*) AS trials FROM trial_fact", "--json")
+    assert json.loads(done.stdout)["rows"] == [{"trials": 2}] and "was killed before it was collected" in done.stderr
+    assert "killed" not in lab.bench("query", "SELECT 1").stderr
+
+
+def test_an_experiment_sees_that_its_run_is_to_be_collected(lab, monkeypatch):
+    """Whatever becomes of the orchestrator from then on."""
+    monkeypatch.setattr("benchhouse.api.execution.collect", lambda *_, **__: sys.exit(9))
+    with pytest.raises(SystemExit):
+        Workspace(lab.workspace).run(lab.scenario("command", target={"argv": ["true"]}, workload={"executions": 1}))
+    (run_id,) = (path.name for path in WorkspaceFolder(lab.workspace).uncollected.iterdir())
+    assert Workspace(lab.workspace).catch_up() == [run_id]
+
+
+def test_on_a_disk_that_may_only_be_read_nothing_is_called_damaged(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    place = shlex.quote(str(lab.workspace))
+    mounted = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mounted], capture_output=True).returncode:
+        pytest.skip("this user may not mount")
+    bench = f"{shlex.quote(sys.executable)} -m benchhouse -C {place} verify --all"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", f"{mounted} && {bench}"], capture_output=True, text=True)
+    assert "2 trials checked: all as sealed" in done.stdout, done.stderr
 
 
 def test_set_aside_attempts_are_verified_too(lab):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from benchhouse.api.verification import verify_all
+from benchhouse.api.verification import Verification, verify_all
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.audit import audit_tables, outdated_runs
 from benchhouse.warehouse.ingest import collect, rebuild
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,7 +53,7 @@ def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path, monkeyp
 
 def test_what_was_collected_is_in_order(workspace):
     assert audit_tables(workspace) == []
-    assert audit_evidence(workspace) == (5, [])
+    assert verify_all(workspace) == Verification(5, [], [])
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,28 @@ def test_a_flipped_byte_of_a_table_or_of_evidence_is_found(workspace):
     path = next(workspace.results.glob("*/*/meta.json"))
     content = path.read_bytes()
     flip_byte(path)
-    assert [one.file for one in audit_evidence(workspace)[1]] == ["meta.json"]
+    assert [one.file for one in verify_all(workspace).damage] == ["meta.json"]
     path.write_bytes(content)
+
+
+def test_a_rebuild_takes_in_only_what_is_whole_and_the_damage_stays_known(tmp_path):
+    """A file that no row is made of."""
+    workspace = WorkspaceFolder(tmp_path)
+    folders = sorted(make_run(workspace, repetitions=1))
+    collect(workspace, "run-a", folders)
+    flip_byte(folders[0] / "metrics.csv")
+    (folders[1] / "metrics.csv").unlink()
+    made = rebuild(workspace)
+    assert made.trials == len(folders) - 2
+    assert [line.removeprefix(str(folder)) for line, folder in zip(sorted(made.dropped), folders, strict=False)] == [
+        ": metrics.csv changed",
+        ": metrics.csv missing",
+    ]
+    found = [(damage.trial, damage.file, damage.kind) for damage in verify_all(workspace).damage]
+    assert found == [
+        (folders[0].name, "metrics.csv", "changed"),
+        (folders[1].name, "metrics.csv", "missing"),
+    ]
 
 
 @pytest.mark.parametrize("lacks", ["nothing", "a column", "the version"])

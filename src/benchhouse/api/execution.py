@@ -111,6 +111,7 @@ def carry_out(
     export = hot_metrics.open_export(prepared, settings.textfile, run_id, settings.labels, listener.note)
     options = RunOptions(settings.parallel, settings.rerun_failed, export, keeper)
     listener.begin(run_id, prepared.plan)
+    execution.to_collect(workspace, run_id)
     try:
         summary = execution.execute(workspace, prepared, ledger, options, listener)
     except (KeyboardInterrupt, BenchError):

@@ -1,7 +1,7 @@
 """Re-hash what is sealed: a run, a folder, or all that the tables and claims of a workspace stand on."""
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from benchhouse.evidence.verify import Damage, verify
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.audit import audit_tables, collected_folders, outdated_runs
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,28 @@ def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:
     if run_id not in list_runs(workspace):
         folders = _unrecorded(workspace, "*", run_id, ())
         return Verification(len(folders), [item for folder in folders for item in verify(folder)], [])
-    ledger = Ledger(workspace.run(run_id))
-    scenario = ledger.record.scenario
-    sealed: dict[tuple[str, int], str] = {}
-    for event in ledger.events():
-        if event.event == "ended" and event.trial_id and event.manifest:
-            sealed[event.trial_id, event.attempt or 1] = event.manifest
-    damage: list[Damage] = []
-    for (name, attempt), manifest in sealed.items():
-        aside = workspace.superseded(scenario, name, attempt)
-        damage += verify(aside if aside.path.exists() else workspace.trial(scenario, name), manifest)
-    strays = _unrecorded(workspace, scenario, run_id, {name for name, _ in sealed})
+    sealed = _recorded(workspace, run_id)
+    damage = [item for path, manifest in sealed.items() for item in verify(TrialFolder(path), manifest)]
+    scenario = Ledger(workspace.run(run_id)).record.scenario
+    strays = _unrecorded(workspace, scenario, run_id, {path.name.partition(".")[0] for path in sealed})
     for folder in strays:
         damage += verify(folder)
     return Verification(len(sealed) + len(strays), damage, [])
+
+
+def _recorded(workspace: WorkspaceFolder, run_id: str) -> dict[Path, str]:
+    """Folders of a run, by its ledger, set-aside attempts too, and what each manifest was sealed as."""
+    ledger = Ledger(workspace.run(run_id))
+    scenario = ledger.record.scenario
+    attempts: dict[tuple[str, int], str] = {}
+    for event in ledger.events():
+        if event.event == "ended" and event.trial_id and event.manifest:
+            attempts[event.trial_id, event.attempt or 1] = event.manifest
+    sealed = {}
+    for (name, attempt), manifest in attempts.items():
+        aside = workspace.superseded(scenario, name, attempt)
+        sealed[aside.path if aside.path.exists() else workspace.trial(scenario, name).path] = manifest
+    return sealed
 
 
 def _unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
@@ -66,11 +74,12 @@ def _unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded
 
 
 def verify_all(workspace: WorkspaceFolder) -> Verification:
-    """Every trial of the tables, the tables, their catalog, and the claims."""
+    """Every trial that is sealed here or that the tables or ledgers know, the tables, their catalog, and the claims."""
     if not workspace.warehouse.exists() and not workspace.results.exists():
         return Verification(0, [], [])  # nothing was ever run here
     lines = audit_tables(workspace)
-    checked, damage = (0, list[Damage]()) if lines else audit_evidence(workspace)
+    folders = _all_folders(workspace, {} if lines else collected_folders(workspace))
+    damage = [item for path, sealed in sorted(folders.items()) for item in verify(TrialFolder(path), sealed)]
     damage += [Damage(trial="warehouse", file=".", kind="changed", detail=line) for line in lines]
     for claim_id in shelf.list_ids(workspace):
         try:
@@ -78,7 +87,24 @@ def verify_all(workspace: WorkspaceFolder) -> Verification:
         except BenchError as error:
             damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
     readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't tell which runs are outdated
-    return Verification(checked, damage, outdated_runs(workspace) if readable else [])
+    return Verification(len(folders), damage, outdated_runs(workspace) if readable else [])
+
+
+def _all_folders(workspace: WorkspaceFolder, collected: Mapping[Path, str]) -> dict[Path, str | None]:
+    """Trial folders, set-aside attempts too, with the digest that tables or ledger hold of each manifest.
+
+    A ledger also knows what is gone, and what a rebuild took out of the tables. Of a run of which nothing is left
+    here, all was pruned, or moved away.
+    """
+    manifests = workspace.results.glob("*/*/manifest.json")
+    found: dict[Path, str | None] = {path.parent: None for path in manifests if not path.parent.name.startswith(".")}
+    found |= collected
+    for run_id in list_runs(workspace):
+        with contextlib.suppress(BenchError, OSError):
+            known = _recorded(workspace, run_id)
+            if not found.keys().isdisjoint(known):
+                found |= known
+    return found
 
 
 def verify_folder(path: Path) -> Verification:

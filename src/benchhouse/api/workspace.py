@@ -45,7 +45,9 @@ AUDIENCES: tuple[str, ...] = get_args(Audience)
 
 def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
     """The workspace in a folder: `folder`, else $BENCH_WORKSPACE, else the current folder."""
-    return Workspace(folder)
+    workspace = Workspace(folder)
+    workspace.catch_up()
+    return workspace
 
 
 class Workspace(Groups):
@@ -74,6 +76,14 @@ class Workspace(Groups):
     def root(self) -> Path:
         """The folder itself."""
         return self.folder.root
+
+    def catch_up(self) -> list[str]:
+        """Collect what is sealed of runs that were killed before they were collected; their ids."""
+        if not self.folder.uncollected.is_dir() or not any(self.folder.uncollected.iterdir()):
+            return []
+        from benchhouse.runs.execution import collect_forgotten
+
+        return collect_forgotten(self.folder)
 
     def init(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
         """Make this folder, or `folder` below it, a workspace: a first scenario and a .gitignore; what was written."""

@@ -81,7 +81,12 @@ def open_workspace(ctx: click.Context) -> "Workspace":
     """The workspace that `-C` names, else the current folder."""
     from benchhouse.api.workspace import Workspace
 
-    return Workspace(ctx.obj)
+    workspace = Workspace(ctx.obj)
+    for run_id in workspace.catch_up():
+        from benchhouse.api import screen
+
+        screen.note(f"{run_id} was killed before it was collected: what it had sealed is in the tables now")
+    return workspace
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2

@@ -1,10 +1,10 @@
 """Run, resume and collect: a prepared scenario goes in, sealed and collected trials come out."""
 
+import contextlib
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -89,7 +89,7 @@ class Quiet:
 QUIET = Quiet()
 
 
-@contextmanager
+@contextlib.contextmanager
 def orchestrator(
     workspace: WorkspaceFolder,
     prepared: Prepared,
@@ -296,7 +296,29 @@ def collect(workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = 
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
+    with contextlib.suppress(OSError):
+        (workspace.uncollected / run_id).unlink(missing_ok=True)
     return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
+
+
+def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:
+    """Remember that a run is to be collected, whatever becomes of this process."""
+    workspace.uncollected.mkdir(parents=True, exist_ok=True)
+    (workspace.uncollected / run_id).touch()
+
+
+def collect_forgotten(workspace: WorkspaceFolder) -> list[str]:
+    """Collect what is sealed of runs whose orchestrators were killed; their ids. What can't be is left for later."""
+    try:
+        names = sorted(path.name for path in workspace.uncollected.iterdir())
+    except OSError:
+        return []
+    found = []
+    for run_id in names:
+        with contextlib.suppress(BenchError, OSError):
+            if Ledger(workspace.run(run_id)).owner() is None and collect(workspace, run_id).trials:
+                found.append(run_id)
+    return found
 
 
 def _is_complete(workspace: WorkspaceFolder, run_id: str, folders: list[Path]) -> bool:

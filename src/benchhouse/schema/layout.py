@@ -85,6 +85,7 @@ class WorkspaceFolder(Folder):
     runs = Inside(".bench/runs")
     services = Inside(".bench/services")  # folders of free-standing servers, by id
     warehouse = Inside(".bench/warehouse")
+    uncollected = Inside(".bench/uncollected")  # an empty file for each run that was begun and is not in the tables
     monitors = Inside(".bench/monitors")
     baseline_journal = Inside(".bench/baselines.jsonl")
     selftest_journal = Inside(".bench/selftests.jsonl")

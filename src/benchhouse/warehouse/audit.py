@@ -7,11 +7,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchhouse.evidence.verify import Damage, verify
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.catalog import FILE_COLUMNS, FILE_NAME, MIGRATIONS, Catalog, CatalogLost, RunEntry
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse.catalog import (
+    FILE_COLUMNS,
+    FILE_NAME,
+    MIGRATIONS,
+    Catalog,
+    CatalogLost,
+    RunEntry,
+    read_only_address,
+)
 from benchhouse.warehouse.run_tables import RUN_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES
@@ -23,8 +30,7 @@ def audit_tables(workspace: WorkspaceFolder) -> list[str]:
     """What is wrong with the catalog and the tables that it names; nothing is mended. A lost catalog is one problem."""
     try:
         Catalog.open(workspace).close()
-        path = (workspace.warehouse / FILE_NAME).absolute()
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        with closing(sqlite3.connect(read_only_address(workspace.warehouse / FILE_NAME), uri=True)) as db:
             return list(_problems(workspace, db))
     except CatalogLost as lost:
         return [str(lost)]
@@ -34,16 +40,15 @@ def audit_tables(workspace: WorkspaceFolder) -> list[str]:
         return [f"{FILE_NAME} can't be read: {error}"]
 
 
-def audit_evidence(workspace: WorkspaceFolder) -> tuple[int, list[Damage]]:
-    """Every trial folder that the tables know, hashed and held against the digest that they noted."""
-    checked, damage = 0, list[Damage]()
+def collected_folders(workspace: WorkspaceFolder) -> dict[Path, str]:
+    """Every trial folder that the tables know, and the digest of its manifest that they noted."""
     with Catalog.open(workspace) as catalog:
         entries = catalog.files([TRIAL_FACT.name])
-    for entry in entries:
-        for row in _rows(workspace.warehouse / entry.file, ("folder", "artifact_manifest_digest")):
-            checked += 1
-            damage += verify(TrialFolder(workspace.root / row["folder"]), row["artifact_manifest_digest"])
-    return checked, damage
+    return {
+        workspace.root / row["folder"]: row["artifact_manifest_digest"]
+        for entry in entries
+        for row in _rows(workspace.warehouse / entry.file, ("folder", "artifact_manifest_digest"))
+    }
 
 
 def outdated_runs(workspace: WorkspaceFolder) -> list[str]:

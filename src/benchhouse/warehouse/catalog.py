@@ -96,6 +96,11 @@ class RunEntry:
         return cls(**{name: row[name] for name in cls.__dataclass_fields__} | times)
 
 
+def read_only_address(path: Path) -> str:
+    """For SQLite. Where this process may not write, nobody else does either: then no journal is needed beside it."""
+    return f"{path.absolute().as_uri()}?mode=ro{'' if os.access(path.parent, os.W_OK) else '&immutable=1'}"
+
+
 class Catalog:
     """An open catalog. Close it, or use it as a context manager."""
 
@@ -133,9 +138,8 @@ class Catalog:
         path = workspace.warehouse / FILE_NAME
         if not create and not path.is_file():
             raise CatalogLost("the warehouse has no catalog")
-        address = path.absolute().as_uri()
-        if not os.access(path.parent, os.W_OK):  # then nobody else writes either: SQLite needs no journal beside it
-            address += "?mode=ro&immutable=1"
+        writable = os.access(path.parent, os.W_OK)
+        address = path.absolute().as_uri() if writable else read_only_address(path)
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
         try:
             db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")

@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from benchhouse.evidence.verify import verify
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
@@ -27,6 +28,7 @@ Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
 
 _MERGE_ATTEMPTS = 100
+_SHOWN = 3
 _STALE_TEMPORARY_S = 3600.0
 
 
@@ -161,7 +163,7 @@ def _collect(
     catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = (), *, keep_rows: bool = True
 ) -> Collected:
     skipped: list[str] = []
-    fresh = _read_folders(catalog.workspace, run_id, folders, skipped)
+    fresh = _read_folders(catalog.workspace, run_id, folders, skipped, whole=not keep_rows)
     for _ in range(_MERGE_ATTEMPTS):
         base = catalog.files_of(run_id)
         notes, dropped = list[str](), list[str]()
@@ -183,11 +185,14 @@ def _collect(
 
 
 def _read_folders(
-    workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], skipped: list[str]
+    workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], skipped: list[str], *, whole: bool = False
 ) -> dict[str, TrialRows]:
+    """Rows of the trials whose evidence is as it was sealed: what rows are made of, or with `whole` all of it."""
     trials: dict[str, TrialRows] = {}
     for folder in folders:
         try:
+            if whole and (damage := verify(TrialFolder(folder))):
+                raise NotCollectable(", ".join(f"{item.file} {item.kind}" for item in damage[:_SHOWN]))
             rows = read_folder(workspace, TrialFolder(folder))
             if rows.trial["run_id"] != run_id:
                 raise NotCollectable(f"belongs to run {rows.trial['run_id']}")
@@ -229,7 +234,8 @@ def _prove(
     folders = catalog.trial_folders(run_id) | {trial: root / rows.trial["folder"] for trial, rows in known.items()}
     missing = sorted({folder for trial, folder in folders.items() if trial not in fresh})
     dropped += [f"{folder}: its folder is gone" for folder in missing if not folder.exists()]
-    return _read_folders(catalog.workspace, run_id, [folder for folder in missing if folder.exists()], dropped)
+    there = [folder for folder in missing if folder.exists()]
+    return _read_folders(catalog.workspace, run_id, there, dropped, whole=True)
 
 
 def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path]]:
