@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchhouse.load.streams import FINE_NS, Stream, figures
+from benchhouse.load.streams import FINE_NS, FINEST_NS, SharedWaits, Stream, figures
 from benchhouse.schema.histogram import Histogram
 
 MS = 1_000_000
@@ -141,3 +141,36 @@ def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
     assert bounds["mean"] == pytest.approx(1.7 * MS, abs=0.1 * MS)
     waking = made.bounds_ns([Histogram([0] * 100)])  # a thread that never waits is still to be woken
     assert waking == pytest.approx({stat: bound + 0.1 * MS for stat, bound in without.items()})
+
+
+GROUPS = st.lists(st.lists(st.tuples(TIMES, TIMES | st.just(0)), min_size=1, max_size=12), min_size=1, max_size=8)
+
+
+@given(GROUPS, st.lists(TIMES, max_size=5))
+def test_the_bound_holds_where_only_the_sum_of_the_waits_of_several_times_is_known(groups, sampled):
+    """Each time may hold a share of that sum, and a wait of which there are samples."""
+    pairs = [pair for group in groups for pair in group]
+    other = [sampled[at % len(sampled)] if sampled else 0 for at in range(len(pairs))]
+    made, shared = Stream(), SharedWaits()
+    made.extend(time + wait + more for (time, wait), more in zip(pairs, other, strict=True))
+    for group in groups:
+        shared.add(sum(wait for _, wait in group), len(group))
+    true, published = exact([time for time, _ in pairs]), figures(made.histogram)
+    bounds = made.bounds_ns([Histogram(other)], shared, FINEST_NS)
+    slack = 1 + max(wait + more for (_, wait), more in zip(pairs, other, strict=True)) / 500  # histograms round
+    for stat, bound in bounds.items():
+        assert abs(published[stat] - true[stat]) <= bound + slack, stat
+
+
+def test_waits_of_few_times_leave_the_figures_of_many_as_they_are():
+    made, shared = Stream(), SharedWaits()
+    made.extend([100_000] * 995 + [2_000_000] * 5)
+    shared.add(5_000_000, 50)
+    bounds = made.bounds_ns((), shared, FINEST_NS)
+    assert bounds["mean"] == pytest.approx(5_000 + FINEST_NS, rel=0.1)
+    assert bounds["p50"] == bounds["p90"] < 1.2 * FINEST_NS
+    assert made.bounds_ns((), SharedWaits(), FINEST_NS)["p99.9"] < 3 * FINEST_NS
+    whole = SharedWaits()
+    whole.merge(shared)
+    whole.merge(SharedWaits())
+    assert made.bounds_ns((), whole, FINEST_NS) == bounds

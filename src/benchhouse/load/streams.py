@@ -10,7 +10,10 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 _AT_A_TIME = 512
 FINE_NS = 150_000
 """What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
-_WAKING_NS = 100_000  # what a core takes to wake, which every call that blocks can be off by
+WAKING_NS = 100_000
+"""What a core takes to wake, which every call that blocks can be off by."""
+FINEST_NS = 1_000
+"""What nobody looks at where calls of microseconds are timed."""
 _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -67,11 +70,15 @@ class Stream:
         del self._values[:]
         return self._histogram
 
-    def bounds_ns(self, waits: Sequence[Histogram] = ()) -> dict[str, float]:
+    def bounds_ns(
+        self, waits: Sequence[Histogram] = (), shared: "SharedWaits | None" = None, fine_ns: int | None = None
+    ) -> dict[str, float]:
         """How far the mean and the percentiles can be off. `waits` are samples of what may be in any of the times
-        beside their own doubts, each taken in another way: the worst of these counts."""
-        doubts = self._doubts or Doubts()
-        return doubts.bounds_ns(self._sure(), [sample for sample in waits if sample.n]) if self.histogram.n else {}
+        beside their own doubts, each taken in another way: the worst of these counts. What times have `shared` comes on
+        top. `fine_ns` is what no time was looked at for."""
+        doubts, waits = self._doubts or Doubts(), [sample for sample in waits if sample.n]
+        fine_ns = (FINE_NS + WAKING_NS if waits else FINE_NS) if fine_ns is None else fine_ns
+        return doubts.bounds_ns(self._sure(), waits, shared, fine_ns) if self.histogram.n else {}
 
     def settle_some(self) -> bool:
         """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
@@ -118,30 +125,74 @@ class Doubts:
         """All times of the stream, of which `sure` holds the others."""
         return _together(sure, self._sides[0])
 
-    def bounds_ns(self, sure: Histogram, waits: Sequence[Histogram]) -> dict[str, float]:
+    def bounds_ns(
+        self, sure: Histogram, waits: Sequence[Histogram], shared: "SharedWaits | None", fine_ns: int
+    ) -> dict[str, float]:
         """Where each is the least that it can be, so is every percentile; and where it is the most."""
         least = _together(sure, self._sides[1])
         measured, high = (figures(_together(sure, self._sides[side])) for side in (0, 2))
-        low = _less(least, waits) if waits else figures(least)
-        fine = FINE_NS + _WAKING_NS if waits else FINE_NS
+        low = _less(least, waits, shared) if waits or shared else figures(least)
         return {
-            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + fine
+            stat: max(value - low[stat], high[stat] - value) + RELATIVE_ERROR * high[stat] + fine_ns
             for stat, value in measured.items()
         }
 
 
-def _less(times: Histogram, waits: Sequence[Histogram]) -> Mapping[str, float]:
+class SharedWaits:
+    """Waits of times that were not looked at one by one: of each group of times their sum is known.
+
+    Of times that waited for t together, at most k can have waited for more than t / k each. So t, t/2, t/3 ... are at
+    least as many long waits as there can have been, however long that is.
+    """
+
+    def __init__(self) -> None:
+        self._most, self.total_ns = Histogram(), 0
+
+    def add(self, total_ns: int, count: int) -> None:
+        """So many times waited for so long together."""
+        self.total_ns += total_ns
+        self._most.extend([total_ns // number for number in range(1, min(count, total_ns // FINEST_NS) + 1)])
+
+    def merge(self, other: "SharedWaits") -> None:
+        self.total_ns += other.total_ns
+        self._most.merge(other._most)
+
+    def among(self, times: int) -> Histogram:
+        """At least as many long waits as there can be among all the times, of which the others have none."""
+        whole = Histogram()
+        whole.merge(self._most)
+        if times > whole.n:
+            whole.add(0, times - whole.n)
+        return whole
+
+
+def _less(times: Histogram, waits: Sequence[Histogram], shared: SharedWaits | None) -> Mapping[str, float]:
     """The least that the figures can be where any of the times may hold a wait, of which samples are known.
 
     Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their waits
     were below some value, at least q - beyond of the times were below that value plus `most`. This holds whatever
     waits and times have to do with each other, and for any share: the one that tells most counts.
     """
-    most = {beyond: max(sample.quantile(1 - beyond) for sample in waits) for beyond in _BEYOND}
-    least = {"mean": max((times.mean or 0.0) - max(sample.mean or 0.0 for sample in waits), 0.0)}
+    most = _longest(waits)
+    mean = max((sample.mean or 0.0 for sample in waits), default=0.0)
+    if shared:
+        most = _sums(most, _longest([shared.among(times.n)]))
+        mean += shared.total_ns / times.n
+    least = {"mean": max((times.mean or 0.0) - mean, 0.0)}
     for stat, q in _QUANTILES.items():
         least[stat] = max(0.0, *(times.quantile(q - beyond) - wait for beyond, wait in most.items() if beyond < q))
     return least
+
+
+def _longest(waits: Sequence[Histogram]) -> Mapping[float, float]:
+    """By share, what so many of the waits are longer than at most."""
+    return {beyond: max((sample.quantile(1 - beyond) for sample in waits), default=0.0) for beyond in _BEYOND}
+
+
+def _sums(some: Mapping[float, float], others: Mapping[float, float]) -> Mapping[float, float]:
+    """The same of waits of two kinds together: those that are long by one of them or by the other."""
+    both = [(a + b, wait + other) for a, wait in some.items() for b, other in others.items()]
+    return {beyond: min(wait for share, wait in both if share <= beyond) for beyond in _BEYOND}
 
 
 def _together(sure: Histogram, side: Stream) -> Histogram:
