@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchhouse.load.streams import FINE_NS, Stream, Waits, figures
+from benchhouse.load.streams import FINE_NS, FINEST_NS, SharedWaits, Stream, Waits, figures
 from benchhouse.schema.histogram import Histogram
 
 MS = 1_000_000
@@ -175,3 +175,40 @@ def test_a_bound_is_no_more_than_the_time_itself_and_nothing_where_no_thread_was
     rarely = made.bounds_ns(Waits([Histogram([2 * MS] * 10)], broken=0.004))
     assert rarely["p50"] < rounding and rarely["p99"] < rounding
     assert rarely["p99.9"] == pytest.approx(1.9 * MS, rel=0.01)
+
+
+GROUPS = st.lists(st.lists(st.tuples(TIMES, TIMES | st.just(0)), min_size=1, max_size=12), min_size=1, max_size=8)
+
+
+@given(GROUPS, st.lists(TIMES, max_size=5))
+def test_the_bound_holds_where_only_the_sum_of_the_waits_of_several_times_is_known(groups, sampled):
+    """Each time may hold a share of that sum, and a wait of which there are samples."""
+    pairs = [pair for group in groups for pair in group]
+    other = [sampled[at % len(sampled)] if sampled else 0 for at in range(len(pairs))]
+    made, shared = Stream(), SharedWaits()
+    made.extend(time + wait + more for (time, wait), more in zip(pairs, other, strict=True))
+    for group in groups:
+        shared.add(sum(wait for _, wait in group), len(group))
+    true, published = exact([time for time, _ in pairs]), figures(made.histogram)
+    bounds = made.bounds_ns(Waits([Histogram(other)], shared=shared, fine_ns=FINEST_NS))
+    slack = 1 + max(wait + more for (_, wait), more in zip(pairs, other, strict=True)) / 500  # histograms round
+    for stat, bound in bounds.items():
+        assert abs(published[stat] - true[stat]) <= bound + slack, stat
+
+
+def finest(shared):
+    return Waits((), shared=shared, fine_ns=FINEST_NS)
+
+
+def test_waits_of_few_times_leave_the_figures_of_many_as_they_are():
+    made, shared = Stream(), SharedWaits()
+    made.extend([100_000] * 995 + [2_000_000] * 5)
+    shared.add(5_000_000, 50)
+    bounds = made.bounds_ns(finest(shared))
+    assert bounds["mean"] == pytest.approx(5_000 + FINEST_NS, rel=0.1)
+    assert bounds["p50"] == bounds["p90"] < 1.2 * FINEST_NS
+    assert made.bounds_ns(finest(SharedWaits()))["p99.9"] < 3 * FINEST_NS
+    whole = SharedWaits()
+    whole.merge(shared)
+    whole.merge(SharedWaits())
+    assert made.bounds_ns(finest(whole)) == bounds

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import made_up
 import pytest
 from members import member, two_sweeps
@@ -75,6 +77,36 @@ def test_points_that_none_beats_are_marked():
     found = trade(two_sweeps())
     assert all(point.frontier for point in curve(found, "a").points)
     assert not any(point.frontier for point in curve(found, "b").points)
+
+
+def test_nothing_is_beaten_by_less_than_figures_can_be_off_by():
+    """`b` has 0.9 of the speed of `a`; at an ef of 4 both are known to a tenth, elsewhere to a thousandth."""
+    points = two_sweeps(speed=0.9)
+    for one in points:
+        sample = one.samples[QPS]
+        share = 0.1 if one.given["target.ef"] == 4 else 0.001
+        one.samples[QPS] = replace(sample, error_bound=share * sum(sample.values) / len(sample.values))
+    found = trade(points)
+    assert [point.frontier for point in curve(found, "b").points] == [True, False, False, False, False]
+    assert all(point.frontier for point in curve(found, "a").points)
+    assert (curve(found, "b").at.verdict, curve(found, "b").at.mark) == ("worse than the best", "worst")
+    low = trade(points, 0.8)  # between an ef of 4 and of 8
+    assert (curve(low, "b").at.verdict, curve(low, "b").at.mark) == ("within error bounds of the best", None)
+    assert low.sentences[0].endswith("; b is within error bounds of it.")
+
+
+def test_a_figure_that_is_invalid_is_on_no_curve_and_named():
+    points = two_sweeps()
+    points[1] = replace(points[1], samples={RECALL: points[1].samples[RECALL]}, refused=frozenset({QPS}))
+    found = trade(points)
+    assert [point.label for point in curve(found, "a").points] == ["a 0", "a 2", "a 3", "a 4"]
+    assert "qps is INVALID and on no curve: a 1." in found.notes
+    assert not any("left out" in note for note in found.notes)
+    every = [replace(one, samples={RECALL: one.samples[RECALL]}, refused=frozenset({QPS})) for one in points]
+    with pytest.raises(BenchError, match="no point has both recall and qps") as refused:
+        trade(every)
+    assert "INVALID" in refused.value.hint
+    assert find_column(every, "qps") == QPS
 
 
 def test_a_different_load_is_another_test():

@@ -151,8 +151,15 @@ def drawn(knots: Sequence[Knot], x_scale: Scale, y_scale: Scale, steps: int = 12
     return [(x_scale.straighten(u), y_scale.straighten(curve.height(u, 1.0))) for u in [*us, curve.us[-1]]]
 
 
-def frontier(points: Sequence[tuple[float, float]], directions: tuple[Direction, Direction]) -> list[int]:
-    """The points that no other is at least as good as on both and better on one, in order; twins are both kept."""
+def frontier(
+    points: Sequence[tuple[float, float]],
+    directions: tuple[Direction, Direction],
+    bounds: Sequence[tuple[float, float]] = (),
+) -> list[int]:
+    """The points that no other is at least as good as on both and better on one, in order; twins are both kept.
+
+    `bounds` are how far each point's numbers can be off: nobody is beaten by less than both points' together.
+    """
     signs = [-1.0 if direction == "lower" else 1.0 for direction in directions]
     worth = [(signs[0] * x, signs[1] * y) for x, y in points]
     kept, best = [], (-math.inf, -math.inf)
@@ -160,7 +167,16 @@ def frontier(points: Sequence[tuple[float, float]], directions: tuple[Direction,
         if worth[at][1] > best[1] or worth[at] == best:
             kept.append(at)
             best = worth[at]
+    if any(map(any, bounds)):
+        beaten = set(range(len(points))).difference(kept)
+        kept += [at for at in beaten if not any(_beats(worth, bounds, other, at) for other in range(len(points)))]
     return sorted(kept)
+
+
+def _beats(worth: Sequence[tuple[float, float]], bounds: Sequence[tuple[float, float]], a: int, b: int) -> bool:
+    gains = [of_a - of_b for of_a, of_b in zip(worth[a], worth[b], strict=True)]
+    apart = [of_a + of_b for of_a, of_b in zip(bounds[a], bounds[b], strict=True)]
+    return any(gain > 0.0 for gain in gains) and all(gain >= off for gain, off in zip(gains, apart, strict=True))
 
 
 def _columns(ordered: Sequence[Knot]) -> tuple[list[float], list[float], list[float]]:

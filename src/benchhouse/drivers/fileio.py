@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from resource import RUSAGE_SELF, getrusage
-from time import perf_counter_ns
+from time import monotonic_ns
 from typing import Any, ClassVar, NamedTuple
 
 from benchhouse.drivers.fileio_content import Content, drop_cache
 from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
-from benchhouse.load.protocols.files import FileJob, Moved
+from benchhouse.load.delays import TICK_NS, Watch, make_room
+from benchhouse.load.protocols.files import KINDS, FileJob, Moved
+from benchhouse.load.streams import WAKING_NS, SharedWaits, Stream
 from benchhouse.schema.errors import BenchError
 
 MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes a block
@@ -77,22 +79,31 @@ class FileIO:
             gc.disable()  # a collection in mid-run would be a pause of every thread
             stack.callback(gc.enable)
             if job.processes == 1:
-                parts = [_work(crew(0), perf_counter_ns() + _EDGE_NS)]
+                parts = [_work(crew(0), monotonic_ns() + _EDGE_NS)]
             else:
                 parts = _in_processes(job.processes, crew)
         return _total(parts, job.block)
 
 
 def _work(workers: list[Worker], start_ns: int) -> _Part:
-    """Run the workers in threads of this process; one alone needs none."""
+    """Run the workers in threads of this process, while another one watches; a worker alone needs none."""
+    watch, waits, over = Watch(), (Stream(), Stream()), threading.Event()
+    watch.looked_ns = start_ns
+    watcher = threading.Thread(target=_keep_watch, args=(watch, waits, over, len(workers) == 1), daemon=True)
+    make_room(len(workers) + 1)
+    for worker in workers:
+        worker.watch, worker.fellows = watch, len(workers)
     crew = [threading.Thread(target=worker.run, args=(start_ns,), daemon=True) for worker in workers[1:]]
     for thread in crew:
         thread.start()
+    watcher.start()
     workers[0].run(start_ns)
     for thread in crew:
         thread.join()
+    over.set()
+    watcher.join()
     before, after = workers[0].before, getrusage(RUSAGE_SELF)
-    moved = Moved(fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
+    moved = Moved(waits=waits, fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
     moved.user_s = after.ru_utime - before.ru_utime
     moved.cpu_s = moved.user_s + after.ru_stime - before.ru_stime
     for worker in workers:
@@ -101,9 +112,26 @@ def _work(workers: list[Worker], start_ns: int) -> _Part:
         moved.written += worker.written
         moved.worked_s += (worker.ended_ns - worker.started_ns) / 1e9
         moved.no_core_s += worker.no_core_ns / 1e9
+        moved.late_s += worker.late_ns / 1e9
     started, ended = min(worker.started_ns for worker in workers), max(worker.ended_ns for worker in workers)
     moved.busiest = moved.operations / max((ended - started) / 1e9, 1e-9)
     return _Part(moved, started, ended)
+
+
+def _keep_watch(watch: Watch, waits: tuple[Stream, Stream], over: threading.Event, alone: bool) -> None:
+    """Sample how late a thread of this process runs. A timer wakes one late even where nothing keeps it from running,
+    which no operation is: that is taken off."""
+    watch.begin()
+    try:
+        due_ns = monotonic_ns() + TICK_NS
+        while not over.is_set():
+            rung_ns = watch.hear(due_ns)
+            now, late_ns = watch.woke(due_ns, rung_ns, alone=alone)
+            if late_ns is not None:
+                waits[bool(rung_ns)].add(late_ns if rung_ns else max(late_ns - WAKING_NS, 0))
+            due_ns = due_ns if rung_ns else now + TICK_NS
+    finally:
+        watch.end()
 
 
 def _in_processes(count: int, crew: Callable[[int], list[Worker]]) -> list[_Part]:
@@ -120,7 +148,7 @@ def _in_processes(count: int, crew: Callable[[int], list[Worker]]) -> list[_Part
             children.append(child)
         for pipe in pipes:
             _take(pipe)
-        start_ns = perf_counter_ns() + _EDGE_NS
+        start_ns = monotonic_ns() + _EDGE_NS
         for pipe in pipes:
             pipe.send(start_ns)
         return [_take(pipe) for pipe in pipes]
@@ -154,8 +182,10 @@ def _total(parts: list[_Part], block: int) -> Moved:
     for part in parts:
         moved = part.moved
         _add(total, moved)
-        for name in ("cpu_s", "user_s", "worked_s", "no_core_s"):
+        for name in ("cpu_s", "user_s", "worked_s", "no_core_s", "late_s"):
             setattr(total, name, getattr(total, name) + getattr(moved, name))
+        for waits, others in zip(total.waits, moved.waits, strict=True):
+            waits.merge(others)
         total.busiest = max(total.busiest, moved.busiest)
         total.written += moved.written
     total.seconds = (max(part.ended_ns for part in parts) - min(part.started_ns for part in parts)) / 1e9
@@ -165,8 +195,9 @@ def _total(parts: list[_Part], block: int) -> Moved:
 
 def _add(total: Moved, share: Worker | Moved) -> None:
     """What a worker and what a process counted have the same names."""
-    for name in ("reads", "writes", "syncs"):
+    for name in KINDS:
         getattr(total, name).merge(getattr(share, name))
+        total.delays.setdefault(name, SharedWaits()).merge(share.delays[name])
     total.errors += share.errors
     total.first_errors = [*total.first_errors, *share.first_errors][:10]
     total.fatal = total.fatal or share.fatal

@@ -1,7 +1,8 @@
 """The tight loop of driver `fileio`: one worker that moves blocks one after another and keeps their latencies.
 
 One reading of the clock an operation: the end of one is the start of the next. Everything that is not an operation
-happens between pieces of `_PIECE` operations, after which the clock is read anew.
+happens between pieces of `_PIECE` operations, or every few milliseconds where a worker looks how long it has waited for
+a core (`load/delays.py`); after that the clock is read anew.
 """
 
 import errno
@@ -12,13 +13,15 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import cycle
-from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from time import perf_counter_ns, sleep
+from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING
 
 from benchhouse.drivers.fileio_content import Content
-from benchhouse.load.protocols.files import SHORT, FileJob
+from benchhouse.load.delays import LOOK_NS, TICK_NS, RunDelay, Watch
+from benchhouse.load.protocols.files import KINDS, SHORT, FileJob
+from benchhouse.load.shape import ERROR_LIMIT_S
+from benchhouse.load.streams import FINEST_NS, SharedWaits
 from benchhouse.schema.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -28,9 +31,13 @@ if TYPE_CHECKING:
 _PIECE = 256
 _COUNTED = 2048  # latencies that are counted at a time, before other threads may go on
 _MOST_KEPT = 1 << 22  # latencies that all workers together keep before they are counted: 32 MiB
+_MOST_GROUPS = 1024  # between two looks, that are kept before their delays are settled
 _MOST_WRITTEN = 256  # offsets that are kept to be looked at afterwards
 _KINDS = 8191  # reads and writes of a mixture repeat after so many, which is prime: not in step with the blocks
 _FIRST_ERRORS = 10
+_UNTIL_LOOK_NS = 4 * LOOK_NS  # of one thread: operations are as short as 2 µs, and a look takes 3 µs
+_LONGEST_UNTIL_LOOK_NS = 20 * LOOK_NS
+_LATE_NS = round(ERROR_LIMIT_S * 1e9)  # shorter waits are not counted as lateness, as of any load
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _FOREVER = 1 << 62
 _OFFSET = struct.Struct("<Q")
@@ -83,13 +90,19 @@ class Worker:
         self._until_sync = job.sync_every or _FOREVER
         self._parent = parent
         self.before = getrusage(RUSAGE_SELF)  # of its whole process, when the measured time began
-        self.started_ns = self.ended_ns = self.no_core_ns = 0
+        self.watch = Watch()  # of its process
+        self.fellows = 1  # workers of its process, itself included
+        self.started_ns = self.ended_ns = self._looked_ns = self._look_ns = 0
         self.forget()
 
     def forget(self) -> None:
         """Begin to count: what came before was warm-up."""
         self.reads, self.writes, self.syncs = Histogram(), Histogram(), Histogram()
-        self._times = {"reads": array("q"), "writes": array("q"), "syncs": array("q")}
+        self._times = {kind: array("q") for kind in KINDS}
+        self.delays = {kind: SharedWaits() for kind in KINDS}
+        self._seen = dict.fromkeys(KINDS, 0)  # of the times that are kept, how many there were at the last look
+        self._groups: list[array[int]] = []  # of operations between two looks: from when to when, delay, how many
+        self.no_core_ns = self.late_ns = 0
         self.errors: Counter[str] = Counter()
         self.first_errors: list[str] = []
         self.fatal = 0
@@ -101,26 +114,62 @@ class Worker:
         """Wait for the common start, warm up, and work."""
         job = self._job
         begin_ns = start_ns + round(job.warmup_s * 1e9)
+        self._delay = RunDelay()
         pieces = self._order.pieces(endless=job.duration_s is not None)
-        sleep(max(start_ns - perf_counter_ns(), 0) / 1e9)
+        sleep(max(start_ns - monotonic_ns(), 0) / 1e9)
         if job.warmup_s:
             self._go_on(pieces, begin_ns)
             if not self.fatal:
                 self.forget()
-        self.before, no_core_ns = getrusage(RUSAGE_SELF), _no_core_ns()
-        self.started_ns = perf_counter_ns()
+        self.before = getrusage(RUSAGE_SELF)
+        self._delay.look()
+        self.started_ns = monotonic_ns()
+        self._look_after(self.started_ns)
         if not self.fatal:
             self._go_on(pieces, _FOREVER if job.duration_s is None else begin_ns + round(job.duration_s * 1e9))
         if job.sync_end and not self.fatal:
             try:
-                self._sync(perf_counter_ns())
+                self._sync(monotonic_ns())
             except OSError as error:
                 self._ends(error, 0)
-        self.ended_ns = perf_counter_ns()
-        self.no_core_ns = _no_core_ns() - no_core_ns
+        self.ended_ns = monotonic_ns()
+        self._look(self.ended_ns)
+        self._delay.close()
+
+    def _look(self, ended_ns: int) -> int:
+        """How long this thread has waited for a core since the last look; the time when that is known."""
+        delay_ns = self._delay.look()
+        if delay_ns > FINEST_NS or ended_ns - self._looked_ns > TICK_NS:  # else nothing worth keeping can be in it
+            counts = [len(times) - self._seen[kind] for kind, times in self._times.items()]
+            self._groups.append(array("q", [self._looked_ns, ended_ns, delay_ns, *counts]))
+        for kind, times in self._times.items():
+            self._seen[kind] = len(times)
+        if self.fellows > 1:
+            self.watch.ring(ended_ns)
+        self._look_after(ended_ns)
+        return monotonic_ns()
+
+    def _look_after(self, looked_ns: int) -> None:
+        """Threads of one process look less often: each look hands Python's lock around."""
+        self._looked_ns = looked_ns
+        self._look_ns = looked_ns + min(_UNTIL_LOOK_NS * self.fellows, _LONGEST_UNTIL_LOOK_NS)
+
+    def _doubt(self) -> None:
+        """Settle what is known of how late this thread was, once it is known when the whole process was stopped."""
+        self.watch.wait_until_known(self._looked_ns)
+        for began_ns, ended_ns, delay_ns, *counts in self._groups:
+            waited_ns = min(delay_ns + self.watch.pauses.within(began_ns, ended_ns), ended_ns - began_ns)
+            self.no_core_ns += delay_ns
+            self.late_ns += waited_ns if waited_ns > _LATE_NS else 0
+            for kind, count in zip(KINDS, counts, strict=True):
+                if count and waited_ns > FINEST_NS:
+                    self.delays[kind].add(waited_ns, count)
+        self._groups.clear()
 
     def count(self) -> None:
         """Put the latencies that were kept into the histograms, with a pause for other threads after each part."""
+        self._doubt()
+        self._seen = dict.fromkeys(KINDS, 0)
         for name, times in self._times.items():
             histogram: Histogram = getattr(self, name)
             for at in range(0, len(times), _COUNTED):
@@ -140,15 +189,18 @@ class Worker:
                 self.written.append(written)
             if not going_on or self.fatal or os.getppid() != self._parent:
                 break
+            if len(self._groups) > _MOST_GROUPS:
+                self._doubt()
             if sum(map(len, self._times.values())) > self._most:
+                self._look(monotonic_ns())
                 self.count()
 
     # Each of the three goes through a piece and tells whether to go on, and the last offsets read and written, or -1.
 
     def _read(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
         descriptor, buffers, length = self._descriptor, [self._buffer], self._job.block
-        clock, preadv, add = perf_counter_ns, os.preadv, self._times["reads"].append
-        todo, offset = iter(offsets), -1
+        clock, preadv, add = monotonic_ns, os.preadv, self._times["reads"].append
+        todo, offset, stop_ns = iter(offsets), -1, min(deadline_ns, self._look_ns)
         while True:
             last = clock()
             try:
@@ -158,8 +210,10 @@ class Worker:
                     now = clock()
                     add(now - last)
                     last = now
-                    if now >= deadline_ns:
-                        return False, offset, -1
+                    if now >= stop_ns:
+                        if now >= deadline_ns:
+                            return False, offset, -1
+                        last, stop_ns = self._look(now), min(deadline_ns, self._look_ns)
             except OSError as error:
                 offset = -1
                 if self._ends(error, deadline_ns):
@@ -169,8 +223,8 @@ class Worker:
 
     def _write(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
         descriptor, buffer, length = self._descriptor, self._buffer, self._job.block
-        clock, pwrite, add, stamp = perf_counter_ns, os.pwrite, self._times["writes"].append, _OFFSET.pack_into
-        todo, offset = iter(offsets), -1
+        clock, pwrite, add, stamp = monotonic_ns, os.pwrite, self._times["writes"].append, _OFFSET.pack_into
+        todo, offset, stop_ns = iter(offsets), -1, min(deadline_ns, self._look_ns)
         while True:
             last = clock()
             try:
@@ -184,8 +238,10 @@ class Worker:
                     self._until_sync -= 1
                     if not self._until_sync:
                         last = self._sync(last)
-                    if last >= deadline_ns:
-                        return False, -1, offset
+                    if last >= stop_ns:
+                        if last >= deadline_ns:
+                            return False, -1, offset
+                        last, stop_ns = self._look(last), min(deadline_ns, self._look_ns)
             except OSError as error:
                 offset = -1
                 if self._ends(error, deadline_ns):
@@ -195,8 +251,9 @@ class Worker:
 
     def _mix(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
         descriptor, buffers, buffer, length = self._descriptor, [self._buffer], self._write_buffer, self._job.block
-        clock, read, wrote = perf_counter_ns, self._times["reads"].append, self._times["writes"].append
+        clock, read, wrote = monotonic_ns, self._times["reads"].append, self._times["writes"].append
         todo, last_read, last_written = zip(offsets, self._kinds, strict=False), -1, -1
+        stop_ns = min(deadline_ns, self._look_ns)
         while True:
             last = clock()
             try:
@@ -215,8 +272,10 @@ class Worker:
                         self._until_sync -= 1
                         if not self._until_sync:
                             last = self._sync(last)
-                    if last >= deadline_ns:
-                        return False, last_read, last_written
+                    if last >= stop_ns:
+                        if last >= deadline_ns:
+                            return False, last_read, last_written
+                        last, stop_ns = self._look(last), min(deadline_ns, self._look_ns)
             except OSError as error:
                 last_read = last_written = -1
                 if self._ends(error, deadline_ns):
@@ -228,7 +287,7 @@ class Worker:
         """Make the writes durable; the time when that was done."""
         self._until_sync = self._job.sync_every or _FOREVER
         os.fdatasync(self._descriptor)
-        now = perf_counter_ns()
+        now = monotonic_ns()
         self._times["syncs"].append(now - last)
         return now
 
@@ -240,15 +299,7 @@ class Worker:
             self.first_errors.append(str(error))
         if number in _FATAL:
             self.fatal = number
-        return bool(self.fatal) or perf_counter_ns() >= deadline_ns
-
-
-def _no_core_ns() -> int:
-    """How long this thread was ready to run and had no core, since it began; 0 where the kernel does not tell."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
+        return bool(self.fatal) or monotonic_ns() >= deadline_ns
 
 
 class ShortMoveError(OSError):

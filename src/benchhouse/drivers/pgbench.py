@@ -168,6 +168,7 @@ def _read(logs: Sequence[Path], *, paced: bool, ahead_ns: int) -> dict[str, Any]
     bad = numpy.flatnonzero(failed.to_numpy()[order])
     sent = numpy.minimum(sent, ended)
     return {
+        "client": table["client"].to_numpy()[order],
         "script": table["script"].to_numpy()[order],
         "due_ns": due[order],
         "sent_ns": sent[order],

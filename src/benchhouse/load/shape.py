@@ -14,6 +14,15 @@ MAX_IN_FLIGHT = 4096
 MOST = {"concurrency": 100_000, "rps": 1e6}
 """The largest loads that can be asked for."""
 ERROR_LIMIT_S, ERROR_SHARE = 0.001, 0.02
+ErrorLimit = Annotated[
+    Seconds,
+    Field(
+        gt=0,
+        le=10,
+        description="How far a time may be off as the client was late; beyond this and `error_share` it is INVALID.",
+    ),
+]
+ErrorShare = Annotated[float, Field(gt=0, le=1, description="The same, as a share of the time.")]
 MOST_PROCESSES = 256
 _DEFAULT_DURATION_S = 10.0
 
@@ -56,13 +65,8 @@ class Shape(Model):
     nodes: Literal["own", "others", "all"] = Field(
         "own", description="Nodes of the trial that run load processes: that of the experiment, the others, or all."
     )
-    error_limit: Seconds = Field(
-        ERROR_LIMIT_S,
-        gt=0,
-        le=10,
-        description="How far a time may be off as the client was late; beyond this and `error_share` it is INVALID.",
-    )
-    error_share: float = Field(ERROR_SHARE, gt=0, le=1, description="The same, as a share of the time.")
+    error_limit: ErrorLimit = ERROR_LIMIT_S
+    error_share: ErrorShare = ERROR_SHARE
     records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
     slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")
 

@@ -10,7 +10,10 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
 _AT_A_TIME = 512
 FINE_NS = 150_000
 """What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
-_BROKEN_NS = FINE_NS + 100_000  # what a call that blocks can be off by: the latter is what a core takes to wake
+WAKING_NS = 100_000
+"""What a core takes to wake, which every call that blocks can be off by."""
+FINEST_NS = 1_000
+"""What nobody looks at where calls of microseconds are timed."""
 _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -136,14 +139,51 @@ class Doubts:
         }
 
 
-class Waits:
-    """What may be in the times of blocking calls beside their own doubts: calls during which a thread did not run all
-    the time, at most a share `broken` of them, hold what it takes to wake, and such waits as were sampled. Each of the
-    `samples` was taken in another way, and the worst counts."""
+class SharedWaits:
+    """Waits of times that were not looked at one by one: of each group of times their sum is known.
 
-    def __init__(self, samples: Iterable[Histogram], broken: float = 1.0) -> None:
+    Of times that waited for t together, at most k can have waited for more than t / k each. So t, t/2, t/3 ... are at
+    least as many long waits as there can have been, however long that is.
+    """
+
+    def __init__(self) -> None:
+        self._most, self.total_ns = Histogram(), 0
+
+    def add(self, total_ns: int, count: int) -> None:
+        """So many times waited for so long together."""
+        self.total_ns += total_ns
+        self._most.extend([total_ns // number for number in range(1, min(count, total_ns // FINEST_NS) + 1)])
+
+    def merge(self, other: "SharedWaits") -> None:
+        self.total_ns += other.total_ns
+        self._most.merge(other._most)
+
+    def among(self, times: int) -> Histogram:
+        """At least as many long waits as there can be among all the times, of which the others have none."""
+        whole = Histogram()
+        whole.merge(self._most)
+        if times > whole.n:
+            whole.add(0, times - whole.n)
+        return whole
+
+
+class Waits:
+    """What may be in the times of blocking calls beside their own doubts.
+
+    Calls during which a thread did not run all the time, at most a share `broken` of them, hold `fine_ns` that nobody
+    looks into, and such waits as were sampled. Each of the `samples` was taken in another way, and the worst counts.
+    What times have `shared` comes on top.
+    """
+
+    def __init__(
+        self,
+        samples: Iterable[Histogram],
+        broken: float = 1.0,
+        shared: SharedWaits | None = None,
+        fine_ns: int = FINE_NS + WAKING_NS,
+    ) -> None:
         self._samples = [sample for sample in samples if sample.n]
-        self._broken = broken
+        self._broken, self._shared, self._fine_ns = broken, shared, fine_ns
 
     def taken_off(self, times: Histogram) -> Mapping[str, float]:
         """The least that the figures can be.
@@ -152,27 +192,38 @@ class Waits:
         waits were below some value, at least q - beyond of the times were below that value plus `most`. This holds
         whatever waits and times have to do with each other, and for any share: the one that tells most counts.
         """
-        most = {beyond: self._most(beyond) for beyond in _BEYOND}
-        least = {"mean": max((times.mean or 0.0) - self._mean(), 0.0)}
+        most, mean = self._most(times.n), self._mean(times.n)
+        least = {"mean": max((times.mean or 0.0) - mean, 0.0)}
         for stat, q in _QUANTILES.items():
             least[stat] = max(0.0, *(times.quantile(q - beyond) - wait for beyond, wait in most.items() if beyond < q))
         return least
 
     def put_on(self, times: Histogram) -> Mapping[str, float]:
         """The most that they can be, where a wait may be missing from a time: the same, the other way round."""
-        most = {"mean": (times.mean or 0.0) + self._mean()}
+        longest, mean = self._most(times.n), self._mean(times.n)
+        most = {"mean": (times.mean or 0.0) + mean}
         for stat, q in _QUANTILES.items():
-            most[stat] = min(times.quantile(q + beyond) + self._most(beyond) for beyond in _BEYOND if q + beyond <= 1)
+            most[stat] = min(times.quantile(q + beyond) + wait for beyond, wait in longest.items() if q + beyond <= 1)
         return most
 
-    def _most(self, beyond: float) -> float:
-        """Longer than that are waits in a share `beyond` of all calls."""
+    def _most(self, times: int) -> Mapping[float, float]:
+        """By share of the times: what so many of them at most have waited longer than."""
+        own = {beyond: self._own(beyond) for beyond in _BEYOND}
+        if not self._shared:
+            return own
+        shared = self._shared.among(times)
+        both = [(a + b, wait + shared.quantile(1 - b)) for a, wait in own.items() for b in _BEYOND]
+        return {beyond: min(wait for share, wait in both if share <= beyond) for beyond in _BEYOND}
+
+    def _own(self, beyond: float) -> float:
         if beyond >= self._broken:
             return 0.0
-        return _BROKEN_NS + max((sample.quantile(1 - beyond / self._broken) for sample in self._samples), default=0.0)
+        share = 1 - beyond / self._broken
+        return self._fine_ns + max((sample.quantile(share) for sample in self._samples), default=0.0)
 
-    def _mean(self) -> float:
-        return self._broken * (_BROKEN_NS + max((sample.mean or 0.0 for sample in self._samples), default=0.0))
+    def _mean(self, times: int) -> float:
+        own = self._fine_ns + max((sample.mean or 0.0 for sample in self._samples), default=0.0)
+        return self._broken * own + (self._shared.total_ns / times if self._shared else 0.0)
 
 
 def _together(sure: Histogram, side: Stream) -> Histogram:

@@ -1,15 +1,14 @@
 """Offers load through blocking calls, a driver in each thread: the way for client libraries that own their sockets."""
 
 import queue
-import resource
 import threading
 from collections.abc import Callable, Iterator
 from operator import sub
-from time import monotonic_ns, process_time_ns, sleep
+from time import monotonic_ns, sleep
 from typing import Any
 
 from benchhouse.load.book import Answers, Book, Call, Clock
-from benchhouse.load.delays import LOOK_NS, Pauses, RunDelay
+from benchhouse.load.delays import LOOK_NS, TICK_NS, RunDelay, Watch, make_room
 from benchhouse.load.protocols.calls import CONNECTING, CallDriver, CallFailed, Reply
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Pool, Source
@@ -17,8 +16,6 @@ from benchhouse.load.streams import FINE_NS
 from benchhouse.schema.errors import BenchError
 
 _SECOND_NS = 1_000_000_000
-_TICK_NS = 20_000_000
-_BELL_NS = 10_000_000  # between two samples of what a thread waits for as a call ends
 _BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
 _LONGEST_NS = _SECOND_NS // 4
@@ -47,11 +44,9 @@ class ThreadLoad:
         self._cut: set[int] = set()  # clients whose last call found no server
         self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._pauses = Pauses()
-        self._looked_ns = 0  # up to when these are known
-        self._bell: queue.SimpleQueue[int] = queue.SimpleQueue()  # when calls ended, some of them
-        self._next_bell_ns = 0
+        self._watcher = threading.Thread(target=self._watch_over, daemon=True)
+        self._watch = Watch()
+        self._pauses = self._watch.pauses
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._late_ns = round(shape.error_limit * _SECOND_NS)  # as of sockets
         self._open_loop, self._think_s = shape.open_loop, shape.think_time
@@ -60,10 +55,7 @@ class ThreadLoad:
 
     def prepare(self, threads: int) -> str:
         """Open a driver in each thread; what went wrong when one could not be opened."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each thread has a file open to look at its delay
-        if soft != resource.RLIM_INFINITY:
-            most = soft + threads if hard == resource.RLIM_INFINITY else min(soft + threads, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        make_room(threads)
         for _ in range(threads):
             self._add_thread()
         for _ in range(threads):
@@ -73,7 +65,7 @@ class ThreadLoad:
         return self._problems[0] if self._problems else ""
 
     def run(self, clock: Clock) -> None:
-        self._clock, self._good_ns, self._looked_ns = clock, clock.begin_ns, clock.begin_ns
+        self._clock, self._good_ns, self._watch.looked_ns = clock, clock.begin_ns, clock.begin_ns
         self._upcoming = self._calls()
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
         _sleep_until(clock.begin_ns)
@@ -184,7 +176,7 @@ class ThreadLoad:
     def _doubt(self, calls: list[Call], before: Call | None) -> Call | None:
         """Complete what is known of how late this thread was with its calls, of which `before` was the last so far."""
         if calls:
-            self._wait_for_watcher(calls[-1].ended_ns)
+            self._watch.wait_until_known(calls[-1].ended_ns)
         for call in calls:
             if self._pauses.since(call.sent_ns):
                 call.waited_ns += self._pauses.within(call.sent_ns, call.ended_ns)
@@ -251,15 +243,13 @@ class ThreadLoad:
             self._book.broken += turns if delay.counts else count
 
     def _ring(self, ended_ns: int) -> None:
-        """Wake the thread that watches: it is then one more that wants to run as a call ends."""
-        if ended_ns >= self._next_bell_ns and len(self._threads) > 1:
-            self._next_bell_ns = ended_ns + _BELL_NS
-            self._bell.put(ended_ns)
+        if len(self._threads) > 1:  # else nobody else wants Python's lock
+            self._watch.ring(ended_ns)
 
     def _settle_made(self, driver: CallDriver, made: list[Made], waited: list[Waited]) -> None:
         """Calls of `_without_pause`. Where all went well they are written down column by column."""
         if made:
-            self._wait_for_watcher(made[-1][-1])
+            self._watch.wait_until_known(made[-1][-1])
             doubts = self._doubts(made, waited)
             doubtful = [self._call_of(driver, made[place], waits) for place, waits in doubts.items()]
             for place in reversed(doubts):
@@ -395,27 +385,23 @@ class ThreadLoad:
         self._book.ended_early = True
         self._clock.stop_ns = min(self._clock.stop_ns, now)
 
-    def _wait_for_watcher(self, until_ns: int) -> None:
-        """Until it is known whether this process was stopped before then; it is at once, unless it was."""
-        while self._looked_ns + 2 * _TICK_NS < until_ns and self._watcher.is_alive():
-            sleep(_TICK_NS / _SECOND_NS / 10)
+    def _watch_over(self) -> None:
+        self._watch.begin()
+        try:
+            self._keep_seconds()
+        finally:
+            self._watch.end()
 
-    def _watch(self) -> None:
+    def _keep_seconds(self) -> None:
         """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
-        clock, book, delay = self._clock, self._book, RunDelay()
+        clock, book, watch = self._clock, self._book, self._watch
         opened, ended, last_row = False, False, -1
-        due, cpu_ns = monotonic_ns() + _TICK_NS, process_time_ns()
+        due = monotonic_ns() + TICK_NS
         while not self._over.is_set():
-            rung_ns = self._hear(due)
-            now, computed = monotonic_ns(), process_time_ns() - cpu_ns
-            cpu_ns += computed
-            waited = delay.look()
-            late_ns, missed_ns = max(now - (rung_ns or due) - waited, 0), now - due - waited
-            if missed_ns > _TICK_NS and computed < missed_ns / 2:  # a call may have rung right after a stop
-                self._pauses.add(self._looked_ns, now)
-            elif opened:  # what a single caller computes with Python's lock is no wait of its own
-                book.waits[bool(rung_ns)].add(late_ns if len(self._threads) > 1 else max(late_ns - computed, 0))
-            self._looked_ns = now
+            rung_ns = watch.hear(due)
+            now, late_ns = watch.woke(due, rung_ns, alone=len(self._threads) < 2)
+            if opened and late_ns is not None:
+                book.waits[bool(rung_ns)].add(late_ns)
             if rung_ns:
                 continue
             if not opened and now >= clock.window_ns:
@@ -434,15 +420,7 @@ class ThreadLoad:
                     row.in_flight = self._in_flight
                     book.flush()
                 last_row = second
-            due = monotonic_ns() + _TICK_NS
-        delay.close()
-
-    def _hear(self, due_ns: int) -> int:
-        """Sleep until then, or until a call ends that wakes this thread: when that was, else 0."""
-        try:
-            return self._bell.get(timeout=max(due_ns - monotonic_ns(), 0) / _SECOND_NS)
-        except queue.Empty:
-            return 0
+            due = monotonic_ns() + TICK_NS
 
 
 def _failed(problem: Exception) -> Reply:

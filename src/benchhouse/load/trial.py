@@ -18,6 +18,7 @@ from benchhouse.load.source import Source
 from benchhouse.load.streams import Stream, figures
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
+from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.telemetry import STEADY
 
 _MOST_REFUSED = 6
@@ -125,17 +126,27 @@ def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
     ctx.emit("timeouts", book.errors["timeout"])
     if shape.slo:
         emit_rate("goodput", requests_per_s * book.good_share(), book, shape, ctx)
-    if (share := _late_share(book, shape)) > shape.error_share:
-        late = f"the clients together were late with their next requests for {share:.1%} of the time"
-        ctx.warn("rates_invalid", f"{late} ({shape.error_share:.1%} is taken): rates are INVALID")
+    warn_of_rates(_late_share(book, shape), shape.error_share, "clients", "requests", ctx)
     return requests_per_s
 
 
 def emit_rate(name: str, value: float, book: Book, shape: Shape, ctx: Context) -> None:
-    """Emit a rate with how far it can be off: nothing is answered while a client is late with its next request."""
-    share = _late_share(book, shape)
+    """Emit a rate with how far it can be off."""
+    emit_bounded_rate(name, value, _late_share(book, shape), shape.error_share, ctx)
+
+
+def emit_bounded_rate(name: str, value: float, late: float | None, taken: float, ctx: Context) -> None:
+    """As `emit_rate`: nothing is answered while a client is late with its next request, a share `late` of its time.
+    None: that is not known."""
     ctx.emit(name, value)
-    ctx.bound(name, {"value": value * share}, ["value"] if share > shape.error_share else ())
+    if late is not None:
+        ctx.bound(name, {"value": value * late}, ["value"] if late > taken else ())
+
+
+def warn_of_rates(late: float, taken: float, clients: str, requests: str, ctx: Context) -> None:
+    if late > taken:
+        share = f"the {clients} together were late with their next {requests} for {late:.1%} of the time"
+        ctx.warn("rates_invalid", f"{share} ({taken:.1%} is taken): rates are INVALID")
 
 
 def _late_share(book: Book, shape: Shape) -> float:
@@ -146,13 +157,27 @@ def _late_share(book: Book, shape: Shape) -> float:
 
 def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
     """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told."""
-    waits = book.unseen
+    waits, threads = book.unseen, book.calls > 0
+    bounded = {name: (stream.histogram, stream.bounds_ns(waits)) for name, stream in streams.items()}
+    emit_bounded(bounded, shape.error_limit, shape.error_share, ctx, threads=threads)
+
+
+def emit_bounded(
+    times: Mapping[str, tuple[Histogram, Mapping[str, float]]],
+    limit_s: float,
+    share: float,
+    ctx: Context,
+    *,
+    threads: bool,
+) -> None:
+    """As `emit_times`, of times and the bounds of their figures in nanoseconds, which may be unknown: empty."""
     refused: list[str] = []
-    for name, stream in streams.items():
-        ctx.distribution(name, stream.histogram)
-        errors = {stat: bound / 1e6 for stat, bound in stream.bounds_ns(waits).items()}
-        values = figures(stream.histogram) if errors else {}
-        taken = {stat: max(shape.error_limit * 1e3, shape.error_share * value / 1e6) for stat, value in values.items()}
+    for name, (histogram, bounds_ns) in times.items():
+        ctx.distribution(name, histogram)
+        if not bounds_ns:
+            continue
+        errors = {stat: bound / 1e6 for stat, bound in bounds_ns.items()}
+        taken = {stat: max(limit_s * 1e3, share * value / 1e6) for stat, value in figures(histogram).items()}
         beyond = [stat for stat, error in errors.items() if error > taken[stat]]
         ctx.bound(name, errors, beyond)
         refused += [f"{name}.{stat} (by {errors[stat]:.3g} ms, {taken[stat]:.3g} is taken)" for stat in beyond]
@@ -160,10 +185,10 @@ def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Con
         shown = ", ".join(refused[:_MOST_REFUSED])
         more = f" and {len(refused) - _MOST_REFUSED} more" if len(refused) > _MOST_REFUSED else ""
         fewer = "free cores for its threads, or have fewer calls in flight"
-        remedy = fewer if book.calls else "free a core for it, or give it more processes"
+        remedy = fewer if threads else "free a core for it, or give it more processes"
         ctx.warn("figures_invalid", f"a late client can have changed {shown}{more}: these are INVALID; {remedy}")
-    if shape.error_limit > ERROR_LIMIT_S or shape.error_share > ERROR_SHARE:
-        limits = f"{shape.error_limit * 1e3:g} ms, or by {shape.error_share:.3g} of themselves"
+    if limit_s > ERROR_LIMIT_S or share > ERROR_SHARE:
+        limits = f"{limit_s * 1e3:g} ms, or by {share:.3g} of themselves"
         ctx.warn("limits_relaxed", f"the workload takes times that can be off by {limits}")
 
 

@@ -113,12 +113,14 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     notes: dict[str, None] = {}
     trials_of: dict[str, Sequence[Mapping[str, Any]]] = {}
     folders: list[TrialFolder] = []
+    invalid: list[Mapping[str, Any]] = []
     for text in selectors:
         side, refused = pick_side(warehouse, parse_selector(text), CompareOptions(every=True))
         notes |= dict.fromkeys(refused)
         trials_of[side.rows[0]["run_id"]] = side.trials
         folders.append(TrialFolder(warehouse.workspace.root / side.trials[0]["folder"]))
         rows |= {(row["run_id"], row["instance_digest"], row["metric"], row["stat"]): row for row in side.rows}
+        invalid += side.refused
     facts = circumstances_of_sides(warehouse.workspace.root, list(trials_of.values()))
     for name in dict.fromkeys(name for of_run in facts for name in of_run):
         values = [of_run.get(name) or "unknown" for of_run in facts]
@@ -126,7 +128,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
             notes[f"differs: {name}: {' | '.join(values)}"] = None
     roles, order = declared_roles(folders), declared_order(folders)
     ordered = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
-    members = members_of_rows(ordered)
+    members = members_of_rows(ordered, invalid)
     return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes))
 
 

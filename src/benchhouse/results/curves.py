@@ -35,7 +35,9 @@ class CurvePoint(Model):
     x: float
     y: float
     n: int = Field(description="Trials.")
-    frontier: bool = Field(description="No other point of the same test is as good on both and better on one.")
+    frontier: bool = Field(
+        description="No other point of the same test is as good on both and better on one, beyond error bounds."
+    )
 
 
 class AtLevel(Model):

@@ -45,6 +45,8 @@ class Member:
     at: int = 0
     """Its place among the points that it was taken from."""
     executor: str = ""
+    refused: frozenset[Column] = frozenset()
+    """Figures that are INVALID in every trial."""
 
     @property
     def case(self) -> dict[str, Any]:
@@ -76,9 +78,10 @@ class Series:
         return float(member.given[self.along]) if self.along else 0.0
 
 
-def members_of_rows(rows: Iterable[Row]) -> list[Member]:
-    """From rows of the points query."""
+def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[Member]:
+    """From rows of the points query, and of the figures that are INVALID throughout."""
     members = []
+    gone = grouped(refused, itemgetter("run_id", "instance_digest"))
     for at, own in enumerate(grouped(rows, itemgetter("run_id", "instance_digest")).values()):
         point, run_id, executor = point_of(own[0]), own[0]["run_id"], own[0].get("executor") or ""
         given = _given(point.experiment, point.target, point.parameters)
@@ -88,7 +91,9 @@ def members_of_rows(rows: Iterable[Row]) -> list[Member]:
             )
             for row in own
         }
-        members.append(Member(point.label, run_id, point.target_name, point.digest, given, samples, at, executor))
+        invalid = frozenset((row["metric"], row["stat"]) for row in gone.get((run_id, own[0]["instance_digest"]), []))
+        own_facts = (point.label, run_id, point.target_name, point.digest)
+        members.append(Member(*own_facts, given, samples, at, executor, invalid))
     return members
 
 
@@ -103,7 +108,9 @@ def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str])
             )
             for number in point.numbers
         }
-        members.append(Member(point.label, point.run_id, point.target_name, point.instance_digest, given, samples, at))
+        own_facts = (point.label, point.run_id, point.target_name, point.instance_digest)
+        invalid = frozenset((figure.metric, figure.stat) for figure in point.refused)
+        members.append(Member(*own_facts, given, samples, at, refused=invalid))
     return members
 
 

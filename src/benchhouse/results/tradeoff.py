@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchhouse.analysis import pareto
+from benchhouse.analysis.compare import HIDDEN
 from benchhouse.analysis.pareto import Crossing, Knot, Scale
 from benchhouse.analysis.ranking import holm, mark_of
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.curves import AtLevel, Axis, CurvePoint, Tradeoff, TradeoffCurve, span
 from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.numbers import SEED, headline_stats, lead_texts, name_of, plural, quantity
+from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.results.series import Column, Member, Series, sweeps
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.grouping import grouped
@@ -18,6 +20,7 @@ from benchhouse.warehouse.grouping import grouped
 _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
 """What a report asks for where nobody asked: the highest that the most curves meet."""
 _FEWEST = 2
+_NAMED = 5
 
 
 def parse_level(text: str) -> tuple[str, float]:
@@ -39,6 +42,8 @@ def find_column(members: Sequence[Member], name: str) -> Column:
     for member in members:
         for metric, stat in member.samples:
             known.setdefault(metric, []).append(stat)
+    for metric, stat in sorted(column for member in members for column in member.refused if column[0] not in known):
+        known.setdefault(metric, []).append(stat)
     if wanted := parse_metric(name, known):
         return wanted.metric, wanted.stat or headline_stats(known[wanted.metric])[0]
     near = did_you_mean(name, known)
@@ -60,7 +65,8 @@ def make_tradeoff(
         raise BenchError(f"{name_of(*x)} can't be traded for itself", hint="Name another metric: --of METRIC")
     usable = [own for own in members if x in own.samples and y in own.samples and own.together(x, y)[0]]
     if not usable:
-        raise BenchError(f"no point has both {name_of(*x)} and {name_of(*y)}")
+        hint = INVALID_HINT if any({x, y} & member.refused for member in members) else ""
+        raise BenchError(f"no point has both {name_of(*x)} and {name_of(*y)}", hint=hint)
     axes = _axis(usable, x), _axis(usable, y)
     series = sweeps(usable, along)
     knots = [[Knot(each.place(member), *member.together(x, y)) for member in each.members] for each in series]
@@ -75,9 +81,9 @@ def make_tradeoff(
     if level is not None:
         how: dict[str, Any] = {"x_scale": scales[0], "y_scale": scales[1], "direction": axes[0].direction}
         crossings = [pareto.cross(row, level, **how, seed=SEED, confidence=confidence) for row in knots]
-        curves = _at_level(curves, crossings, scales[1], axes[1], confidence)
-    left_out = len(members) - len(usable)
-    notes = [f"{plural(left_out, 'point')} without {axes[0].name} or {axes[1].name} left out."] if left_out else []
+        bounds = [_bound(each, crossing, y) for each, crossing in zip(series, crossings, strict=True)]
+        curves = _at_level(curves, crossings, bounds, scales[1], axes[1], confidence)
+    notes = _left_out([member for member in members if member not in usable], axes)
     made = Tradeoff(
         x=axes[0],
         y=axes[1],
@@ -142,7 +148,8 @@ def _curves(
     leading: set[tuple[int, int]] = set()
     for case in cases:
         places = [(at, k) for at, each in enumerate(series) if each.case == case for k in range(len(each.members))]
-        kept = pareto.frontier([means[at][k] for at, k in places], (axes[0].direction, axes[1].direction))
+        bounds = [_bounds(series[at].members[k], axes) for at, k in places]
+        kept = pareto.frontier([means[at][k] for at, k in places], (axes[0].direction, axes[1].direction), bounds)
         leading |= {places[index] for index in kept}
     curves = []
     for at, each in enumerate(series):
@@ -167,8 +174,45 @@ def _curves(
     return curves
 
 
+def _bounds(member: Member, axes: tuple[Axis, Axis]) -> tuple[float, float]:
+    """How far its two numbers can be off; 0 where nobody says."""
+    x, y = (member.samples[axis.metric, axis.stat].error_bound or 0.0 for axis in axes)
+    return x, y
+
+
+def _bound(series: Series, crossing: Crossing, y: Column) -> float:
+    """How far the value at a level can be off: as the worse of the two points between which it lies."""
+    if crossing.place is None:
+        return 0.0
+    places = [series.place(member) for member in series.members]
+    first = max((place for place in places if place <= crossing.place), default=min(places))
+    last = min((place for place in places if place >= crossing.place), default=max(places))
+    around = [member for member in series.members if first <= series.place(member) <= last]
+    return max(member.samples[y].error_bound or 0.0 for member in around)
+
+
+def _left_out(members: Sequence[Member], axes: tuple[Axis, Axis]) -> list[str]:
+    """A point that is not on the curve is named where it was measured and refused."""
+    notes = []
+    for axis in axes:
+        invalid = [member for member in members if (axis.metric, axis.stat) in member.refused]
+        if invalid:
+            named = ", ".join(member.label for member in invalid[:_NAMED])
+            more = f" and {len(invalid) - _NAMED} more" if len(invalid) > _NAMED else ""
+            notes.append(f"{axis.name} is INVALID and on no curve: {named}{more}.")
+    columns = {(axis.metric, axis.stat) for axis in axes}
+    if rest := sum(not columns & member.refused for member in members):
+        notes.append(f"{plural(rest, 'point')} without {axes[0].name} or {axes[1].name} left out.")
+    return notes
+
+
 def _at_level(
-    curves: Sequence[TradeoffCurve], crossings: Sequence[Crossing], scale: Scale, axis: Axis, confidence: float
+    curves: Sequence[TradeoffCurve],
+    crossings: Sequence[Crossing],
+    bounds: Sequence[float],
+    scale: Scale,
+    axis: Axis,
+    confidence: float,
 ) -> list[TradeoffCurve]:
     """The curves with what they have at the level, each against the best of its case.
 
@@ -179,7 +223,8 @@ def _at_level(
     for group in _groups(curves):
         met = [at for at in group if crossings[at].value is not None]
         met.sort(key=lambda at: crossings[at].value or 0.0, reverse=axis.direction == "higher")
-        for at, standing in zip(met, _standings([crossings[at] for at in met], scale, axis, confidence), strict=True):
+        own = [crossings[at] for at in met], [bounds[at] for at in met]
+        for at, standing in zip(met, _standings(*own, scale, axis, confidence), strict=True):
             levels[at] |= standing
     return [curve.model_copy(update={"at": AtLevel(**level)}) for curve, level in zip(curves, levels, strict=True)]
 
@@ -190,7 +235,9 @@ def _groups(curves: Sequence[TradeoffCurve]) -> list[list[int]]:
     return [list(range(len(curves)))] if alone else list(cases.values())
 
 
-def _standings(met: Sequence[Crossing], scale: Scale, axis: Axis, confidence: float) -> list[dict[str, Any]]:
+def _standings(
+    met: Sequence[Crossing], bounds: Sequence[float], scale: Scale, axis: Axis, confidence: float
+) -> list[dict[str, Any]]:
     """Marks, differences and verdicts of the curves that meet the level, best first."""
     if len(met) < _FEWEST:
         return [{"verdict": "the only one"} for _ in met]
@@ -207,6 +254,8 @@ def _standings(met: Sequence[Crossing], scale: Scale, axis: Axis, confidence: fl
         }
         shared = ("change", "change_interval", "difference", "difference_interval")
         verdict = verdicts.get(gap.verdict, gap.verdict)
+        if gap.verdict == "worse" and abs(gap.difference) < bounds[0] + bounds[at + 1]:
+            verdict = f"{HIDDEN} of the best"
         worse = verdict == verdicts["worse"] and certain
         judged = {"mark": mark_of(at + 1, len(met), worse=worse), "p_adjusted": p_adjusted, "verdict": verdict}
         standings.append({name: getattr(gap, name) for name in shared} | judged)
@@ -260,6 +309,8 @@ def _lead(tradeoff: Tradeoff, best: TradeoffCurve, met: Sequence[TradeoffCurve])
     has = f"{best.name} has the {extreme} {worth}"
     behind = second.at
     assert behind
+    if behind.verdict.startswith(HIDDEN):
+        return f"{has}; {second.name} is {HIDDEN} of it"
     if behind.verdict.startswith("no evidence"):
         return f"{has}; no evidence of a difference from {second.name}"
     if behind.change_interval is None or behind.change is None:

@@ -5,13 +5,15 @@ import signal
 import threading
 import time
 
+import numpy
 import pyarrow.parquet
 import pytest
 from services.postgres import ask, own_postgres, postgres_server, schemas  # noqa: F401 - fixtures
 
-from benchhouse.experiments.storage.pgbench import scripts, transactions
+from benchhouse.experiments.storage.pgbench import offer, plan, scripts, transactions
 from benchhouse.experiments.storage.postgres import postgres
 from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
+from benchhouse.load.protocols.postgres import Login, PgbenchRun
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Service
@@ -85,6 +87,39 @@ def test_an_open_loop_that_the_server_can_not_follow_counts_from_the_due_time_an
     assert "not_delivered" in ctx.invalidities
     assert ctx.facts["certificate"]["offered"] == pytest.approx(120, rel=0.4)
     assert ctx.facts["certificate"]["in_flight"] == 2
+    assert ctx.errors["latency"]["p50"] < ctx.histograms["latency"].quantile(0.5) / 1e6 / 2  # it is the server's
+
+
+class FakePgbench:
+    """A log that is known: two connections, transactions of 100 ms."""
+
+    def __init__(self, *rows):
+        self._rows = rows
+
+    def run(self, job):
+        ms = 1_000_000
+        client, due, sent, ended = (numpy.array(column, dtype=numpy.int64) for column in zip(*self._rows, strict=True))
+        stamps = {"due_ns": due * ms, "sent_ns": sent * ms, "ended_ns": ended * ms}
+        return PgbenchRun(
+            client=client, script=client * 0, **stamps, failures={}, seconds=2.0, cpu_s=0.1, peak_mb=1.0
+        )  # fmt: skip
+
+
+def test_a_queue_behind_busy_connections_is_latency_and_only_what_pgbench_adds_is_doubted(tmp_path):
+    workload = PostgresWorkload.model_validate(
+        {"rps": 20, "max_in_flight": 2, "duration": 2, "warmup": 0, "operation": "lookup"}
+    )
+    rows = [(0, 0, 0, 100), (1, 10, 10, 110), (0, 20, 100, 200), (1, 30, 110, 210), (0, 500, 500, 600)]
+    job = plan(workload, Login("postgresql://me@host/db"), seed=1)
+    book = offer(FakePgbench(*rows), job, workload, tmp_path / "requests.parquet")
+    assert book.tally.latency.histogram.max == 180_000_000  # 20 to 200: it waited 80 ms for a connection
+    assert max(book.tally.latency.bounds_ns().values()) < 500_000
+
+    late = [*rows[:2], (0, 20, 105, 205), (1, 30, 110, 210), (0, 500, 530, 630)]
+    book = offer(FakePgbench(*late), job, workload, tmp_path / "requests.parquet")
+    bounds = book.tally.latency.bounds_ns()
+    assert bounds["mean"] == pytest.approx((5 + 30) / 5 * 1e6, abs=0.5e6)  # after it was free, and after it was due
+    assert max(book.tally.latency_sent.bounds_ns().values()) < 500_000
 
 
 def test_an_open_loop_that_the_server_follows_has_its_rate_and_its_arrivals(play, target):

@@ -14,8 +14,9 @@ from benchhouse.experiments.storage.device import MEMORY, Counters, Device, free
 from benchhouse.load.choose import usable_cores
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
-from benchhouse.load.shape import Processes
-from benchhouse.load.trial import with_hint
+from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, ErrorLimit, ErrorShare, Processes
+from benchhouse.load.streams import FINEST_NS, SharedWaits, Stream, Waits
+from benchhouse.load.trial import emit_bounded, emit_bounded_rate, warn_of_rates, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.histogram import Histogram
@@ -27,7 +28,6 @@ CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache mor
 MOST_IOPS = 150_000  # of one process: above it, Python's own time is a good part of every operation
 MOST_USER = 0.7  # of a core in Python itself, by one process
 SHORTEST_SHARE_S = 0.1  # a share of less time is that of starting threads
-NO_CORE_SHARE = 0.2  # of the workers' time
 _SECONDS = "seconds from the first operation to the end of the last thread, final fsync included"
 _ONE = "of one operation, without the fsync that may follow; of engine: fio, from its buckets"
 
@@ -54,22 +54,22 @@ METRICS = (
 )
 
 
-def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context) -> None:
+def _report(
+    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, workload: "FileWorkload", ctx: Context
+) -> None:
     """Emit every metric. `by_device` is what the device moved in the same time, for everybody."""
     failed = moved.errors.total()
     seconds = max(moved.seconds, 1e-9)
-    whole = Histogram()
-    reads, writes = ("read_", moved.reads, moved.read_bytes), ("write_", moved.writes, moved.written_bytes)
-    for prefix, latencies, size in (reads, writes):
-        whole.merge(latencies)
-        if job.reads and job.writes:
-            ctx.emit(f"{prefix}bandwidth", size / 1e6 / seconds)
-            ctx.emit(f"{prefix}iops", latencies.n / seconds)
-            ctx.distribution(f"{prefix}latency", latencies)
-    ctx.emit("bandwidth", moved.bytes / 1e6 / seconds)
-    ctx.emit("iops", moved.operations / seconds)
-    ctx.distribution("latency", whole)
-    ctx.distribution("sync_latency", moved.syncs)
+    _emit_times(job, moved, workload, ctx)
+    rates = {"bandwidth": moved.bytes / 1e6, "iops": moved.operations}
+    if job.reads and job.writes:
+        rates |= {"read_bandwidth": moved.read_bytes / 1e6, "read_iops": moved.reads.n}
+        rates |= {"write_bandwidth": moved.written_bytes / 1e6, "write_iops": moved.writes.n}
+    late = moved.late_s / moved.worked_s if moved.worked_s else None
+    for name, amount in rates.items():
+        emit_bounded_rate(name, amount / seconds, late, workload.error_share, ctx)
+    if late is not None:
+        warn_of_rates(late, workload.error_share, "threads", "operations", ctx)
     ctx.emit("cpu_per_op", moved.cpu_s / moved.operations * 1e6)
     ctx.emit("errors", failed)
     ctx.emit("error_rate", failed / (failed + moved.operations))
@@ -82,7 +82,7 @@ def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | Non
         device=device.name,
         direct=job.direct,
         way="past the page cache (O_DIRECT)" if job.direct else "through the page cache",
-        engine=f"{moved.version} {job.ioengine}" if moved.version else engine,
+        engine=f"{moved.version} {job.ioengine}" if moved.version else "fileio",
         in_flight=job.workers,
         processes=1 if moved.version else job.processes,
         bytes=moved.bytes,
@@ -92,15 +92,32 @@ def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | Non
         no_core_share=round(moved.no_core_s / moved.worked_s, 4) if moved.worked_s else None,
         device_bytes=by_device and by_device._asdict(),
     )
-    for code, text, broken in _doubts(job, moved, device, by_device, engine, cached):
+    for code, text, broken in _doubts(job, moved, device, by_device, cached):
         (ctx.invalid if broken else ctx.warn)(code, text)
+
+
+def _emit_times(job: FileJob, moved: Moved, workload: "FileWorkload", ctx: Context) -> None:
+    kinds = {"latency": ("reads", "writes"), "sync_latency": ("syncs",)}
+    if job.reads and job.writes:
+        kinds |= {"read_latency": ("reads",), "write_latency": ("writes",)}
+    samples = [stream.histogram for stream in moved.waits]
+    times = {}
+    for name, of_kinds in kinds.items():
+        latencies, shared = Histogram(), SharedWaits()
+        for kind in of_kinds:
+            latencies.merge(getattr(moved, kind))
+            if moved.delays:
+                shared.merge(moved.delays[kind])
+        waits = Waits(samples, shared=shared, fine_ns=FINEST_NS)
+        times[name] = latencies, Stream(latencies).bounds_ns(waits) if moved.delays else {}
+    emit_bounded(times, workload.error_limit, workload.error_share, ctx, threads=True)
 
 
 Doubt = tuple[str, str, bool]  # code, text, and whether the numbers don't hold
 
 
 def _doubts(
-    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, cached: float | None
+    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, cached: float | None
 ) -> Iterator[Doubt]:
     if moved.errors:
         kinds = ", ".join(f"{name} {count}" for name, count in moved.errors.most_common())
@@ -109,7 +126,7 @@ def _doubts(
         yield "memory_filesystem", f"this folder is {device.filesystem}: this measures memory, not storage", False
     else:
         yield from _cache_doubts(job, moved, by_device, cached)
-    if engine == "fileio":
+    if not moved.version:  # else fio did it
         yield from _client_doubts(job, moved)
 
 
@@ -130,11 +147,6 @@ def _cache_doubts(job: FileJob, moved: Moved, by_device: Counters | None, cached
 
 def _client_doubts(job: FileJob, moved: Moved) -> Iterator[Doubt]:
     """Invalid where a device was to be measured; with the cache in between, the numbers are of the client anyway."""
-    if moved.no_core_s > NO_CORE_SHARE * moved.worked_s:
-        waited = f"the threads spent {moved.no_core_s / moved.worked_s:.0%} of the time ready to run, without a core"
-        cause = "something else used the cores, or there are too few for this depth"
-        effect = "latencies are longer by that, and the storage may be faster"
-        yield "client_starved", f"{waited}: {effect} ({cause})", False
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
     if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
         busy = f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python"
@@ -180,6 +192,8 @@ class FileWorkload(Model):
     precondition: int = Field(0, ge=0, le=100, description="Passes that overwrite the whole file before measuring.")
     duration: Seconds | None = Field(None, gt=0, description="Go round for that long; one pass by default.")
     warmup: Seconds = Field(0.0, description="Load before the measured duration.")
+    error_limit: ErrorLimit = ERROR_LIMIT_S
+    error_share: ErrorShare = ERROR_SHARE
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "FileWorkload":
@@ -230,7 +244,7 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     finally:
         if job.path.exists():  # on a read-only filesystem, removing nothing would be an error too
             job.path.unlink()
-    report(job, moved, device, by_device, target.engine, ctx)
+    _report(job, moved, device, by_device, workload, ctx)
 
 
 def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context) -> FileJob:

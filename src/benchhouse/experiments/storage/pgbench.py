@@ -99,19 +99,24 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
 def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, book: Book) -> None:
     """In pieces, column by column where all of a piece went well inside the window, else one by one."""
     timeout_ns = round(workload.timeout * _SECOND_NS)
-    columns = [column.tolist() for column in (run.script, run.due_ns, run.sent_ns, run.ended_ns)]
+    last: dict[int, Call] = {}  # by connection
+    columns = [column.tolist() for column in (run.client, run.script, run.due_ns, run.sent_ns, run.ended_ns)]
     for at in range(0, len(run), _AT_A_TIME):
-        script, due, sent, ended = (column[at : at + _AT_A_TIME] for column in columns)
+        client, script, due, sent, ended = (column[at : at + _AT_A_TIME] for column in columns)
         items = [works[number] for number in script]
         good = not any(map(run.failures.__contains__, range(at, at + len(items))))
         if not workload.open_loop and good and (run.ended_ns - run.sent_ns)[at : at + _AT_A_TIME].max() <= timeout_ns:
             counts = [item.rows for item in items]
             if book.settle_answers(Answers(items, counts, sent, ended, sum(counts))):
                 continue
-        rows = enumerate(zip(items, due, sent, ended, strict=True), at)
-        for index, (item, due_ns, sent_ns, ended_ns) in rows:
+        rows = enumerate(zip(client, items, due, sent, ended, strict=True), at)
+        for index, (connection, item, due_ns, sent_ns, ended_ns) in rows:
             call = Call(index, due_ns, book.start_ns <= due_ns < book.end_ns, item)
             call.sent_ns, call.ended_ns = sent_ns, ended_ns
+            before = last.get(connection)
+            if before and before.ended_ns > due_ns:  # one that is free takes what is due next: all were busy
+                call.follow(before)
+            last[connection] = call
             book.wrote(call)
             late = ended_ns - sent_ns > timeout_ns
             error = "timeout" if late else run.failures.get(index)

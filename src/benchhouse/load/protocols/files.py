@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
+from benchhouse.load.streams import SharedWaits, Stream
 from benchhouse.schema.histogram import Histogram
 
 Pattern = Literal["read", "write", "rw", "randread", "randwrite", "randrw"]
+KINDS = ("reads", "writes", "syncs")  # of operations whose times are kept
 SHORT = "short"  # beside the names of errno: an operation that moved less than was asked
 
 
@@ -72,6 +74,9 @@ class Moved:
     busiest: float = 0.0  # operations a second of the busiest process
     worked_s: float = 0.0  # of all workers together, with all that they waited for
     no_core_s: float = 0.0  # of that, ready to run and without a core
+    late_s: float = 0.0  # of that, and of stops of their process: waits of more than a millisecond
+    delays: dict[str, SharedWaits] = field(default_factory=dict)  # by kind, what is in these times; empty: not known
+    waits: tuple[Stream, Stream] = field(default_factory=lambda: (Stream(), Stream()))  # as of a load (`Book.waits`)
     fetched_bytes: int | None = None  # that these processes made the kernel read from a device
     checked: int = 0  # blocks whose content was compared as they were read, sampled
     corrupt: list[int] = field(default_factory=list)  # offsets of those that held something else

@@ -178,6 +178,7 @@ class PgbenchJob:
 class PgbenchRun:
     """Its log, a row a transaction in the order in which they ended; stamps are of the monotonic clock."""
 
+    client: "NDArray[int64]"  # number of the connection
     script: "NDArray[int64]"  # number of it
     due_ns: "NDArray[int64]"  # when it was to begin; of a transaction that failed, as `ended_ns`
     sent_ns: "NDArray[int64]"
