@@ -21,6 +21,7 @@ _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
 """What a report asks for where nobody asked: the highest that the most curves meet."""
 _FEWEST = 2
 _NAMED = 5
+_FIRST = ("the best", "the only one")
 
 
 def parse_level(text: str) -> tuple[str, float]:
@@ -240,11 +241,11 @@ def _standings(
 ) -> list[dict[str, Any]]:
     """Marks, differences and verdicts of the curves that meet the level, best first."""
     if len(met) < _FEWEST:
-        return [{"verdict": "the only one"} for _ in met]
+        return [{"verdict": _FIRST[1]} for _ in met]
     gaps = [pareto.gap(met[0], other, scale, axis.direction, seed=SEED, confidence=confidence) for other in met[1:]]
     p_values = {str(at): gap.p_value for at, gap in enumerate(gaps) if gap.p_value is not None}
     adjusted = holm(p_values, family=len(met) * (len(met) - 1) // 2)
-    standings: list[dict[str, Any]] = [{"mark": mark_of(0, len(met)), "verdict": "the best"}]
+    standings: list[dict[str, Any]] = [{"mark": mark_of(0, len(met)), "verdict": _FIRST[0]}]
     for at, gap in enumerate(gaps):
         p_adjusted = adjusted.get(str(at))
         certain = p_adjusted is not None and p_adjusted <= 1.0 - confidence
@@ -278,7 +279,7 @@ def _sentences(tradeoff: Tradeoff) -> list[str]:
     for group in _groups(tradeoff.curves):
         curves = [tradeoff.curves[at] for at in group]
         met = [curve for curve in curves if curve.at and curve.at.value is not None]
-        best = next((curve for curve in met if curve.at and curve.at.mark in ("best", None)), None)
+        best = next((curve for curve in met if curve.at and curve.at.verdict in _FIRST), None)
         if best:
             lines.append(f"{level}, {_lead(tradeoff, best, met)}.")
     for curve in tradeoff.curves:
