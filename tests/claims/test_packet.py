@@ -1,6 +1,7 @@
 """A packet is enough, and nothing but a packet is taken for one."""
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -148,6 +149,12 @@ def test_tables_and_evidence_that_belong_to_no_claim_are_refused(workspace, pack
     assert "not the file that" in refusal(elsewhere, pack(held | {first: b"PAR1"}))
     without = claims_of(elsewhere).verify(str(pack(held)))  # whole, but it proves nothing
     assert [step.name for step in without.trace.steps if not step.ok] == ["evidence"]
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, elsewhere):
+    os.mkfifo(tmp_path / "claim.tar")
+    assert "it is no file" in refusal(elsewhere, tmp_path / "claim.tar")
 
 
 def test_a_file_that_is_not_there_is_said(elsewhere):

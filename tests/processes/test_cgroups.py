@@ -124,12 +124,12 @@ BUSY_2_CORES = """if True:
 """
 
 
-@pytest.mark.serial
 def cpu_s_of_children() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
+@pytest.mark.serial
 def test_half_a_core_is_half_a_core(place):
     before_s = cpu_s_of_children()
     with caged(Limits(cpus=0.5), place) as cage:
@@ -323,6 +323,7 @@ def test_fake_v2_without_a_controller_falls_back_for_that_one_alone(tmp_path):
     assert cage.enforced["memory"] == "cgroup v2 memory.max (swap included)"
     assert cage.enforced["cpus"].startswith("sched_setaffinity to cores ")
     assert cage.enforced["pids"] == "none (no pids cgroup here)"
+    assert cage.not_enforced == ["processes: 7 (no pids cgroup here)"]
 
 
 def test_fake_v2_in_use_by_others_says_so(tmp_path, monkeypatch):

@@ -43,6 +43,14 @@ def test_equal_groups_show_no_evidence_of_a_difference():
     ranking = ranked(noisy(100, seed=1), noisy(100.01, seed=2), noisy(100.02, seed=3))
     assert ranking.sentence.startswith("No evidence of a difference in qps between the 3 points")
     assert ranking.standings[1].verdict == "no evidence of a difference from the best"
+    assert (ranking.standings[0].verdict, ranking.standings[0].mark) == ("the best mean", None)
+
+
+def test_it_is_said_of_which_points_there_is_but_one_trial():
+    each, other = "There is one trial of each, so", "There is one trial of each other one, so"
+    assert each in ranked([1], [2], [3]).sentence
+    assert other in ranked([1], [2], noisy(3)).sentence
+    assert "There is one trial of it, so" in ranked(noisy(1), noisy(2), [3]).sentence
 
 
 def with_bounds(points, *bounds):
@@ -57,12 +65,12 @@ def test_who_is_behind_by_less_than_both_can_be_off_is_not_called_worse():
     points = with_bounds(groups(noisy(100), noisy(110), noisy(50)), 6.0, 6.0, None)
     ranking = make_rankings(points, [points[0].numbers[0]])[0]
     assert [item.verdict for item in ranking.standings] == [
-        "the best", "within error bounds of the best", "worse than the best",
+        "the best mean", "within error bounds of the best", "worse than the best",
     ]  # fmt: skip
     assert ranking.sentence.endswith("for p=0 that is not certain.")
     pair = with_bounds(groups(noisy(100), noisy(110)), 6.0, 6.0)
     (ranking,) = make_rankings(pair, [pair[0].numbers[0]])
-    assert [item.mark for item in ranking.standings] == ["best", None]
+    assert [item.mark for item in ranking.standings] == [None, None]
 
 
 def test_of_many_points_those_within_error_bounds_are_not_counted_as_lower():
@@ -82,7 +90,7 @@ def test_side_by_side_says_what_is_within_error_bounds():
     ]
     ((ranking,),) = [case.rankings for case in side_by_side(members, [("qps", "value")])]
     verdicts = {item.point: item.verdict for item in ranking.standings}
-    assert verdicts == {0: "the best", 1: "within error bounds of the best", 2: "worse than the best"}
+    assert verdicts == {0: "the best mean", 1: "within error bounds of the best", 2: "worse than the best"}
 
 
 def test_doubt_is_told_by_name_and_what_is_sure_by_number():

@@ -117,6 +117,8 @@ def unpack(path: Path, folder: Path) -> tuple[Packet, bytes, bytes | None]:
 
     Tables come to `.bench/warehouse/`, evidence to `evidence/TRIAL/`. Raises BenchError (claim not safe).
     """
+    if path.exists() and not path.is_file():  # to open a pipe would wait for somebody to write
+        raise refused(path, "it is no file")
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             held = _extract(tar, folder, path.stat().st_size)

@@ -152,6 +152,7 @@ class Cage:
     def __init__(self, limits: "Limits") -> None:
         self.limits = limits
         self.enforced: dict[str, str] = {}
+        self.not_enforced: list[str] = []  # limits that nothing here can keep, and why
         """For each limit asked for: what holds it, or "none (reason)"."""
         self.folders: dict[str, Path] = {}  # "v2" and v1 controllers -> this cage's folder there
         self._v2_controllers: set[str] = set()
@@ -182,7 +183,10 @@ class Cage:
             cage._limit_cpus(limits.cpus)
         if limits.processes is not None:  # RLIMIT_NPROC is no fallback: it counts all of the user's, and not root's
             pids_max = ("pids.max", str(limits.processes))
-            cage.enforced["pids"] = cage._try("pids", pids_max, pids_max) or f"none ({cage._reason('pids')})"
+            how = cage._try("pids", pids_max, pids_max)
+            cage.enforced["pids"] = how or f"none ({cage._reason('pids')})"
+            if how is None:
+                cage.not_enforced.append(f"processes: {limits.processes} ({cage._reason('pids')})")
         return cage
 
     # -- building ------------------------------------------------------------------------------------------------

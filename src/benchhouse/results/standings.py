@@ -14,6 +14,8 @@ from benchhouse.warehouse.grouping import grouped
 
 SHOWN = 12
 NAMED = 3
+BEST_MEAN = "the best mean"
+"""Of the first where others may be as good."""
 _CORRECTED = "after correction for many comparisons"
 
 
@@ -43,7 +45,7 @@ def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.9
         for row, result in zip(shown[1:], results, strict=True)
     }
     ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
-    standings = [_standing(row, compared.get(row.name)) for row in shown]
+    standings = _only_the_sure([_standing(row, compared.get(row.name)) for row in shown], ranked)
     sentence = _sentence(points, numbers, ranked, compared)
     about = dict(zip(("metric", "stat", "unit"), column.column, strict=True))
     return Ranking(**about, direction=column.direction, sentence=sentence, standings=standings, ranked=len(ranked))
@@ -72,9 +74,9 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
         hide_within(result, best.error_bound, samples[row.name].error_bound)
         for row, result in zip(ranked[1:], compare_many(pairs, seed=SEED, confidence=confidence), strict=True)
     ]
-    standings = [
-        _standing(_as_shown(row, result), result) for row, result in zip(ranked, [None, *compared], strict=True)
-    ]
+    ranked = [_as_shown(row, result) for row, result in zip(ranked, [None, *compared], strict=True)]
+    standings = [_standing(row, result) for row, result in zip(ranked, [None, *compared], strict=True)]
+    standings = _only_the_sure(standings, ranked)
     about = {"metric": column[0], "stat": column[1], "unit": unit}
     return Ranking(**about, direction=direction, sentence="", standings=standings, ranked=len(ranked))
 
@@ -98,6 +100,14 @@ def _within_bounds(ranked: Sequence[Ranked], bounds: Mapping[str, float | None])
         return abs(row.mean - best.mean) < (bounds[best.name] or 0.0) + (bounds[row.name] or 0.0)
 
     return [_doubted(row) if row.distinguishable and hidden(row) else row for row in ranked]
+
+
+def _only_the_sure(standings: Sequence[Standing], ranked: Sequence[Ranked]) -> list[Standing]:
+    """The first is called the best only where the data tell it from all the others."""
+    first, *others = standings
+    if all(row.distinguishable for row in ranked[1:]):
+        return [first, *others]
+    return [first.model_copy(update={"mark": None, "verdict": BEST_MEAN}), *others]
 
 
 def _standing(row: Ranked, compared: Comparison | None) -> Standing:
@@ -132,9 +142,10 @@ def _sentence(
     tied = [row for row in others if row.distinguishable is False]
     extreme = "highest" if best.direction == "higher" else "lowest"
     if len(untested) == len(others):
+        single = "each" if all(row.n == 1 for row in ranked) else "it" if ranked[0].n == 1 else "each other one"
         return (
             f"{leader} has the {extreme} {metric}: {worth}, of {len(ranked):,} points. There is one trial of "
-            "each, so how sure that is cannot be said; repetitions would tell."
+            f"{single}, so how sure that is cannot be said; repetitions would tell."
         )
     equal = [points[int(row.name)].label for row in ranked if row.place == 1]
     if 1 < len(equal) < len(ranked):

@@ -14,6 +14,7 @@ from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.numbers import SEED, headline_stats, lead_texts, name_of, plural, quantity
 from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.results.series import Column, Member, Series, sweeps
+from benchhouse.results.standings import BEST_MEAN
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.grouping import grouped
 
@@ -21,7 +22,8 @@ _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
 """What a report asks for where nobody asked: the highest that the most curves meet."""
 _FEWEST = 2
 _NAMED = 5
-_FIRST = ("the best", "the only one")
+_WORSE = "worse than the best"
+_FIRST = ("the best", "the only one", BEST_MEAN)
 
 
 def parse_level(text: str) -> tuple[str, float]:
@@ -250,7 +252,7 @@ def _standings(
         p_adjusted = adjusted.get(str(at))
         certain = p_adjusted is not None and p_adjusted <= 1.0 - confidence
         verdicts = {
-            "worse": "worse than the best" if certain else "worse as a pair, not after correction",
+            "worse": _WORSE if certain else "worse as a pair, not after correction",
             "no evidence of a difference": "no evidence of a difference from the best",
         }
         shared = ("change", "change_interval", "difference", "difference_interval")
@@ -260,6 +262,8 @@ def _standings(
         worse = verdict == verdicts["worse"] and certain
         judged = {"mark": mark_of(at + 1, len(met), worse=worse), "p_adjusted": p_adjusted, "verdict": verdict}
         standings.append({name: getattr(gap, name) for name in shared} | judged)
+    if not all(standing["verdict"] == _WORSE for standing in standings[1:]):
+        standings[0] = {"mark": None, "verdict": BEST_MEAN}
     return standings
 
 

@@ -147,6 +147,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         "telemetry_incomplete": watch.trouble,
         "secret_blanked": f"a secret was in artifacts: {', '.join(blanked[:10])}" if blanked else "",
         "clock_set": f"{_CLOCK_SET} ({change})" if change else "",
+        "limit_not_enforced": ", ".join(session.cage.not_enforced),
     }
     warnings = [*handover.warnings, *(Warning(code=code, message=text) for code, text in noticed.items() if text)]
     if failure:
