@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from members import member
 
@@ -31,6 +33,20 @@ def test_throughput_latency_and_efficiency_are_told_along_the_axis():
     assert curve.stops_interval[0] <= 11.4 <= curve.stops_interval[1]
     assert curve.sentence.startswith("a stops scaling at about concurrency 1")
     assert "measured at 8 and 16" in curve.sentence
+
+
+def test_a_value_that_was_tried_without_a_number_that_holds_is_told():
+    """As one whose figure is INVALID in all trials, and one whose trials all failed."""
+    *held, refused = points(1e9)
+    refused = replace(refused, samples={}, refused=frozenset([QPS]))
+    failed = member(9, {"name": "a"}, concurrency=64)
+    other = member(10, {"name": "b"}, concurrency=128)
+    found = make_scaling([*held, refused], QPS, None, "concurrency", failed=[failed, other])
+    (curve,) = found.curves
+    expected = "a still scales at concurrency 16, the highest with a number that holds (32, 64 has none)."
+    assert curve.sentence == expected
+    assert found.notes == ["a was tried at concurrency 32, 64 too, without a number that holds."]
+    assert automatic([*held, refused], QPS, None, failed=[failed])[0].curves[0].sentence == expected
 
 
 def test_tables_have_a_line_a_stage():

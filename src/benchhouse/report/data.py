@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.evidence.folder import read_meta
 from benchhouse.report.payload import axis_values, varying_axes
-from benchhouse.results import scaling, stopped, tradeoff
+from benchhouse.results import scaling, series, stopped, tradeoff
 from benchhouse.results.cells import make_cells
 from benchhouse.results.circumstances import differing_packages
 from benchhouse.results.content import (
@@ -112,7 +112,11 @@ def gather(
         tradeoff=curves,
         spreads=make_spreads(points, columns, len(by_run) > 1) if large else [],
         statistics_left_out=left_out,
-        scalings=[] if large else scaling.automatic(members, throughput, roles.get("latency"), swept, made),
+        scalings=[]
+        if large
+        else scaling.automatic(
+            members, throughput, roles.get("latency"), swept, made, series.without_number(trials, members)
+        ),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
             *gather_machine(

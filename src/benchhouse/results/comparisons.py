@@ -18,7 +18,7 @@ from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.scaling import make_scaling
-from benchhouse.results.series import Column, Member, members_of_rows
+from benchhouse.results.series import Column, Member, members_of_rows, without_number
 from benchhouse.results.standings import leading_columns, side_by_side
 from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level
 from benchhouse.schema.errors import BenchError
@@ -35,6 +35,8 @@ class Selected:
     throughput: str | None
     latency: str | None
     notes: list[str]
+    failed: list[Member]
+    """Points that were tried and gave no number."""
 
     def column(self, metric: str | None) -> Column:
         """The metric named, or the experiment's throughput."""
@@ -78,7 +80,8 @@ def compare_along(
 ) -> Scaling:
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
     picked, confidence = _pick(workspace, selectors, confidence)
-    scaling = make_scaling(picked.members, picked.column(of), picked.latency, along, confidence=confidence)
+    throughput, failed = picked.column(of), picked.failed
+    scaling = make_scaling(picked.members, throughput, picked.latency, along, confidence=confidence, failed=failed)
     return scaling.model_copy(update={"notes": [*picked.notes, *scaling.notes]})
 
 
@@ -129,7 +132,8 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     roles, order = declared_roles(folders), declared_order(folders)
     ordered = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
     members = members_of_rows(ordered, invalid)
-    return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes))
+    failed = without_number((row for trials in trials_of.values() for row in trials), members)
+    return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes), failed)
 
 
 def _pick(workspace: WorkspaceFolder, selectors: Sequence[str], confidence: float) -> tuple[Selected, float]:

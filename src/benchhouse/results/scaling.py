@@ -26,8 +26,10 @@ def make_scaling(
     along: str,
     *,
     confidence: float = 0.95,
+    failed: Sequence[Member] = (),
 ) -> Scaling:
-    """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them."""
+    """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them. `failed` are
+    points that were tried and gave no number: no curve is to look as if it had been tried no further."""
     usable = [member for member in members if throughput in member.samples]
     if not usable:
         raise BenchError(f"no point has {throughput[0]}")
@@ -44,15 +46,35 @@ def make_scaling(
     cases = list(dict.fromkeys(curve.case for curve in series))
     short = any(len(curve.members) <= _FEWEST for curve in series)
     resource = full.rpartition(".")[2] in RESOURCES
+    rest = [*(member for member in members if member not in usable), *failed]
+    gone = [_missing(curve, rest) for curve in series]
     return Scaling(
         along=full,
         throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction="higher"),
         latency=_latency(usable, latency),
         resource=resource,
         confidence=confidence,
-        curves=[_curve(curve, cases.index(curve.case), throughput, latency, resource, confidence) for curve in series],
-        notes=["Three values of an axis or more show where scaling stops."] if short else [],
+        curves=[
+            _curve(curve, cases.index(curve.case), throughput, latency, resource, confidence, gaps)
+            for curve, gaps in zip(series, gone, strict=True)
+        ],
+        notes=[
+            *(["Three values of an axis or more show where scaling stops."] if short else []),
+            *(_gap_note(curve, gaps) for curve, gaps in zip(series, gone, strict=True) if gaps),
+        ],
     )
+
+
+def _missing(series: Series, members: Sequence[Member]) -> list[float]:
+    """Where along the axis a target was tried too, and has no number that holds."""
+    every = sweeps([*series.members, *members], series.along)
+    whole = next(each for each in every if series.members[0] in each.members)
+    return [whole.place(member) for member in whole.members if member not in series.members]
+
+
+def _gap_note(series: Series, missing: Sequence[float]) -> str:
+    places, axis = ", ".join(map(number, missing)), series.along.rpartition(".")[2]
+    return f"{series.name} was tried at {axis} {places} too, without a number that holds."
 
 
 def automatic(
@@ -61,6 +83,7 @@ def automatic(
     latency: str | None,
     leave: Collection[str] = (),
     confidence: float = 0.95,
+    failed: Sequence[Member] = (),
 ) -> list[Scaling]:
     """For a report: along every number of the workload with three values or more, and of the target if it is load.
 
@@ -73,7 +96,7 @@ def automatic(
     for along in sorted(_axes(usable) - set(leave)):
         longest = [sweep for sweep in sweeps(usable, along) if len(sweep.members) > _FEWEST]
         if longest and len(longest) <= _MOST:
-            made.append(make_scaling(usable, throughput, latency, along, confidence=confidence))
+            made.append(make_scaling(members, throughput, latency, along, confidence=confidence, failed=failed))
     return made
 
 
@@ -92,7 +115,13 @@ def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
 
 
 def _curve(
-    series: Series, case: int, throughput: Column, latency: str | None, resource: bool, confidence: float
+    series: Series,
+    case: int,
+    throughput: Column,
+    latency: str | None,
+    resource: bool,
+    confidence: float,
+    missing: Sequence[float],
 ) -> ScalingCurve:
     samples = [member.samples[throughput] for member in series.members]
     stages = [
@@ -122,7 +151,7 @@ def _curve(
         stops_at=stop.at if stop else None,
         stops_interval=stop.interval if stop else None,
         spread_known=bool(stop and stop.spread_known),
-        sentence=_sentence(series, stop, confidence),
+        sentence=_sentence(series, stop, confidence, missing),
     )
 
 
@@ -139,17 +168,19 @@ def _latencies(member: Member, metric: str | None) -> dict[str, float]:
     return {stat: sum(present[stat]) / len(present[stat]) for stat in wanted}
 
 
-def _sentence(series: Series, stop: analysis.Stop | None, confidence: float) -> str:
+def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, missing: Sequence[float]) -> str:
     axis = series.along.rpartition(".")[2]
     first, last = number(series.place(series.members[0])), number(series.place(series.members[-1]))
     if stop is None:
         return f"{series.name}: too few values of {axis} to say where it stops scaling."
     if stop.kind == "flat":
-        return f"{series.name} shows no gain beyond {axis} {first}, the lowest tried."
+        return f"{series.name} shows no gain beyond {axis} {first}, the lowest that was measured."
     if stop.kind == "unclear":
         return f"{series.name}: the trials differ too much to say where it stops scaling; more repetitions would."
     if stop.kind == "grows":
-        return f"{series.name} still scales at {axis} {last}, the highest tried."
+        beyond = [number(place) for place in missing if place > series.place(series.members[-1])]
+        held = f"the highest with a number that holds ({', '.join(beyond)} has none)"
+        return f"{series.name} still scales at {axis} {last}, {held if beyond else 'the highest tried'}."
     assert stop.at and stop.interval and stop.between
     half = (stop.interval.hi - stop.interval.lo) / 2.0
     ends = " to ".join(number(end, half) for end in stop.interval)

@@ -114,6 +114,17 @@ def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str])
     return members
 
 
+def without_number(trials: Iterable[Row], members: Iterable[Member]) -> list[Member]:
+    """Points that were tried, by the rows of their trials, and are not among the members: no trial gave a number."""
+    known = {(member.run_id, member.digest) for member in members}
+    tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
+    points = {key: point_of(own[0]) for key, own in tried.items() if key not in known}
+    return [
+        Member(point.label, run_id, point.target_name, digest, _given(point.experiment, point.target, point.parameters))
+        for (run_id, digest), point in points.items()
+    ]
+
+
 def _given(experiment: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     of_target = {f"target.{key}": value for key, value in leaves(target).items()}
     return {"experiment": experiment, **leaves(parameters), **of_target}
