@@ -32,7 +32,7 @@ from benchhouse.results.machine import gather_failed, gather_machine
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.numbers import headline_stats
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
-from benchhouse.results.refusals import invalid_rows
+from benchhouse.results.refusals import invalid_rows, retried
 from benchhouse.results.series import members_of_points
 from benchhouse.results.standings import leading_columns, make_headline, make_rankings, side_by_side
 from benchhouse.schema.digests import digest
@@ -105,6 +105,7 @@ def gather(
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=[
             *make_headline(points, columns, rankings, failures, invalid, curves.sentences[:1] if curves else ()),
+            *retried(trials),
             *stopped.notes(made),
         ],
         rankings=rankings,

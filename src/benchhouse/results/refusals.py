@@ -16,6 +16,15 @@ def invalid_rows(trials: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return [row for row in trials if row["outcome"] == "invalid"]
 
 
+def retried(trials: Iterable[Mapping[str, Any]]) -> list[str]:
+    """That some of the trials, rows of trial_fact, are not first attempts: a number got that way may be a lucky one."""
+    later = [row for row in trials if row["attempt"] > 1]
+    if not later:
+        return []
+    failed = plural(sum(row["attempt"] - 1 for row in later), "attempt")
+    return [f"{plural(len(later), 'trial')} ended at a later attempt, after {failed} that failed and are kept aside."]
+
+
 def reasons(failures: Iterable[tuple[str, str]]) -> str:
     """Codes and messages in one line: each code once, with the message of its first trial, and the number of trials."""
     kinds = grouped(failures, itemgetter(0))
