@@ -231,6 +231,8 @@ def test_a_trial_that_needs_more_memory_than_its_job_has_is_told_so(slurm):
     submit(slurm, slurm.scenario("mischief", workload={"act": "fill"}, **asked))
     settled(slurm)
     assert status(slurm)["outcomes"] == {"out_of_memory": 1}
+    (trial,) = slurm.trials()
+    assert trial.meta["failure"]["message"].startswith("its batch job, or the node, has no more memory")
     slurm.is_tidy()
 
 

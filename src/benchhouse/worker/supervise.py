@@ -183,7 +183,10 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
         return "timeout", Failure(code="job_time", message="the time of its batch job was nearly over")
     if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
         return "timeout", Failure(code="cpu_limit", message=f"ended after {limits.cpu or 0:g} s of CPU time")
-    memory = f"the limit is {limits.memory} bytes" if limits.memory else "the machine has no more memory"
+    beyond = "the machine has no more memory"
+    if batch.job():
+        beyond = "its batch job, or the node, has no more memory; ask for more: resources: {memory: 16GB}"
+    memory = f"the limit is {limits.memory} bytes" if limits.memory else beyond
     if handover.out_of_memory or ended.oom_kills:
         trace = handover.failure.traceback if handover.failure else ""
         return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)
