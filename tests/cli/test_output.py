@@ -1,10 +1,15 @@
 """Output that can't be written: a reader that left is no error, a full disk is one, and neither shows a traceback."""
 
+import errno
 import os
 import subprocess
 import sys
 
+import click
 import pytest
+
+from benchhouse import cli
+from benchhouse.schema.errors import Exit
 
 VERBS = [
     ["query", "SELECT * FROM measurement_fact"],
@@ -70,3 +75,15 @@ def test_where_output_and_errors_go_into_one_closed_pipe_it_ends_the_same_way(fo
 def test_a_closed_standard_output_is_nobody_who_reads(folder):
     done = subprocess.run(["sh", "-c", f"{sys.executable} -m benchhouse status >&-"], cwd=folder, capture_output=True)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("wrong", [errno.EIO, errno.EACCES, errno.ENOSPC])
+def test_what_the_system_refuses_is_told_in_a_line(monkeypatch, capsys, wrong):
+    @click.command()
+    def fails():
+        raise OSError(wrong, os.strerror(wrong), "/data/runs/x")
+
+    monkeypatch.setattr("sys.argv", ["bench"])
+    assert cli._exit_code(fails, "bench") == Exit.TRIAL_FAILED
+    told = capsys.readouterr().err
+    assert f"/data/runs/x: {os.strerror(wrong)}" in told and "Traceback" not in told

@@ -3,6 +3,7 @@
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
 
+import errno
 import gc
 import os
 import sys
@@ -17,6 +18,9 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.progress import show_by
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
+# What a disk or a system does, at any file: told in a line, as it is no fault of this program.
+_OF_THE_SYSTEM = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENFILE,
+                  errno.ESTALE)  # fmt: skip
 _EXAMPLES = """\b
 Examples:
   bench init                               a first scenario in this folder
@@ -127,6 +131,16 @@ def _exit_code(command: click.Command, name: str) -> str | int | None:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
+    except OutputError:
+        raise
+    except OSError as error:
+        if error.errno not in _OF_THE_SYSTEM:
+            raise
+        what = f"{error.filename}: " if error.filename else ""
+        show_error(
+            BenchError(f"{what}{error.strerror}", "look at the disk, and at who may use it; what is sealed stays")
+        )
+        return Exit.TRIAL_FAILED
     return code if isinstance(code, int) else Exit.GOOD
 
 
