@@ -136,10 +136,8 @@ def _exit_code(command: click.Command, name: str) -> str | int | None:
     except OSError as error:
         if error.errno not in _OF_THE_SYSTEM:
             raise
-        what = f"{error.filename}: " if error.filename else ""
-        show_error(
-            BenchError(f"{what}{error.strerror}", "look at the disk, and at who may use it; what is sealed stays")
-        )
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        show_error(BenchError(message, "look at the disk, and at who may use it; what is sealed stays"))
         return Exit.TRIAL_FAILED
     return code if isinstance(code, int) else Exit.GOOD
 
