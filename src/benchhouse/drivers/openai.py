@@ -10,6 +10,7 @@ from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.load.answers import alike, arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.text import Generation
+from benchhouse.schema.secrets import split_userinfo
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
@@ -37,7 +38,7 @@ class OpenAI:
         api, stream = generation.api, generation.stream
         if generation.batch > 1 and api == "chat":
             raise ValueError("a chat request holds one conversation: batch needs api: completions")
-        parts = urlsplit(url)
+        parts = urlsplit(split_userinfo(url)[0])
         self.url = f"{parts.scheme}://{parts.netloc}"
         base = parts.path.rstrip("/")
         query = f"?{parts.query}" if parts.query else ""
@@ -51,7 +52,7 @@ class OpenAI:
         self._extra = dict(generation.extra)
         self._lines = _header_lines(
             {
-                "Host": parts.netloc.rpartition("@")[2],
+                "Host": parts.netloc,
                 "User-Agent": "benchhouse",
                 "Accept": "text/event-stream" if stream else "application/json",
                 "Content-Type": "application/json",

@@ -24,6 +24,7 @@ from benchhouse.load.answers import arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import split_userinfo
 
 __all__ = ["TritonHttp", "TritonTarget"]
 
@@ -41,12 +42,12 @@ class TritonHttp:
     def __init__(self, target: TritonTarget) -> None:
         """Asks the server for the model and builds the requests; raises BenchError where it can't."""
         self.target = target
-        parts = urlsplit(target.url)
+        parts = urlsplit(split_userinfo(target.url)[0])
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._server = ServerHttp(target.url, target.headers, target.timeout, verify_tls=target.verify_tls)
         self.model = self._server.model(target.model, target.version)
         self._path = parts.path.rstrip("/") + model_path(target.model, target.version)
-        self._host = parts.netloc.rpartition("@")[2]
+        self._host = parts.netloc
         self._seen: dict[bytes, tuple[bytes, int]] = {}  # by HTTP head: JSON head and length of an answer found right
         self._regions: list[SharedRegion] = []
         sets = self._sets()

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
-from urllib.parse import urlsplit
 
 import numpy
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, Distance, IndexKind
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import user_and_password
 
 Vectors: TypeAlias = NDArray[numpy.float32]
 Ids: TypeAlias = NDArray[numpy.int64]
@@ -229,6 +229,5 @@ def named(error: BaseException, detail: str = "") -> CallFailed:
 
 def address_and_key(endpoint: str) -> tuple[str, str]:
     """The address without `key@`, and that key: `https://$MY_API_KEY@host` in a scenario keeps it out of the plan."""
-    parts = urlsplit(endpoint)
-    key = parts.password or parts.username or ""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), key
+    address, user, password = user_and_password(endpoint)
+    return address, password or user

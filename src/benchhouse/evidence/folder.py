@@ -97,14 +97,15 @@ def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
     return _as_utf8(Path(entry.path).relative_to(folder).as_posix())
 
 
-def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
-    """Replace these values in the files below `folder`, before they are sealed; returns the files that held one.
+def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
+    """Replace these values in files and in those below folders, before they are sealed; returns which held one.
 
     Only the plain bytes are found: what an experiment compresses or encrypts is its own affair.
     """
     secrets = [value.encode("utf-8", "surrogateescape") for value in values]
     changed = []
-    for path in sorted(folder.rglob("*")) if secrets else []:
+    paths = [path for place in places for path in (place, *sorted(place.rglob("*")))] if secrets else []
+    for path in paths:
         if path.is_file() and not path.is_symlink() and _holds(path, secrets):
             content = path.read_bytes()
             for secret in secrets:
@@ -112,7 +113,7 @@ def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
             blanked = path.with_name(f".{path.name}.blanked")  # the experiment may have made its file read-only
             blanked.write_bytes(content)
             blanked.replace(path)
-            changed.append(path.relative_to(folder).as_posix())
+            changed.append(path.name)
     return changed
 
 

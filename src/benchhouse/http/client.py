@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
 _PIECE_BYTES = 1 << 20
@@ -130,30 +131,19 @@ class HttpClient:
     def _no_answer(self, url: str, error: Exception) -> NoAnswer:
         cause: object = error.reason if isinstance(error, URLError) else error
         failure, reason = _explain(cause, self.timeout_s)
-        parts = urlsplit(url)
-        for secret in (url, parts.query, parts.password or "", parts.username or ""):
-            reason = reason.replace(secret, "[redacted]") if secret else reason
-        return NoAnswer(without_secrets(url), failure, reason)
-
-
-def without_secrets(url: str) -> str:
-    """An address for messages: credentials and the query, where keys are, are left out."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an address that can't be read"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        address, userinfo = split_userinfo(url)
+        secrets = [url, address.partition("?")[2], userinfo, *userinfo.split(":", 1)]
+        return NoAnswer(without_secrets(url), failure, blanker([text for text in secrets if text])(reason))
 
 
 def _request(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Request:
-    if not _is_address(url):
+    address, credentials = split_userinfo(url)
+    if not _is_address(address):
         raise NoAnswer(
             without_secrets(url), "address", "is not the address of a server", "for example http://127.0.0.1:8000"
         )
-    parts = urlsplit(url)
-    credentials, _, host = parts.netloc.rpartition("@")
     request = Request(  # noqa: S310 - http or https, as checked above
-        parts._replace(netloc=host).geturl(), body, {"User-Agent": "benchhouse", **headers}, method=method
+        address, body, {"User-Agent": "benchhouse", **headers}, method=method
     )
     if credentials and not request.has_header("Authorization"):
         coded = base64.b64encode(unquote(credentials).encode()).decode()

@@ -12,7 +12,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.secrets import exposed, is_secret_variable, reference
+from benchhouse.schema.secrets import exposed, is_plain_secret
 
 _PLACE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _IMAGE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -121,7 +121,7 @@ class Recipe(Model):
     @classmethod
     def _secret_variables_are_references(cls, environment: dict[str, str]) -> dict[str, str]:
         for name, value in environment.items():
-            if is_secret_variable(name) and "{secret}" not in value and reference(value) is None:
+            if "{secret}" not in value and is_plain_secret(name, value):
                 raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
         return environment
 

@@ -50,7 +50,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
             ctx.warn("deprecated", f"{experiment.name} {experiment.version}: {experiment.deprecated.reason}{instead}")
-        endpoints = ctx.start_services(spec.services)
+        endpoints = resolve(ctx.start_services(spec.services), os.environ)
         for name, addresses in endpoints.items():
             os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(addresses)
         target = resolve(with_endpoints(spec.target, endpoints), os.environ)
