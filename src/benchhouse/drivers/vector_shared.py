@@ -1,7 +1,6 @@
 """What vector drivers share: how they begin and end, what they refuse, the form of answers and failures."""
 
 import importlib
-import json
 import shutil
 import socket
 from abc import ABC, abstractmethod
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, Distance, IndexKind
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
 from benchhouse.schema.secrets import user_and_password
 
 Vectors: TypeAlias = NDArray[numpy.float32]
@@ -179,7 +179,7 @@ def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> st
     if status in (401, 403):
         raise CallFailed(f"http_{status}", f"{url} refuses access: {body[:200].decode(errors='replace')}")
     try:
-        content = json.loads(body)
+        content = read_json(body)
         version = content[field] if field else content
     except (ValueError, KeyError, TypeError):
         version = None

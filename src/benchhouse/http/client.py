@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
 from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
@@ -56,7 +57,7 @@ class Response:
 
     def json(self) -> Any:
         try:
-            return json.loads(self.body)
+            return read_json(self.body)
         except ValueError:
             raise NoAnswer(self.address, "malformed", f"answers no JSON but {self.body[:60]!r}") from None
 
