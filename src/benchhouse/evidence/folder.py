@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
 from benchhouse.evidence.writing import now, sync, write_fresh, write_text
+from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.secrets import REDACTED
@@ -32,8 +33,8 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
     for row in measurements:
         bound = "" if row.error_bound is None else repr(row.error_bound)
         writer.writerow(
-            [spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit, row.direction or "",
-             row.n, row.scope, row.window, bound, str(row.valid).lower()]
+            csv_cells([spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit,
+                       row.direction or "", row.n, row.scope, row.window, bound, str(row.valid).lower()])
         )  # fmt: skip
     write_fresh(path, text.getvalue())
 

@@ -37,8 +37,7 @@ _KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox
 # What stands between `://` and the `@` before the host. A password with a slash in it is one too: what comes before
 # the slash is no port then.
 _USERINFO = re.compile(
-    r"://(?:([^\s/?#\"<>]*)"
-    r"|((?!\[)[^\s/?#@:\"<>]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)[^\s\"<>])*))@"
+    r"://(?:([^\s/?#]*)|((?!\[)[^\s/?#@:]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)\S)*))@"
 )
 _IN_TEXT = re.compile(
     r"(?:^|[\s;&?]|--)(?:password|passwd)\s*=\s*('[^']*'|[^\s;&]+)"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from benchhouse.schema.json_text import finite
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -107,7 +109,7 @@ def screen_lines() -> int:
 
 
 def as_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    click.echo(json.dumps(finite(value), indent=2, default=str, ensure_ascii=False, allow_nan=False))
 
 
 def table(
