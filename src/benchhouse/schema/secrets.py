@@ -36,9 +36,7 @@ _KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox
 
 # What stands between `://` and the `@` before the host. A password with a slash in it is one too: what comes before
 # the slash is no port then.
-_USERINFO = re.compile(
-    r"://(?:([^\s/?#]*)|((?!\[)[^\s/?#@:]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)\S)*))@"
-)
+_USERINFO = re.compile(r"://(?:([^\s/?#]*)|((?!\[)[^\s/?#@:]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)\S)*))@")
 _IN_TEXT = re.compile(
     r"(?:^|[\s;&?]|--)(?:password|passwd)\s*=\s*('[^']*'|[^\s;&]+)"
     r"|(?:[?&]|--)(?:api[_-]?key|(?:access|auth)[_-]?token|token|secret|sig|signature|x-amz-signature)=([^\s&#]+)"
@@ -234,7 +232,6 @@ def echoes(values: list[str]) -> list[str]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    import html
     import json
     from urllib.parse import quote, quote_plus, unquote
 
@@ -244,12 +241,9 @@ def _forms(value: str) -> Iterator[str]:
         yield text
         for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
             yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
-        in_html = html.escape(text)
-        yield from (
-            in_html,
-            in_html.replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
-            html.escape(text, quote=False),
-        )
+        in_html = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for double, single in (('"', "'"), ("&quot;", "&#x27;"), ("&#34;", "&#39;")):
+            yield in_html.replace('"', double).replace("'", single)
         yield from (repr(text)[1:-1], repr(raw)[2:-1], _fit_for_address(text))
         yield from (raw.hex(), raw.hex().upper(), raw.hex(" "), raw.hex(":"))
         every = "".join(f"%{byte:02X}" for byte in raw)
