@@ -216,3 +216,10 @@ def test_a_password_with_a_slash_is_sent_and_never_told():
     with pytest.raises(NoAnswer) as caught:
         CLIENT.get(at)
     assert "ter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", ["abc", "-1", "1_0", "²"])
+def test_a_length_that_is_none_is_told_of_the_server(length):
+    with serving(say(b"x", 200, **{"Content-Length": length})) as (url, _), pytest.raises(NoAnswer) as caught:
+        CLIENT.get(url)
+    assert caught.value.failure in ("malformed", "reset")

@@ -97,7 +97,10 @@ class HttpClient:
             raise self._no_answer(url, error) from error
         if len(data) > self.limit_bytes:
             raise NoAnswer(address, "too_large", f"answers more than {self.limit_bytes >> 20} MiB")
-        if method != "HEAD" and len(data) < int(response.headers.get("Content-Length") or 0):
+        announced = response.headers.get("Content-Length") or "0"
+        if not (announced.isascii() and announced.isdigit()):
+            raise NoAnswer(address, "malformed", f"says that its length is {announced[:40]!r}")
+        if method != "HEAD" and len(data) < int(announced[:18]):
             raise NoAnswer(address, "reset", "ended in the middle of its answer")
         return response
 
