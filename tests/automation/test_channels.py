@@ -121,3 +121,8 @@ def _until(found, limit_s=120):
             pass
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_secret_in_the_words_of_a_program_is_refused():
+    with pytest.raises(ValueError, match="this command holds a secret"):
+        Channel(command=["curl", "-H", "Authorization: Bearer hunter2222"])

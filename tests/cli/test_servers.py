@@ -134,6 +134,8 @@ def test_a_secret_parameter_is_given_by_the_name_of_its_variable(small):
     small.write("answer", parameters={"api_key": None}, command=told)
     done = small.bench("servers", "start", "small", "-p", "api_key=open-sesame", code=2)
     assert "'api_key' is a secret in plain text" in done.stderr and "open-sesame" not in done.stderr
+    done = small.bench("servers", "start", "small", "-p", "api_key=http://me:open/sesame@host", code=2)
+    assert "sesame" not in done.stderr
     small.variables["MY_KEY"] = "open-sesame"
     done = small.bench("servers", "start", "small", "-p", "api_key=$MY_KEY", code=1)
     assert "before it was ready:\n    [redacted]" in done.stderr, "it reached the server, which shouted it"

@@ -1,4 +1,5 @@
 import json
+import time
 from array import array
 from dataclasses import dataclass
 from itertools import accumulate
@@ -360,3 +361,21 @@ def test_an_event_that_only_looks_like_the_one_before_is_read():
     )
     usual = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
     assert driver().read(exchange(usual, usual, sneaky, DONE)).finish == "length"
+
+
+DEEP = b"[" * 200_000
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [200, 500])
+def test_json_that_is_nested_too_deep_is_the_servers_bad_answer(stream, status):
+    driver = OpenAI("http://x", "m", Generation(stream=stream))
+    reply = driver.read(exchange(b"data: " * stream + DEEP + b"\n\n", status=status))
+    assert reply.error == ("malformed" if status == 200 else "http_500")
+
+
+def test_a_long_text_in_one_event_is_read_at_once():
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x\\n" * 2_000_000 + b'"}}]}\n\n'
+    began = time.process_time()
+    assert OpenAI("http://x", "m").read(exchange(event, b"data: [DONE]\n\n")).error is None
+    assert time.process_time() - began < 1.5  # 4 s, when it was looked at byte by byte

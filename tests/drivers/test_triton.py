@@ -347,6 +347,7 @@ def test_an_answer_that_is_not_of_the_protocol_is_malformed(triton, head, data, 
         (b"", "empty"),
         (b'data: {"text_output":"a"}\n\ndata: {"te', "malformed"),
         (b"data: {not json}\n\n", "malformed"),
+        (b"data: " + b"[" * 200_000 + b"\n\n", "malformed"),
         (b"<html></html>\n\n", "malformed"),
     ],
 )

@@ -1,5 +1,6 @@
 """Requests beside the load, against real servers: good ones, slow ones, and ones that misbehave."""
 
+import base64
 import contextlib
 import io
 import socket
@@ -200,3 +201,25 @@ def test_a_file_of_any_size_is_downloaded_and_a_refusal_is_none():
         assert len(target.getvalue()) == 5 << 20
     with serving(say(b"no", 404)) as (url, _), pytest.raises(NoAnswer, match="answers 404 Not Found"):
         CLIENT.download(url, io.BytesIO())
+
+
+def test_json_that_is_nested_too_deep_is_no_answer():
+    with serving(say(b"[" * 200_000)) as (url, _), pytest.raises(NoAnswer, match="answers no JSON"):
+        CLIENT.get(url).json()
+
+
+def test_a_password_with_a_slash_is_sent_and_never_told():
+    with serving(say(b"in")) as (url, seen):
+        at = url.replace("http://", "http://me:hun/ter2@")
+        assert CLIENT.get(at).body == b"in"
+    assert seen[0][2]["Authorization"] == "Basic " + base64.b64encode(b"me:hun/ter2").decode()
+    with pytest.raises(NoAnswer) as caught:
+        CLIENT.get(at)
+    assert "ter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", ["abc", "-1", "1_0", "²"])
+def test_a_length_that_is_none_is_told_of_the_server(length):
+    with serving(say(b"x", 200, **{"Content-Length": length})) as (url, _), pytest.raises(NoAnswer) as caught:
+        CLIENT.get(url)
+    assert caught.value.failure in ("malformed", "reset")

@@ -128,7 +128,7 @@ def test_bytes_behind_the_end_are_not_body_and_spoil_the_connection(name):
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 16 + b"\r\n", "no size"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n", "does not end where its size says: b'lo"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"5;" + b"x" * 70_000, "a line between the chunks"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * (1 << 20), "the header of the answer does not end"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * (1 << 18), "the header of the answer does not end"),
     ],
 )
 def test_what_is_not_http_is_refused_with_the_reason(data, said):
@@ -218,3 +218,42 @@ def test_a_malformed_read_among_many_is_told():
     answer.feed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     with pytest.raises(Malformed, match="no size"):
         answer.feed_reads(b"1\r\na\r\nxyz\r\n", reads([6, 11]))
+
+
+def give(answer, data):
+    """As a connection feeds it: in one read."""
+    return answer.feed_reads(data, READ.pack(len(data), 0, 0, 0))
+
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+
+
+def test_a_line_of_a_stream_that_does_not_end_is_the_servers_fault():
+    answer = Answer()
+    give(answer, EVENTS + b"Transfer-Encoding: chunked\r\n\r\n")
+    piece = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"
+    for _ in range(8):
+        give(answer, piece)
+    with pytest.raises(Malformed, match="a line of the stream has more than 8 MiB"):
+        give(answer, piece)
+    assert answer.size < 10 << 20
+
+
+def test_many_lines_of_a_stream_may_be_longer_together():
+    answer = Answer()
+    give(answer, EVENTS + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(20):
+        give(answer, b"%x\r\n" % (1 << 20) + b"x" * ((1 << 20) - 1) + b"\n\r\n")
+    assert answer.size == 20 << 20
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 200000000\r\n\r\nx", b"Transfer-Encoding: chunked\r\n\r\nbebc200\r\nx"]
+)
+def test_a_body_that_no_memory_is_for_is_refused_when_it_is_announced(framing):
+    with pytest.raises(Malformed, match="more than 128 MiB"):
+        give(Answer(), b"HTTP/1.1 200 OK\r\n" + framing)
+
+
+def test_what_a_sink_takes_has_no_bound():
+    assert give(Answer(lambda piece: None), b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\nx")[0] is False

@@ -1,5 +1,6 @@
 """One connection against a server that says exactly what it is told to say."""
 
+import contextlib
 import os
 import resource
 import socket
@@ -379,3 +380,19 @@ def test_a_tls_connection_that_says_goodbye_while_idle_is_opened_again(tls):
         asking.until(lambda: not asking.connection.open)
         assert asking.ask()[1] is None
         assert server.connections == 2
+
+
+def test_an_endless_line_ends_early_and_takes_no_memory():
+    piece = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
+
+    def script(wire):
+        wire.request()
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                wire.send(piece)
+
+    with ScriptedServer(script) as server:
+        exchange, error, detail = Asking(server.url).ask()
+    assert (error, detail) == ("malformed", "a line of the stream has more than 8 MiB")
+    assert len(exchange.body) < 12 << 20

@@ -52,3 +52,44 @@ def test_a_variable_inside_an_address_must_be_named_as_a_secret():
     assert kept.scenario.target == {"url": "http://me:$DB_PASSWORD@host"}
     with pytest.raises(ProblemsError, match=r"s:2:15: 'url' has the variable DB where a secret is"):
         parse_scenario(text % "DB", "s", {"DB": "hidden"})
+
+
+ENVIRON = {"PROM_PASSWORD": "hunter2", "PROM_URL": "http://me:hun/ter2@host", "LLM": "hunter2", "PLAIN": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("monitors: {prometheus: [{url: 'http://me:$PROM_PASSWORD@host/metrics'}]}", "$PROM_PASSWORD"),
+        ("monitors: {prometheus: [{url: $PROM_URL}]}", "$PROM_URL"),
+        ("artifacts: {dataset: 'https://me:${PROM_PASSWORD}@host/d'}", "${PROM_PASSWORD}"),
+        ("artifacts: {dataset: $PROM_URL}", "$PROM_URL"),
+        ("target: {headers: {Authorization: Bearer $LLM}}", "Bearer $LLM"),
+        ("target: {url: $PROM_URL}", "$PROM_URL"),
+        ("spark: {conf: {spark.hadoop.fs.s3a.secret.key: $LLM}}", "$LLM"),
+        ("ray: {runtime_env: {env_vars: {HF_TOKEN: $LLM}}}", "$LLM"),
+    ],
+)
+def test_secrets_stay_references_wherever_they_stand(text, kept):
+    stored = parse_scenario(f"scenario: s\n{text}\n", "s", ENVIRON).scenario.model_dump_json(by_alias=True)
+    assert kept in stored
+    assert "ter2" not in stored
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("target: {headers: {Authorization: Bearer hunter2}}", "'Authorization' is a secret in plain text"),
+        ("target: {headers: {X-Api-Key: hunter2}}", "'X-Api-Key' is a secret in plain text"),
+        ("monitors: {prometheus: [{url: 'http://me:hun/ter2@host'}]}", "'url' holds a secret in plain text"),
+        ("artifacts: {dataset: 'https://me:hunter2@host/d'}", "'dataset' holds a secret in plain text"),
+        ("spark: {conf: {spark.authenticate.secret: hunter2}}", "is a secret in plain text"),
+        ("binds: ['$PROM_PASSWORD:/x']", "'binds' can't hold a secret, and \\$PROM_PASSWORD is one"),
+        ("description: $PROM_URL", "'description' can't hold a secret"),
+    ],
+)
+def test_secrets_in_plain_text_or_where_nobody_understands_them_are_refused(text, message):
+    with pytest.raises(ProblemsError, match=message) as refused:
+        parse_scenario(f"scenario: s\n{text}\n", "s", ENVIRON)
+    assert "ter2" not in str(refused.value)
+    assert all("ter2" not in problem.source for problem in refused.value.problems)

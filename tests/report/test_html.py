@@ -131,3 +131,11 @@ def test_report_without_any_number_still_renders():
 
 def test_two_thousand_points_stay_a_few_megabytes():
     assert len(html.render(made_up.large())) < 6_000_000
+
+
+def test_no_escape_of_a_terminal_reaches_a_page(monkeypatch):
+    monkeypatch.setattr(made_up, "EVIL", "a\x1b]0;title\x07b\x9b31mc\u202ed\x7f")
+    data = made_up.hostile()
+    for text in (html.render(data), markdown.render(data)):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    assert "a\u241b]0;title\u2407b\ufffd31mc\ufffdd\ufffd" in markdown.render(data).replace("\\", "")

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from benchhouse.schema.model import SEALED
 from benchhouse.schema.recipe import Recipe, fill
 
 LEAST = {"name": "r", "program": ["x"], "command": ["{program}"], "endpoint": "http://127.0.0.1:{port}"}
@@ -57,3 +58,10 @@ def test_a_secret_that_is_made_up_or_comes_from_outside_is_none_in_plain_text():
 
 def test_braces_that_are_no_place_stay():
     assert fill('{"a": {port}} {A} {other}', {"port": "1"}) == '{"a": 1} {A} {other}'
+
+
+def test_what_is_sealed_is_read_whatever_is_asked_of_recipes_today():
+    given = {"name": "a", "program": ["a"], "command": ["a"], "endpoint": "http://h", "environment": {"A_TOKEN": "x"}}
+    with pytest.raises(ValueError, match="A_TOKEN is a secret in plain text"):
+        Recipe.model_validate(given)
+    assert Recipe.model_validate(given, context=SEALED).environment == {"A_TOKEN": "x"}

@@ -1,16 +1,28 @@
 """Which parameters are secrets, and that their values are blanked."""
 
+import html
+import json
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from benchhouse.schema.secrets import (
     REDACTED,
+    credential,
+    escape,
     exposed,
+    holds_secret,
     is_secret_key,
     is_secret_variable,
     redactor,
     reference,
     resolve,
     secret_values,
+    shows_secret,
+    split_userinfo,
+    user_and_password,
+    without_secrets,
 )
 
 
@@ -125,3 +137,115 @@ def test_a_secret_inside_a_text_is_seen(text, secret):
 )
 def test_an_address_without_a_secret_or_with_its_variable_is_nothing(text):
     assert exposed(text) is None
+
+
+@pytest.mark.parametrize("name", ["Authorization", "proxy-authorization", "Cookie", "X-Api-Key", "x-vault-token"])
+def test_headers_that_carry_credentials_are_secrets(name):
+    assert is_secret_key(name)
+
+
+@pytest.mark.parametrize("name", ["Accept", "Content-Type", "X-Request-Id", "Host"])
+def test_other_headers_are_none(name):
+    assert not is_secret_key(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [("$A", "A"), ("Bearer $A", "A"), ("session=${A}", "A"), ("Bearer abc", None), ("abc$A", None), (5, None)],
+)
+def test_the_credential_of_a_header_is_a_variable(value, name):
+    assert credential(value) == name
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "userinfo"),
+    [
+        ("http://me:hunter2@host:80/a", "http://host:80/a", "me:hunter2"),
+        ("http://me:hun/ter2@host:80/a", "http://host:80/a", "me:hun/ter2"),
+        ("http://me:hun?ter#2@host/a", "http://host/a", "me:hun?ter#2"),
+        ("http://host:8000/a@b", "http://host:8000/a@b", ""),
+        ("http://host/a:b@c", "http://host/a:b@c", ""),
+        ("http://[::1]:80/a@b", "http://[::1]:80/a@b", ""),
+        ("http://127.0.0.1:{port}/a@b", "http://127.0.0.1:{port}/a@b", ""),
+        ("no address", "no address", ""),
+    ],
+)
+def test_the_userinfo_of_an_address_is_split_off_also_with_a_slash_in_it(url, address, userinfo):
+    assert split_userinfo(url) == (address, userinfo)
+    assert "ter2" not in without_secrets(url)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("http://me:hun/ter2@host/metrics", "hun/ter2"),
+        ("curl -H 'Authorization: Bearer hunter2'", "hunter2"),
+        ("--api-key=hunter2", "hunter2"),
+        ("https://host/data?token=hunter2", "hunter2"),
+    ],
+)
+def test_more_places_where_secrets_stand_in_plain_text(text, secret):
+    assert exposed(text) == secret
+
+
+def test_a_variable_whose_value_is_an_address_with_a_password_is_a_secret_too():
+    environ = {"METRICS": "http://me:hun/ter2@host", "PLAIN": "http://host"}
+    assert holds_secret("METRICS", environ)
+    assert not holds_secret("PLAIN", environ)
+    assert resolve({"url": "$METRICS", "other": "$PLAIN"}, environ) == {"url": environ["METRICS"], "other": "$PLAIN"}
+    assert secret_values({"url": "$METRICS"}, environ) == ["http://me:hun/ter2@host", "hun/ter2"]
+
+
+def test_a_password_is_encoded_where_an_address_could_not_hold_it():
+    environ = {"DB_PASSWORD": "a/b@c d%2F"}
+    url = resolve("http://me:$DB_PASSWORD@host/$DB_PASSWORD", environ)
+    assert url == "http://me:a%2Fb%40c%20d%2F@host/a/b@c d%2F"
+    assert user_and_password("http://me:a%2Fb%40c@host") == ("http://host", "me", "a/b@c")
+
+
+def test_what_is_escaped_reads_back_and_secrets_stay_references():
+    environ = {"DB_PASSWORD": "x", "HOME": "/h"}
+    written = {"url": "http://me:$DB_PASSWORD@host/$HOME", "headers": {"Authorization": "Bearer $ANY"}}
+    assert escape(written, environ) == {
+        "url": "http://me:$DB_PASSWORD@host/$$HOME", "headers": {"Authorization": "Bearer $ANY"},
+    }  # fmt: skip
+
+
+SECRET = 'hün/ter "2"&<x>+'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SECRET,
+        json.dumps({"a": SECRET}),
+        json.dumps(json.dumps(SECRET)),
+        quote(SECRET),
+        quote_plus(SECRET),
+        quote(quote(SECRET, safe=""), safe=""),
+        html.escape(SECRET),
+        repr(SECRET),
+        repr(SECRET.encode()),
+        SECRET.encode().hex(),
+        *(b64encode(b"m" * many + SECRET.encode() + b"tail").decode() for many in range(4)),
+        urlsafe_b64encode(f"me:{SECRET}".encode()).decode(),
+    ],
+)
+def test_an_echo_is_blanked_in_every_encoding(said):
+    blanked = redactor({"password": "$P"}, {"P": SECRET})(f"before {said} after")
+    assert REDACTED in blanked
+    assert len(blanked) < len(REDACTED) + 45  # at most the letters of base64 that belong to what stands beside it
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("  environment: {HF_TOKEN: hunter2}", True),
+        ("password: hunter2", True),
+        ("url: http://me:hunter2@host", True),
+        ("environment: {HF_TOKEN: $HF_TOKEN}", False),
+        ("gen_tokens: 5", False),
+    ],
+)
+def test_a_line_of_a_file_that_shows_a_secret_is_known(line, shown):
+    assert shows_secret(line) is shown

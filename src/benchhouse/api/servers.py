@@ -28,7 +28,7 @@ from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
-from benchhouse.schema.secrets import is_secret_key, reference
+from benchhouse.schema.secrets import exposed, is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
 
@@ -307,7 +307,7 @@ def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
         hint = f"{guess_hint(name, recipe.parameters)}it has: {', '.join(recipe.parameters) or 'none'}"
         raise BenchError(message, hint if name in parameters else f"give it: -p {name}=...")
     for name, value in parameters.items():
-        if is_secret_key(name) and reference(value) is None:
+        if exposed(value) is not None or (is_secret_key(name) and reference(value) is None):
             hint = f"put it into the environment and write: -p {name}='$NAME'"
             raise BenchError(f"'{name}' is a secret in plain text", hint)
     if recipe.scale.nodes > 1:

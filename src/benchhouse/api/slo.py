@@ -18,6 +18,7 @@ from benchhouse.runs import records
 from benchhouse.runs.execution import trial_folders
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.json_text import finite
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quantities import parse_seconds
 
@@ -129,7 +130,7 @@ def find(
         workspace.reports / scenario / "slo.json", undelivered, _error_limit(prepared),
     )  # fmt: skip
     answer.path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(answer.path, json.dumps(answer.as_json(), indent=2) + "\n")
+    write_text(answer.path, json.dumps(finite(answer.as_json()), indent=2) + "\n")
     return answer
 
 

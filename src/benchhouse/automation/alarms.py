@@ -26,7 +26,7 @@ from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, Sta
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
-from benchhouse.schema.secrets import REDACTED, reference
+from benchhouse.schema.secrets import blanker, reference, split_userinfo
 from benchhouse.warehouse.query import Warehouse
 
 Message = Mapping[str, Any]
@@ -54,8 +54,8 @@ def tell(channel: Channel, message: Message) -> str:
         else:
             _notify(address, message)
     except (Undelivered, OSError, ValueError) as error:
-        text = str(error)
-        return (text.replace(address, REDACTED) if address else text)[:_LONGEST]
+        secrets = [address, address.partition("://")[2], *split_userinfo(address)[1].split(":", 1)]
+        return blanker([text for text in secrets if text])(str(error))[:_LONGEST]
     return ""
 
 

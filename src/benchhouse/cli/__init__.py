@@ -158,7 +158,8 @@ def show_error(error: BenchError) -> None:
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = click.style("error:", fg="red", bold=True) if colours else "error:"
     from benchhouse.api.screen import on_stderr
+    from benchhouse.schema.quoting import visible
 
-    click.echo(on_stderr(f"{label} {error.message}"), err=True)
+    click.echo(on_stderr(f"{label} {visible(error.message)}"), err=True)
     if error.hint:
-        click.echo(on_stderr(f"  {error.hint}"), err=True)
+        click.echo(on_stderr(f"  {visible(error.hint)}"), err=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from benchhouse.documents.problems import Problem
 from benchhouse.schema.quoting import shorten
+from benchhouse.schema.secrets import shows_secret
 
 Loc = tuple[str | int, ...]
 
@@ -68,6 +69,7 @@ class Document:
         """A problem with a stretch of the text, given in characters from 0."""
         line, column = self._place(start)
         source = self.line(line)
+        source = "" if shows_secret(source) else source  # a message must not say what the file should not
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
         return Problem(message, self.path, line, column, source, expected, suggestion, width)
 

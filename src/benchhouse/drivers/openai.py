@@ -1,6 +1,7 @@
 """OpenAI-compatible servers (vLLM, llm-d, KServe, SGLang, llama.cpp, ...): completions and chat, streamed or not."""
 
 import json
+import re
 from array import array
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -10,11 +11,14 @@ from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.load.answers import alike, arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.text import Generation
+from benchhouse.schema.json_text import read_json
+from benchhouse.schema.secrets import split_userinfo
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _raw_decode = json.JSONDecoder().raw_decode
-_NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError)
+_NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # the last: nested too deep
+_IN_QUOTES = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class OpenAI:
@@ -37,7 +41,7 @@ class OpenAI:
         api, stream = generation.api, generation.stream
         if generation.batch > 1 and api == "chat":
             raise ValueError("a chat request holds one conversation: batch needs api: completions")
-        parts = urlsplit(url)
+        parts = urlsplit(split_userinfo(url)[0])
         self.url = f"{parts.scheme}://{parts.netloc}"
         base = parts.path.rstrip("/")
         query = f"?{parts.query}" if parts.query else ""
@@ -51,7 +55,7 @@ class OpenAI:
         self._extra = dict(generation.extra)
         self._lines = _header_lines(
             {
-                "Host": parts.netloc.rpartition("@")[2],
+                "Host": parts.netloc,
                 "User-Agent": "benchhouse",
                 "Accept": "text/event-stream" if stream else "application/json",
                 "Content-Type": "application/json",
@@ -84,7 +88,7 @@ class OpenAI:
         reply = Reply(size=len(exchange.body), count=self._batch)
         texts: dict[int, list[str]] = {}
         try:
-            answer = json.loads(exchange.body)
+            answer = read_json(exchange.body)
             brought = self._take(answer, reply, texts)
             if not reply.error and not answer["choices"]:
                 raise LookupError
@@ -152,10 +156,8 @@ class OpenAI:
         """
         for key in self._text_keys:
             if (at := line.find(key)) > 0 and line.count(key) == 1:
-                at = close = at + len(key)
-                while line[close : close + 1] not in (b'"', b""):
-                    close += 2 if line[close : close + 1] == b"\\" else 1
-                return line[:at], line[close:]
+                at += len(key)
+                return line[:at], line[_IN_QUOTES.match(line, at).end() :]  # type: ignore[union-attr]  # it may be empty
         return b"", b""
 
     def _take(self, content: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
@@ -211,8 +213,8 @@ def _header_lines(ours: dict[str, str], theirs: Mapping[str, str]) -> str:
 
 def _error_text(body: bytes) -> str:
     try:
-        content = json.loads(body)
+        content = read_json(body)
         error = content.get("error", content.get("message", content))
         return str(error.get("message", error) if isinstance(error, dict) else error)
-    except (ValueError, AttributeError):
+    except _NOT_OF_THIS_API:
         return excerpt(body)

@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import blanker, user_and_password
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = hashlib.sha256(b"").hexdigest()
@@ -28,16 +29,14 @@ class Credentials:
 
     def blank(self, text: str) -> str:
         """`text` without them: a server may say them back."""
-        for value in (self.secret, self.token, self.access_key):
-            text = text.replace(value, "[redacted]") if value else text
-        return text
+        return blanker([value for value in (self.secret, self.token, self.access_key) if value])(text)
 
 
 def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str] = os.environ) -> Credentials:
     """Those of a server that was started for the trial, those that the target refers to, or the environment's."""
-    parts = urlsplit(endpoint)
-    if parts.username:
-        return Credentials(parts.username, parts.password or "")
+    _, user, password = user_and_password(endpoint)
+    if user:
+        return Credentials(user, password)
     if target.credentials_file:
         return _from_file(Path(target.credentials_file), target.profile)
     referred = (target.access_key, target.secret_access_key, target.session_token)

@@ -24,6 +24,8 @@ from benchhouse.load.answers import arrivals
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
+from benchhouse.schema.secrets import split_userinfo
 
 __all__ = ["TritonHttp", "TritonTarget"]
 
@@ -41,12 +43,12 @@ class TritonHttp:
     def __init__(self, target: TritonTarget) -> None:
         """Asks the server for the model and builds the requests; raises BenchError where it can't."""
         self.target = target
-        parts = urlsplit(target.url)
+        parts = urlsplit(split_userinfo(target.url)[0])
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._server = ServerHttp(target.url, target.headers, target.timeout, verify_tls=target.verify_tls)
         self.model = self._server.model(target.model, target.version)
         self._path = parts.path.rstrip("/") + model_path(target.model, target.version)
-        self._host = parts.netloc.rpartition("@")[2]
+        self._host = parts.netloc
         self._seen: dict[bytes, tuple[bytes, int]] = {}  # by HTTP head: JSON head and length of an answer found right
         self._regions: list[SharedRegion] = []
         sets = self._sets()
@@ -172,7 +174,7 @@ class TritonHttp:
         """Bytes of each output of request `number`, found by making it."""
         exchange = self._exchange(self._infer(number, {}))
         refuse_bad_reply(self.model, self.read(exchange))
-        head = json.loads(exchange.body[: _head_length(exchange)])
+        head = read_json(exchange.body[: _head_length(exchange)])
         return {item["name"]: item.get("parameters", {}).get("binary_data_size", 0) for item in head["outputs"]}
 
     def _read_tensors(self, exchange: Exchange) -> Reply:
@@ -185,7 +187,7 @@ class TritonHttp:
         length = _head_length(exchange)
         head = body[:length]
         try:
-            problem = self._problem(json.loads(head), memoryview(body)[length:])
+            problem = self._problem(read_json(head), memoryview(body)[length:])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"the head of the answer: {type(error).__name__}: {error}"
         if problem:
@@ -218,7 +220,7 @@ class TritonHttp:
 
     def _read_json(self, exchange: Exchange) -> Reply:
         try:
-            answer = json.loads(exchange.body)
+            answer = read_json(exchange.body)
         except ValueError as error:
             return Reply(error="malformed", detail=f"not JSON: {error}", size=len(exchange.body))
         if self._is_error(answer):
@@ -240,7 +242,7 @@ class TritonHttp:
             if not event.startswith(b"data:"):
                 return Reply(error="malformed", detail=f"not an event: {body[-100:]!r}", size=len(body))
             try:
-                answer = json.loads(event[5:])
+                answer = read_json(event[5:])
             except ValueError as error:
                 return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
             if self._is_error(answer):
@@ -277,7 +279,7 @@ def _head_length(exchange: Exchange) -> int:
 
 def _message(body: bytes) -> str:
     try:
-        return error_text(json.loads(body))
+        return error_text(read_json(body))
     except ValueError:
         return excerpt(body)
 

@@ -1,14 +1,12 @@
 """What vector drivers share: how they begin and end, what they refuse, the form of answers and failures."""
 
 import importlib
-import json
 import shutil
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
-from urllib.parse import urlsplit
 
 import numpy
 from numpy.typing import NDArray
@@ -16,6 +14,8 @@ from numpy.typing import NDArray
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, Distance, IndexKind
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
+from benchhouse.schema.secrets import user_and_password
 
 Vectors: TypeAlias = NDArray[numpy.float32]
 Ids: TypeAlias = NDArray[numpy.int64]
@@ -179,7 +179,7 @@ def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> st
     if status in (401, 403):
         raise CallFailed(f"http_{status}", f"{url} refuses access: {body[:200].decode(errors='replace')}")
     try:
-        content = json.loads(body)
+        content = read_json(body)
         version = content[field] if field else content
     except (ValueError, KeyError, TypeError):
         version = None
@@ -229,6 +229,5 @@ def named(error: BaseException, detail: str = "") -> CallFailed:
 
 def address_and_key(endpoint: str) -> tuple[str, str]:
     """The address without `key@`, and that key: `https://$MY_API_KEY@host` in a scenario keeps it out of the plan."""
-    parts = urlsplit(endpoint)
-    key = parts.password or parts.username or ""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), key
+    address, user, password = user_and_password(endpoint)
+    return address, password or user

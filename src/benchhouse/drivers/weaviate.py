@@ -14,6 +14,7 @@ from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
 
 _DISTANCES = {"l2": "l2-squared", "ip": "dot", "cosine": "cosine"}
 _POLL_S = 0.1
@@ -93,7 +94,7 @@ class Weaviate(shared.Database):
         """Where the server indexes in the background, until it has caught up."""
         while True:
             body = self._rest("GET", f"/v1/nodes/{self._name}?output=verbose")
-            shards = [shard for node in json.loads(body)["nodes"] for shard in node.get("shards") or ()]
+            shards = [shard for node in read_json(body)["nodes"] for shard in node.get("shards") or ()]
             if all(shard.get("vectorIndexingStatus", "READY") == "READY" for shard in shards):
                 return
             sleep(_POLL_S)

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
 from benchhouse.evidence.writing import now, sync, write_fresh, write_text
+from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.secrets import REDACTED
@@ -32,8 +33,8 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
     for row in measurements:
         bound = "" if row.error_bound is None else repr(row.error_bound)
         writer.writerow(
-            [spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit, row.direction or "",
-             row.n, row.scope, row.window, bound, str(row.valid).lower()]
+            csv_cells([spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit,
+                       row.direction or "", row.n, row.scope, row.window, bound, str(row.valid).lower()])
         )  # fmt: skip
     write_fresh(path, text.getvalue())
 
@@ -97,14 +98,15 @@ def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
     return _as_utf8(Path(entry.path).relative_to(folder).as_posix())
 
 
-def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
-    """Replace these values in the files below `folder`, before they are sealed; returns the files that held one.
+def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
+    """Replace these values in files and in those below folders, before they are sealed; returns which held one.
 
     Only the plain bytes are found: what an experiment compresses or encrypts is its own affair.
     """
     secrets = [value.encode("utf-8", "surrogateescape") for value in values]
     changed = []
-    for path in sorted(folder.rglob("*")) if secrets else []:
+    paths = [path for place in places for path in (place, *sorted(place.rglob("*")))] if secrets else []
+    for path in paths:
         if path.is_file() and not path.is_symlink() and _holds(path, secrets):
             content = path.read_bytes()
             for secret in secrets:
@@ -112,7 +114,7 @@ def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
             blanked = path.with_name(f".{path.name}.blanked")  # the experiment may have made its file read-only
             blanked.write_bytes(content)
             blanked.replace(path)
-            changed.append(path.relative_to(folder).as_posix())
+            changed.append(path.name)
     return changed
 
 

@@ -4,30 +4,43 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from benchhouse.schema.digests import digest
 from benchhouse.schema.model import Model
+from benchhouse.schema.names import Name
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.trial import Outcome
 
 _PIECE_BYTES = 256 << 10
 
 
+def _inside(name: str) -> str:
+    """`name` again; ValueError where it leads out of the folder that it is to be a file of."""
+    parts = name.split("/")
+    if "" in parts or "." in parts or ".." in parts or "\0" in name:
+        raise ValueError(f"{quote(name)} is a file outside of its folder")
+    return name
+
+
+_Inside = Annotated[str, AfterValidator(_inside)]
+
+
 class FileEntry(Model):
-    sha256: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int
 
 
 class Manifest(Model):
     schema_version: Literal[1] = 1
-    trial_id: str
-    run_id: str
-    scenario: str
+    trial_id: Name
+    run_id: Name
+    scenario: Name
     outcome: Outcome
     sealed: str = Field(description="When, UTC.")
-    files: dict[str, FileEntry] = Field(description="Relative path -> digest and size; all files but this one.")
+    files: dict[_Inside, FileEntry] = Field(description="Relative path -> digest and size; all files but this one.")
     self_digest: str = Field("", description="Digest of the fields above, so that a change in here is found too.")
 
     def signed_off(self) -> "Manifest":

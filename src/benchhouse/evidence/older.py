@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.trial import TrialSpec
 
 Document = dict[str, Any]
@@ -28,12 +28,12 @@ _FILES = {
 def read(model: type[_M], content: bytes) -> _M:
     """The document in today's shape, whichever version wrote it. ValidationError where no version of ours did."""
     try:
-        return model.model_validate_json(content)
+        return model.model_validate_json(content, context=SEALED)
     except ValidationError:
         older = _brought_up(model, content)
         if older is None:
             raise
-    return model.model_validate_json(json.dumps(older))
+    return model.model_validate_json(json.dumps(older), context=SEALED)
 
 
 def misread(error: ValidationError) -> str:

@@ -1,12 +1,13 @@
 """A trial's folder before it runs: what is asked of it, and the scenario that asks for exactly this again."""
 
+import os
 import shutil
-from typing import Any
+from functools import partial
 
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_fresh
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.secrets import is_secret_key
+from benchhouse.schema.secrets import escape
 from benchhouse.schema.trial import TrialSpec
 
 
@@ -23,14 +24,15 @@ def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
 
 def effective_config(spec: TrialSpec) -> str:
     """The whole configuration of one trial, as a scenario that runs exactly this trial again."""
+    escaped = partial(escape, environ=os.environ)
     config = {
         "schema_version": 1,
         "scenario": spec.scenario,
         "experiment": spec.experiment.name,
         "version": spec.experiment.version,
-        "target": _escaped(spec.target),
-        "workload": _escaped(spec.parameters),
-        "folder": _escaped(spec.folder) or None,
+        "target": escaped(spec.target),
+        "workload": escaped(spec.parameters),
+        "folder": escaped(spec.folder) or None,
         "repetitions": 1,
         "seed": spec.seed,
         "resources": spec.resources.model_dump(exclude_none=True),
@@ -40,22 +42,13 @@ def effective_config(spec: TrialSpec) -> str:
         "partition": spec.partition,
         "account": spec.account,
         "qos": spec.qos,
-        "artifacts": _escaped(spec.artifacts),
-        "binds": _escaped(spec.binds),
-        "environment": _escaped(spec.environment),
+        "artifacts": escaped(spec.artifacts),
+        "binds": escaped(spec.binds),
+        "environment": escaped(spec.environment),
         "services": {
-            name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
+            name: escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
         },
         "logs": spec.logs.model_dump(exclude_defaults=True),
-        "monitors": spec.monitors and (spec.monitors.model_dump(exclude_defaults=True) or None),
+        "monitors": spec.monitors and (escaped(spec.monitors.model_dump(exclude_defaults=True)) or None),
     }
     return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
-
-
-def _escaped(value: Any, key: str = "") -> Any:
-    """A `$` that was plain stays plain when the file is read again; a secret stays a reference."""
-    if isinstance(value, dict):
-        return {name: _escaped(item, str(name)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item, key) for item in value]
-    return value.replace("$", "$$") if isinstance(value, str) and not is_secret_key(key) else value

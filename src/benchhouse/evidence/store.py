@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, Protocol
 
 from pydantic import Field, ValidationError
@@ -243,13 +243,13 @@ def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
     try:
         manifest = older.read(Manifest, content)
     except ValidationError as error:
-        raise BenchError(f"the manifest {pointer.manifest[:12]} can't be read") from error
-    if manifest.run_id != pointer.run_id:
-        raise BenchError(f"the manifest is of run {manifest.run_id}, entered as one of {pointer.run_id}")
-    for name in manifest.files:
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in name:
-            raise BenchError(f"the manifest names a file outside of its folder: {name!r}")
+        raise BenchError(f"the manifest {pointer.manifest[:12]} can't be read: {error.errors()[0]['msg']}") from error
+    for what, named, entered in (
+        ("run", manifest.run_id, pointer.run_id),
+        ("scenario", manifest.scenario, pointer.scenario),
+    ):
+        if named != entered:
+            raise BenchError(f"the manifest is of {what} {named}, entered as one of {entered}")
     return manifest
 
 

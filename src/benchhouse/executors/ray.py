@@ -13,6 +13,7 @@ from benchhouse.schema.clusters import RaySettings
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
+from benchhouse.schema.secrets import resolve
 
 _CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
 _STOP_S = 120.0
@@ -34,7 +35,7 @@ class RayExecutor(ClusterExecutor):
         self.carrier = RayJobs(self.address) if self.address.startswith("http") else None
 
     def settings(self) -> Mapping[str, Any]:
-        return {"address": self.address, "runtime_env": self.ray.runtime_env}
+        return {"address": self.address, "runtime_env": resolve(self.ray.runtime_env, os.environ)}
 
     def check(self, resources: Resources) -> None:
         """Of a cluster that takes the whole run, only whether it is there; the run itself looks at its nodes."""

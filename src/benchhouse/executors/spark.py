@@ -15,6 +15,7 @@ from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE, SparkSettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
+from benchhouse.schema.secrets import resolve
 
 _PAGE_S = 3.0
 _ASKED, _REFUSED = 0, 2  # types of messages of Spark's transport: a request of a chunk, and its refusal
@@ -39,7 +40,13 @@ class SparkExecutor(ClusterExecutor):
 
     def settings(self) -> Mapping[str, Any]:
         ask = self._slot.model_dump(mode="json")
-        return {"master": self.address, "ui": self.ui, "conf": self.conf, "ask": ask, "slots": self.parallel}
+        return {
+            "master": self.address,
+            "ui": self.ui,
+            "conf": resolve(self.conf, os.environ),
+            "ask": ask,
+            "slots": self.parallel,
+        }
 
     def check(self, resources: Resources) -> None:
         check_java()

@@ -23,6 +23,8 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
+from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
 _PIECE_BYTES = 1 << 20
@@ -55,7 +57,7 @@ class Response:
 
     def json(self) -> Any:
         try:
-            return json.loads(self.body)
+            return read_json(self.body)
         except ValueError:
             raise NoAnswer(self.address, "malformed", f"answers no JSON but {self.body[:60]!r}") from None
 
@@ -95,7 +97,10 @@ class HttpClient:
             raise self._no_answer(url, error) from error
         if len(data) > self.limit_bytes:
             raise NoAnswer(address, "too_large", f"answers more than {self.limit_bytes >> 20} MiB")
-        if method != "HEAD" and len(data) < int(response.headers.get("Content-Length") or 0):
+        announced = response.headers.get("Content-Length") or "0"
+        if not (announced.isascii() and announced.isdigit()):
+            raise NoAnswer(address, "malformed", f"says that its length is {announced[:40]!r}")
+        if method != "HEAD" and len(data) < int(announced[:18]):
             raise NoAnswer(address, "reset", "ended in the middle of its answer")
         return response
 
@@ -130,30 +135,19 @@ class HttpClient:
     def _no_answer(self, url: str, error: Exception) -> NoAnswer:
         cause: object = error.reason if isinstance(error, URLError) else error
         failure, reason = _explain(cause, self.timeout_s)
-        parts = urlsplit(url)
-        for secret in (url, parts.query, parts.password or "", parts.username or ""):
-            reason = reason.replace(secret, "[redacted]") if secret else reason
-        return NoAnswer(without_secrets(url), failure, reason)
-
-
-def without_secrets(url: str) -> str:
-    """An address for messages: credentials and the query, where keys are, are left out."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an address that can't be read"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        address, userinfo = split_userinfo(url)
+        secrets = [url, address.partition("?")[2], userinfo, *userinfo.split(":", 1)]
+        return NoAnswer(without_secrets(url), failure, blanker([text for text in secrets if text])(reason))
 
 
 def _request(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Request:
-    if not _is_address(url):
+    address, credentials = split_userinfo(url)
+    if not _is_address(address):
         raise NoAnswer(
             without_secrets(url), "address", "is not the address of a server", "for example http://127.0.0.1:8000"
         )
-    parts = urlsplit(url)
-    credentials, _, host = parts.netloc.rpartition("@")
     request = Request(  # noqa: S310 - http or https, as checked above
-        parts._replace(netloc=host).geturl(), body, {"User-Agent": "benchhouse", **headers}, method=method
+        address, body, {"User-Agent": "benchhouse", **headers}, method=method
     )
     if credentials and not request.has_header("Authorization"):
         coded = base64.b64encode(unquote(credentials).encode()).decode()

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import split_userinfo
 
 _PROBE_S = 2.0
 
@@ -30,6 +31,7 @@ class Endpoint:
     """An http:// or https:// address, resolved once. Of several addresses of a host, the first that answers is used."""
 
     def __init__(self, url: str, *, verify: bool = True) -> None:
+        url, _ = split_userinfo(url)
         try:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)

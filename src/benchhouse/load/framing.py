@@ -12,9 +12,13 @@ from benchhouse.load.answers_python import MARK, READ
 from benchhouse.load.protocols.calls import Sink
 
 _START = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: |\r\n|$)")
-_FIELD = re.compile(rb"\r\n(transfer-encoding|content-length|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_FIELD = re.compile(
+    rb"\r\n(transfer-encoding|content-length|content-type|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
+)
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
-_HEAD_LIMIT = 1 << 20
+_HEAD_LIMIT = 1 << 18
+_BODY_LIMIT = 128 << 20  # of what is kept in memory
+_EVENT_LIMIT = 8 << 20  # of a line in a stream of events
 _LINE_LIMIT = 1 << 16
 _LAST = b"0\r\n\r\n"
 _SIZE, _LINE_END, _TRAILERS = 0, -1, -2  # what comes next in a chunked body, where it is not content
@@ -31,6 +35,7 @@ class Head(NamedTuple):
     chunked: bool
     length: int | None  # None: chunked, or up to the end of the connection
     closing: bool  # the server closes the connection after it
+    events: bool  # the body is a stream of events, line by line
 
 
 class Answer:
@@ -39,7 +44,19 @@ class Answer:
     With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
     """
 
-    __slots__ = ("_chunked", "_pending", "body", "closing", "head", "left", "sink", "status", "sunk")
+    __slots__ = (
+        "_chunked",
+        "_events",
+        "_line",
+        "_pending",
+        "body",
+        "closing",
+        "head",
+        "left",
+        "sink",
+        "status",
+        "sunk",
+    )
 
     def __init__(self, sink: Sink | None = None) -> None:
         self.sink = sink
@@ -49,7 +66,8 @@ class Answer:
         self.body = bytearray()
         self.closing = False  # whether the connection can't be used again
         self._pending = b""  # the beginning of a head or of a line, whose end has not come
-        self._chunked = False
+        self._chunked = self._events = False
+        self._line = 0  # where a line of the body begins, as last looked
         self.left: int | None = 0  # bytes of the body or chunk; None up to the end of the connection
 
     @property
@@ -112,7 +130,19 @@ class Answer:
             complete = self.feed(data[at:end])
             at = end
             marks += MARK.pack(self.size, stamp, floor)
+        if self.sink is None and self.status:
+            self._check_size()
         return complete, marks
+
+    def _check_size(self) -> None:
+        """What is kept has bounds, whatever a server sends: else reading it could outlast any time limit."""
+        size = len(self.body)
+        if size + (self.left or 0) > _BODY_LIMIT:
+            raise Malformed(f"the answer has more than {_BODY_LIMIT >> 20} MiB")
+        if self._events and size - self._line > _EVENT_LIMIT:
+            self._line = self.body.rfind(b"\n") + 1
+            if size - self._line > _EVENT_LIMIT:
+                raise Malformed(f"a line of the stream has more than {_EVENT_LIMIT >> 20} MiB")
 
     def feed_sink(self, data: bytes | memoryview) -> bool:
         """As `feed`, where the head has come and there is a sink."""
@@ -145,7 +175,7 @@ class Answer:
             text, self._pending = self._pending[:end], self._pending[end + 4 :]
             head = read_head(text)
             if head.status >= 200:
-                self.status, self._chunked, self.left, self.closing = head
+                self.status, self._chunked, self.left, self.closing, self._events = head
                 self.head = text
                 if self._chunked:
                     self.left = _SIZE
@@ -211,20 +241,21 @@ def read_head(head: bytes) -> Head:
     status = int(start[2])
     options = {option.strip() for value in fields.get(b"connection", ()) for option in value.split(b",")}
     closing = b"close" in options or (start[1] == b"0" and b"keep-alive" not in options)
+    events = any(kind.startswith(b"text/event-stream") for kind in fields.get(b"content-type", ()))
     if status in (204, 304) or status < 200:
-        return Head(status, False, 0, closing)
+        return Head(status, False, 0, closing, events)
     coding = b", ".join(fields.get(b"transfer-encoding", ()))
     if coding:
         if coding != b"chunked":
             raise Malformed(f"transfer-encoding is {coding[:40]!r}, and only chunked is supported")
-        return Head(status, True, None, closing)
+        return Head(status, True, None, closing, events)
     lengths = set(fields.get(b"content-length", ()))
     if not lengths:
-        return Head(status, False, None, True)
+        return Head(status, False, None, True, events)
     length = lengths.pop()
     if lengths or not length.isdigit() or len(length) > 15:
         raise Malformed(f"content-length is {length[:40]!r}{' and something else' if lengths else ''}")
-    return Head(status, False, int(length), closing)
+    return Head(status, False, int(length), closing, events)
 
 
 def chunk_size(line: bytes) -> int:

@@ -16,6 +16,7 @@ from benchhouse.load.shards import AllLost
 from benchhouse.load.slo import Slo
 from benchhouse.load.source import Source
 from benchhouse.load.streams import Stream, figures
+from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.histogram import Histogram
@@ -111,7 +112,7 @@ def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
     last = int(book.window_s) if book.window_s % 1 else int(book.window_s) - 1
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["second", *columns, *clauses])
+        writer.writerow(csv_cells(["second", *columns, *clauses]))
         for number in range(max(last, 0) + 1):
             row = book.seconds.get(number) or Second(missed=[0] * len(clauses))
             writer.writerow([number, *(getattr(row, name) for name in columns), *row.missed])

@@ -12,13 +12,14 @@ from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.scenario import Benchmark, Scenario
-from benchhouse.schema.secrets import REDACTED, exposed, is_secret_key, is_secret_variable, reference
+from benchhouse.schema.secrets import REDACTED, credential, exposed, holds_secret, is_secret_key, reference
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment", "services")
+_RESOLVED = (*_PARAMETERS, "monitors", "artifacts", "ray", "spark")  # where references to secrets are understood
 _SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
 
@@ -159,11 +160,11 @@ class _Expansion:
             return {key: self.expand(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.expand(item, (*loc, index)) for index, item in enumerate(value)]
-        if value is not None and loc and loc[0] in _PARAMETERS and is_secret_key(_last_key(loc).rpartition(".")[2]):
+        if value is not None and is_secret_key(_last_key(loc)):
             return self._secret(value, loc)
         if not isinstance(value, str):
             return value
-        if loc and loc[0] in _PARAMETERS and (secret := exposed(value)) is not None:
+        if (secret := exposed(value)) is not None:
             return self._exposed(secret, loc)
         if "$" not in value:
             return value
@@ -189,19 +190,28 @@ class _Expansion:
         if name not in self.environ:
             self._unset(name, loc)
             return ""
-        if loc and loc[0] in _PARAMETERS and is_secret_variable(name):
-            return match[0]  # like a secret parameter: put in by the worker
+        if holds_secret(name, self.environ):
+            return self._kept(match[0], loc)
         return self.environ[name]
+
+    def _kept(self, value: str, loc: Loc) -> str:
+        """A reference as it is written: whoever needs the secret puts it in."""
+        if loc and loc[0] in _RESOLVED:
+            return value
+        wrong = f"'{_last_key(loc)}' can't hold a secret, and {value} is one"
+        return self._redact(loc, wrong, f"a variable without a secret; secrets go into {', '.join(_RESOLVED)}")
 
     def _secret(self, value: Any, loc: Loc) -> Any:
         """A secret stays a reference: the worker resolves it in memory, so plans and evidence never hold it."""
-        key, name = _last_key(loc), reference(value)
+        key, name = _last_key(loc), credential(value)
         if name is None:
             expected = f"a variable: put the secret into the environment and write {key}: $NAME"
+            if "headers" in loc:
+                expected += ", or 'Bearer $NAME'"
             return self._redact(loc, f"'{key}' is a secret in plain text", expected)
         if name not in self.environ:
             self._unset(name, loc)
-        return value
+        return self._kept(value, loc)
 
     def _exposed(self, secret: str, loc: Loc) -> str:
         """A secret inside a longer text, such as the address of a server."""

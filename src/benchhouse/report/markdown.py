@@ -19,7 +19,7 @@ from benchhouse.results.content import CaseRanking, Environment, FailureFacts, N
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER
 from benchhouse.results.numbers import INVALID, name_of, number, off_text, plural, quantity, spread_text, titled
-from benchhouse.schema.quoting import shortened
+from benchhouse.schema.quoting import shortened, visible
 from benchhouse.schema.trial import outcome_words
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
@@ -53,7 +53,7 @@ def render(data: ReportData) -> str:
         *(_environment(item) for item in data.environments),
         _lineage(data),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return visible("\n\n".join(part for part in parts if part) + "\n")
 
 
 def plain(text: str) -> str:

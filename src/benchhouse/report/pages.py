@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from benchhouse.report.markdown import block as listing
 from benchhouse.report.tags import document, tag
+from benchhouse.schema.quoting import visible
 
 _LONG = 40  # characters of a cell that may be broken
 
@@ -100,7 +101,7 @@ def _marked(text: str) -> list[str | Markup]:
 
 def as_markdown(page: Page) -> str:
     parts = [f"# {_plain(page.title)}", _plain(page.lead), *map(_markdown, page.blocks)]
-    return "\n\n".join(parts) + "\n"
+    return visible("\n\n".join(parts) + "\n")
 
 
 def _markdown(block: Block) -> str:

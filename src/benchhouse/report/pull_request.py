@@ -7,7 +7,7 @@ from benchhouse.report.interval_chart import Bar, interval_chart
 from benchhouse.report.markdown import code, plain, table
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import percent, quantity
-from benchhouse.schema.quoting import shortened
+from benchhouse.schema.quoting import shortened, visible
 
 _WEIGHTS = {"worse": 0, "better": 1}
 _COLOURS = {"worse": "#d55e00", "better": "#009e73"}
@@ -52,7 +52,7 @@ def comparison_markdown(compared: ComparisonTable) -> str:
         parts.append(f"Not compared: {plain('; '.join(compared.invalid_metrics))}.")
     if compared.unmatched_metrics:
         parts.append(f"Not compared: {plain(', '.join(compared.unmatched_metrics))}.")
-    return "\n\n".join(parts) + "\n"
+    return visible("\n\n".join(parts) + "\n")
 
 
 def _table(compared: ComparisonTable, rows: Sequence[PointRow]) -> str:

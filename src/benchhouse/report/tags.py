@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from benchhouse.schema.quoting import visible
+
 Content = str | None
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -16,7 +18,7 @@ CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'
 def tag(name: str, /, *content: Content, **attributes: str | int | bool | None) -> Markup:
     """One element. `class_` and `for_` lose their underscore, `data_ref` becomes data-ref, None and False vanish."""
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value)}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -27,7 +29,11 @@ def tag(name: str, /, *content: Content, **attributes: str | int | bool | None) 
 
 
 def join(*content: Content) -> Markup:
-    return Markup("".join([escape(item) for item in content if item is not None]))  # noqa: S704 - escaped here
+    return Markup("".join([_escaped(item) for item in content if item is not None]))  # noqa: S704 - escaped here
+
+
+def _escaped(item: str | int) -> Markup:
+    return item if isinstance(item, Markup) else escape(visible(item) if isinstance(item, str) else item)
 
 
 @cache
@@ -42,7 +48,7 @@ def embedded_json(value: Any) -> Markup:
     encoded = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"), ("\u2029", "2029")):
         encoded = encoded.replace(character, f"\\u{code}")
-    return Markup(encoded)  # noqa: S704 - made harmless above
+    return Markup(visible(encoded))  # noqa: S704 - made harmless above
 
 
 def document(title: str, *body: Content) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from benchhouse.analysis.summary import summarise, summarise_histogram
 from benchhouse.evidence import older
 from benchhouse.evidence.verify import verify
+from benchhouse.schema.csv_text import csv_cells, csv_values
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import HistogramsFile
@@ -56,7 +57,7 @@ def _metric_lines(
     in_json = {_name(entry): (at, entry["value"]) for at, entry in enumerate(listed)}
     reader = csv.DictReader(text.splitlines(keepends=True))
     raw = text.splitlines()
-    in_csv = {_name(entry): (reader.line_num, entry["value"]) for entry in reader}
+    in_csv = {_name(entry): (reader.line_num, entry["value"]) for entry in map(csv_values, reader)}
     lines = []
     for number in measured:
         label = f"{number['metric']}.{number['stat']}"
@@ -79,13 +80,13 @@ def _sample_lines(
     """Which lines of samples.csv hold the samples of these metrics; each statistic is computed from them again."""
     if not folder.samples.is_file():
         return []
-    wanted = {(number["metric"], number["window"]) for number in measured}
+    names = {(str(number["metric"]), str(number["window"])) for number in measured}
+    wanted = {tuple(csv_cells(name)): name for name in names}
     samples: dict[tuple[str, str], list[tuple[int, float]]] = {}
     with folder.samples.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         for sample in reader:
-            key = (str(sample["metric"]), str(sample["window"]))
-            if key in wanted:
+            if key := wanted.get((str(sample["metric"]), str(sample["window"]))):
                 samples.setdefault(key, []).append((reader.line_num, float(sample["value"])))
     proofs = []
     for (metric, window), lines in sorted(samples.items()):

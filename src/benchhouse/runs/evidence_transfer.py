@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence import store
@@ -14,6 +13,7 @@ from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.load.protocols.s3 import S3Refused, S3Target
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.secrets import split_userinfo
 
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
@@ -148,7 +148,7 @@ def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[Sh
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     where = given or f"https://s3.{region}.amazonaws.com"
-    if urlsplit(where).username:
+    if split_userinfo(where)[1]:
         raise BenchError("credentials don't belong into an address: everyone on this machine sees it", _CREDENTIALS)
     try:
         target = S3Target(endpoint=where, bucket=name)

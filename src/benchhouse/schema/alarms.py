@@ -62,6 +62,13 @@ class Channel(Model, strict=True):
             raise ValueError("this address holds a secret: put it into a variable and write $NAME")
         return text
 
+    @field_validator("command")
+    @classmethod
+    def _shows_no_secret(cls, words: list[str] | None) -> list[str] | None:
+        if any(exposed(word) for word in words or ()):
+            raise ValueError("this command holds a secret: let the program read it from its environment")
+        return words
+
     @field_validator("apprise")
     @classmethod
     def _is_a_variable(cls, text: str | None) -> str | None:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.secrets import credential, exposed, is_secret_key
 
 LOCAL = r"local|local\[(?P<cores>\d{1,4}|\*)\]"
 LOCAL_CLUSTER = re.compile(r"local-cluster\[(?P<nodes>\d{1,3}),(?P<cores>\d{1,4}),(?P<megabytes>\d{1,7})\]")
@@ -30,6 +31,8 @@ def _spark_properties(conf: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"{key!r} is no property of Spark: they are called spark.something")
         if key.startswith(_OUR_PROPERTIES):
             raise ValueError(f"{key} follows from resources: and spark.master, and is not set here")
+        if exposed(conf[key]) is not None or (is_secret_key(key) and credential(conf[key]) is None):
+            raise ValueError(f"{key} is a secret in plain text: put it into the environment and write $NAME")
     return conf
 
 

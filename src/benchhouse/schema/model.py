@@ -5,6 +5,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+SEALED = {"sealed": True}
+"""Context of reading a document that was sealed: newer rules for what users write don't hold for it."""
+
 
 class Model(BaseModel):
     model_config = ConfigDict(

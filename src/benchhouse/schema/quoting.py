@@ -1,9 +1,11 @@
 """Values and texts of a user, written so that they fit a message and hold nothing unprintable."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 MAX_QUOTED = 60
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def describe(value: Any) -> str:
@@ -30,6 +32,11 @@ def shorten(text: str) -> str:
 
 def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def visible(text: str) -> str:
+    """Text of many lines whose control characters, such as a terminal's escapes, are signs that can be seen."""
+    return _CONTROLS.sub(lambda match: chr(0x2400 + ord(match[0])) if match[0] < " " else "\ufffd", text)
 
 
 def shortened(names: Sequence[str], most: int = 5) -> str:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.secrets import exposed, is_secret_variable, reference
+from benchhouse.schema.secrets import exposed, is_plain_secret
 
 _PLACE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _IMAGE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -117,13 +117,17 @@ class Recipe(Model):
                 raise ValueError(f"{path!r} is not below the server's folder")
         return files
 
-    @field_validator("environment")
-    @classmethod
-    def _secret_variables_are_references(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name, value in environment.items():
-            if is_secret_variable(name) and "{secret}" not in value and reference(value) is None:
+    @model_validator(mode="after")
+    def _shows_no_secret(self, info: ValidationInfo) -> "Recipe":
+        if info.context == SEALED:
+            return self
+        for name, value in self.environment.items():
+            if "{secret}" not in value and is_plain_secret(name, value):
                 raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
-        return environment
+        for text in (*self._texts(), *self.environment.values(), *self.files.values()):
+            if exposed(text.replace("{secret}", "$MADE_UP_SECRET")) is not None:
+                raise ValueError("a secret in plain text: write {secret} for a generated one, or $NAME_PASSWORD")
+        return self
 
     @model_validator(mode="after")
     def _can_be_started(self) -> "Recipe":
@@ -138,9 +142,6 @@ class Recipe(Model):
                     raise ValueError(f"{{{place}}} in {text!r} is none of {', '.join(sorted(known))}")
         if self.ready.kind == "tcp" and self.ready.port not in self.ports:
             raise ValueError(f"ready probes port {self.ready.port!r}, none of {', '.join(self.ports) or '(none)'}")
-        for text in (*self._texts(), *self.environment.values(), *self.files.values()):
-            if exposed(text.replace("{secret}", "$MADE_UP_SECRET")) is not None:
-                raise ValueError("a secret in plain text: write {secret} for a generated one, or $NAME_PASSWORD")
         return self
 
     @property

@@ -1,23 +1,31 @@
-"""Which parameters are secrets, so that their values stay out of plans, evidence, logs and reports."""
+"""Which texts are secrets: the one place that decides, so that values stay out of plans, evidence, logs and reports.
+
+A secret is written as a reference, `$NAME`, and stays one in everything that is stored; `resolve` puts it in, in the
+memory of whoever needs it. What a program says again of it is blanked in all the forms of `echoes`.
+"""
 
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _SECRET_KEY = re.compile(
-    r"(^|[_.-])(password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)$"
-    r"|^token$|(^|[_.-])(auth|access|api|bearer|hf|session)[_-]?token$",
+    r"(^|[_.-])(password|passwd|secret|credentials?|(api|access|secret|private|subscription)[._-]?key)$"
+    r"|(^|\.)token$|(^|[_.-])(auth|access|api|bearer|hf|session)[_-]?token$"
+    r"|^(proxy-)?authorization$|^(set-)?cookie$|^x-[a-z-]*(auth|token|key|secret)$",  # lines of an HTTP header
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(
     r"(^|_|^PG)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$",
     re.IGNORECASE,
 )
+_READ_BY_DRIVERS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
+"""Variables that are used without being named in a scenario."""
 _MADE_UP = "made-up-"
 _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
+_CREDENTIAL = re.compile(r"^(?:[A-Za-z][\w-]*(?: +|=))?(\$(?:\{\w+\}|\w+))$")  # `Bearer $NAME`, `session=$NAME`
 _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -26,20 +34,26 @@ _KEY_SHAPES = re.compile(
 )
 _KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox", "PRIVATE KEY-----")
 
+# What stands between `://` and the `@` before the host. A password with a slash in it is one too: what comes before
+# the slash is no port then.
+_USERINFO = re.compile(r"://(?:([^\s/?#]*)|((?!\[)[^\s/?#@:]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)\S)*))@")
 _IN_TEXT = re.compile(
-    r"://[^\s/@:]*:([^\s/@]+)@"  # a password in an address
-    r"|https?://([^\s/@:]+)@"  # a key in front of a web server's
-    r"|(?:^|[\s;&?])password\s*=\s*('[^']*'|[^\s;&]+)",
+    r"(?:^|[\s;&?]|--)(?:password|passwd)\s*=\s*('[^']*'|[^\s;&]+)"
+    r"|(?:[?&]|--)(?:api[_-]?key|(?:access|auth)[_-]?token|token|secret|sig|signature|x-amz-signature)=([^\s&#]+)"
+    r"|authorization\s*:\s*(?:bearer|basic|token|apikey)\s+([^\s\"']+)",
     re.IGNORECASE,
 )
+_PAIR = re.compile(r"([\w.-]+)[\"']?\s*:\s*([^\s,{}\[\]]+)")
+_RESERVED = "/?#@[] "  # what would end the userinfo of an address too early
 REDACTED = "[redacted]"
 _SHORTEST = 4  # a shorter secret would blank half of every text
 _SHORTEST_LINE = 8  # of a secret of several lines, such as a key file's content
+_SHORTEST_BASE64 = 6  # fewer letters stand in random data by chance
 
 
 @functools.lru_cache(4096)
 def is_secret_key(name: str) -> bool:
-    """Whether a parameter of that name holds a secret (password, token, api_key, ...)."""
+    """Whether a parameter or header of that name holds a secret (password, token, Authorization, ...)."""
     return bool(_SECRET_KEY.search(name))
 
 
@@ -49,10 +63,26 @@ def is_secret_variable(name: str) -> bool:
     return bool(_SECRET_VARIABLE.search(name))
 
 
+def holds_secret(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a variable stays a reference: its name says so, or its value, such as an address with a password."""
+    return is_secret_variable(name) or exposed(environ.get(name, "")) is not None
+
+
+def is_plain_secret(variable: str, value: str) -> bool:
+    """Whether `variable: value` among variables to be set shows a secret to everybody who reads the file."""
+    return exposed(value) is not None or (is_secret_variable(variable) and credential(value) is None)
+
+
 def reference(value: Any) -> str | None:
     """The variable that `$NAME` or `${NAME}` refers to, or None when `value` is anything else."""
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     return (match[1] or match[2]) if match else None
+
+
+def credential(value: Any) -> str | None:
+    """The variable in the value of a secret parameter: `$NAME`, or in a header `Bearer $NAME`."""
+    match = _CREDENTIAL.match(value) if isinstance(value, str) else None
+    return reference(match[1]) if match else None
 
 
 def make_up() -> str:
@@ -71,13 +101,44 @@ def mentioned(text: str) -> set[str]:
     return {match[1] or match[2] for match in _MENTION.finditer(text)}
 
 
+def split_userinfo(url: str) -> tuple[str, str]:
+    """An address without `name:password@`, and that part: what urlsplit finds, and a password with a slash in it."""
+    match = _USERINFO.search(url)
+    if match is None:
+        return url, ""
+    return f"{url[: match.start()]}://{url[match.end() :]}", match[1] or match[2] or ""
+
+
+def user_and_password(url: str) -> tuple[str, str, str]:
+    """An address without `name:password@`, the name and the password, both decoded."""
+    from urllib.parse import unquote
+
+    address, userinfo = split_userinfo(url)
+    user, _, password = userinfo.partition(":")
+    return address, unquote(user), unquote(password)
+
+
+def without_secrets(url: str) -> str:
+    """An address for messages: credentials and the query, where keys are, are left out."""
+    return re.split(r"[?#]", split_userinfo(url)[0], maxsplit=1)[0]
+
+
+def _in_addresses(text: str) -> Iterator[str]:
+    """Passwords of addresses in a text; of a web server's also a key that stands alone before the `@`."""
+    for match in _USERINFO.finditer(text):
+        user, _, password = (match[1] or match[2] or "").partition(":")
+        if part := password or (user if text[: match.start()].lower().endswith(("http", "https")) else ""):
+            yield part
+
+
 def exposed(text: str) -> str | None:
     """What in a text is a secret that anybody can read: a password or key in an address, a key of a well-known shape.
 
     A variable in its place is kept as a reference only if its name says that it is a secret.
     """
-    for match in _IN_TEXT.finditer(text):
-        part: str = next(filter(None, match.groups())).strip("'")
+    in_words = (next(filter(None, match.groups())).strip("'") for match in _IN_TEXT.finditer(text))
+    part: str
+    for part in (*_in_addresses(text), *in_words):
         name = reference(part)
         if part and (name is None or not is_secret_variable(name)):
             return part
@@ -85,10 +146,19 @@ def exposed(text: str) -> str | None:
     return shape[0] if shape else None
 
 
-def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
-    """Put in the values of secret variables: in the worker, in memory only.
+def shows_secret(line: str) -> bool:
+    """Whether a line of a YAML file holds a secret in plain text."""
+    pairs = ((match[1], match[2]) for match in _PAIR.finditer(line))
+    return exposed(line) is not None or any(
+        (is_secret_key(key) or is_secret_variable(key)) and "$" not in value for key, value in pairs
+    )
 
-    A secret parameter that is `$NAME` as a whole, and `$NAME` anywhere in a text where the variable is a secret.
+
+def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
+    """Put in the values of secret variables: in the memory of whoever needs them only.
+
+    Every variable in a secret parameter, and elsewhere those that hold a secret. Between `://` and `@` a value is
+    encoded as far as it must be there.
     """
     if isinstance(parameters, dict):
         return {name: resolve(item, environ, str(name)) for name, item in parameters.items()}
@@ -96,19 +166,43 @@ def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
         return [resolve(item, environ, key) for item in parameters]
     if not isinstance(parameters, str) or "$" not in parameters:
         return parameters
-    if is_secret_key(key) and (name := reference(parameters)):
-        return environ.get(name, parameters)
+    in_address = [match.span() for match in _USERINFO.finditer(parameters)]
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        return environ.get(name, match[0]) if is_secret_variable(name) else match[0]
+        if name not in environ or not (is_secret_key(key) or holds_secret(name, environ)):
+            return match[0]
+        is_inside = any(start <= match.start() < end for start, end in in_address)
+        return _fit_for_address(environ[name]) if is_inside else environ[name]
 
     return _MENTION.sub(value, parameters)
 
 
+def escape(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
+    """The reverse of expanding: a plain `$` stays plain when the text is read again, a secret stays a reference."""
+    if isinstance(value, dict):
+        return {name: escape(item, environ, str(name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [escape(item, environ, key) for item in value]
+    if not isinstance(value, str) or "$" not in value or is_secret_key(key):
+        return value
+    pieces, end = [], 0
+    for match in _MENTION.finditer(value):
+        if holds_secret(match[1] or match[2], environ):
+            pieces += [value[end : match.start()].replace("$", "$$"), match[0]]
+            end = match.end()
+    return "".join([*pieces, value[end:].replace("$", "$$")])
+
+
+def _fit_for_address(value: str) -> str:
+    from urllib.parse import quote
+
+    return "".join(quote(char, safe="") if char in _RESERVED else char for char in value)
+
+
 def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
     """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too."""
-    values: set[str] = set()
+    values = {environ.get(name, "") for name in _READ_BY_DRIVERS}
 
     def walk(value: Any, key: str = "") -> None:
         if isinstance(value, dict):
@@ -117,23 +211,70 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
         elif isinstance(value, list):
             for item in value:
                 walk(item, key)
-        elif isinstance(value, str):
-            whole = reference(value) if is_secret_key(key) else None
-            names = (name for name in mentioned(value) if is_secret_variable(name) or name == whole)
+        elif isinstance(value, str) and "$" in value:
+            names = (name for name in mentioned(value) if is_secret_key(key) or holds_secret(name, environ))
             values.update(environ.get(name, "") for name in names)
 
     walk(parameters)
     values |= {line for value in values for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
+    values |= {part for value in values for part in _in_addresses(value)}
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
+def echoes(values: list[str]) -> list[str]:
+    """All forms in which a program may say these texts again, longest first.
+
+    As they are, in JSON, HTML and Python's notation, URL-encoded (once or twice), in base64 (also as a part of
+    something longer) and in hexadecimal digits.
+    """
+    forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST}
+    return sorted(forms | set(values), key=len, reverse=True)
+
+
+def _forms(value: str) -> Iterator[str]:
+    import json
+    from urllib.parse import quote, quote_plus, unquote
+
+    plain = {value, unquote(value)}
+    for text in plain:
+        raw = text.encode("utf-8", "surrogateescape")
+        yield text
+        for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+            yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
+        in_html = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for double, single in (('"', "'"), ("&quot;", "&#x27;"), ("&#34;", "&#39;")):
+            yield in_html.replace('"', double).replace("'", single)
+        yield from (repr(text)[1:-1], repr(raw)[2:-1], _fit_for_address(text))
+        yield from (raw.hex(), raw.hex().upper(), raw.hex(" "), raw.hex(":"))
+        every = "".join(f"%{byte:02X}" for byte in raw)
+        for coded in (quote(raw, safe=""), quote(raw), quote_plus(raw), every):
+            yield from (coded, re.sub("%..", lambda match: match[0].lower(), coded), quote(coded, safe=""))
+        yield from _in_base64(raw)
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """At each of the three places that it may have in what is encoded, without the letters that others share."""
+    from base64 import b64encode
+    from urllib.parse import quote
+
+    for before, shared in ((0, 0), (1, 2), (2, 3)):
+        letters = b64encode(bytes(before) + raw).decode()[shared : 8 * (before + len(raw)) // 6]
+        if len(letters) >= _SHORTEST_BASE64:
+            yield from (letters, letters.replace("+", "-").replace("/", "_"), quote(letters, safe=""))
+
+
 def redactor(parameters: Any, environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """A function that blanks the secret values, and well-known key shapes, in a text."""
-    values = secret_values(parameters, environ)
+    """A function that blanks the secrets that the parameters refer to, and well-known key shapes, in a text."""
+    return blanker(secret_values(parameters, environ))
+
+
+def blanker(values: list[str]) -> Callable[[str], str]:
+    """A function that blanks these values in all their forms, and well-known key shapes, in a text."""
+    forms = echoes(values)
 
     def redact(text: str) -> str:
-        for value in values:
-            text = text.replace(value, REDACTED)
+        for form in forms:
+            text = text.replace(form, REDACTED)
         return redact_keys(text)
 
     return redact

@@ -9,6 +9,7 @@ from benchhouse.schema.clusters import DaskSite, RaySite, SparkSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
+from benchhouse.schema.secrets import exposed, is_secret_variable
 from benchhouse.schema.topology import Cluster
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
@@ -30,9 +31,17 @@ def _flag(text: str) -> str:
     return text
 
 
+def _without_secrets(variables: dict[str, str]) -> dict[str, str]:
+    for name, value in variables.items():
+        if is_secret_variable(name) or exposed(value) is not None:
+            raise ValueError(f"{name} is a secret: leave it out and export it, jobs get it with the environment")
+    return variables
+
+
 Word = Annotated[str, AfterValidator(_plain)]
 """A word that means itself in a shell and in an #SBATCH line."""
 Flag = Annotated[str, AfterValidator(_flag)]
+Variables = Annotated[dict[Name, str], AfterValidator(_without_secrets)]
 
 
 class Partition(Model, strict=True):
@@ -92,7 +101,7 @@ class Network(Model, strict=True):
 
     egress: bool = Field(True, description="Whether compute nodes reach the internet.")
     interface: Word | None = Field(None, description="Device of the fast network between nodes.")
-    environment: dict[Name, str] = Field(default_factory=dict, description="Variables of multi-node jobs.")
+    environment: Variables = Field(default_factory=dict, description="Variables of multi-node jobs.")
 
 
 class Site(Model, strict=True):
@@ -104,7 +113,7 @@ class Site(Model, strict=True):
     executor: Name | None = Field(None, description="Default executor.")
     runtime: Name | None = Field(None, description="Default runtime.")
     modules: tuple[Word, ...] = Field((), strict=False, description="Modules to load before containers and jobs.")
-    environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
+    environment: Variables = Field(default_factory=dict, description="Variables of every job; no secrets.")
     # What nobody wrote needs no validator: to build one takes longer than all else that is done with a profile.
     slurm: SlurmSite = Field(default_factory=SlurmSite.model_construct)
     dask: DaskSite = Field(default_factory=DaskSite.model_construct)

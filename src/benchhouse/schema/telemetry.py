@@ -53,7 +53,10 @@ class Source(Protocol):
 class Scrape(Model, strict=True):
     """A Prometheus endpoint that is read at every tick."""
 
-    url: str = Field(pattern=r"^https?://", description="Where its metrics are: http://127.0.0.1:8000/metrics.")
+    url: str = Field(
+        pattern=r"^(https?://|\$)",
+        description="Where its metrics are: http://127.0.0.1:8000/metrics; a password as http://me:$NAME_PASSWORD@host.",
+    )
     name: str = Field("", description="Scope `service:NAME`; by default host and port.")
     series: list[str] = Field(default_factory=empty_list, description="Patterns of metric names to keep: `vllm:*`.")
     labels: list[str] = Field(default_factory=empty_list, description="Labels to keep; others are summed over.")

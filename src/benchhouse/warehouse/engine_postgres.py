@@ -11,10 +11,10 @@ import json
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.query import QuerySpec
+from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
 from benchhouse.warehouse.points import POINTS_VIEW, postgres_view
 from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
@@ -66,8 +66,7 @@ class PostgresEngine:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        parts = urlsplit(address)
-        self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        self.name = without_secrets(address)
         self._connection = self._connect()
         self._ready = False
 
@@ -162,8 +161,8 @@ class PostgresEngine:
             raise BenchError(f"{self.name}: {message}", "Tables and columns: bench warehouse schema") from None
 
     def _without_password(self, text: str) -> str:
-        password = urlsplit(self._address).password
-        return text.replace(password, "[redacted]") if password else text
+        password = split_userinfo(self._address)[1].partition(":")[2]
+        return blanker([password])(text) if password else text
 
     def _do(self, sql: str, values: "list[Any] | None" = None) -> None:
         self._connection.execute(sql, values)

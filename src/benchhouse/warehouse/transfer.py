@@ -10,13 +10,14 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
+from benchhouse.schema.secrets import split_userinfo
 from benchhouse.warehouse.engine import Engine, Files, RunTables
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.query import Result, Warehouse
@@ -59,22 +60,27 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
 
 def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -> str:
     """The address with its password in place of the variable that names it."""
+    bare, userinfo = split_userinfo(address)
+    user, _, password = userinfo.partition(":")
     try:
-        parts = urlsplit(address)
-        password = parts.password
+        urlsplit(bare)
     except ValueError as error:
         raise BenchError("not a valid address", "postgresql://user@host/database") from error
-    if not password or literal:
+    if not password:
         return address
+    if literal:
+        return _with_login(bare, user, quote(password, safe="%"))
     match = _VARIABLE.fullmatch(password)
     if match is None:
         raise BenchError(
             "a password in the address is visible to everyone on this machine, and stays in the history of the shell",
             "Name a variable that has it, 'postgresql://user:$NAME@host/database', or set PGPASSWORD.",
         )
-    host = parts.netloc.rpartition("@")[2]
-    safe = f"{quote(parts.username or '', safe='%')}:{quote(_value(match, environ), safe='')}@{host}"
-    return urlunsplit(parts._replace(netloc=safe))
+    return _with_login(bare, user, quote(_value(match, environ), safe=""))
+
+
+def _with_login(address: str, user: str, password: str) -> str:
+    return address.replace("://", f"://{quote(user, safe='%')}:{password}@", 1)
 
 
 def _value(match: "re.Match[str]", environ: Mapping[str, str]) -> str:

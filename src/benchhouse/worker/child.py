@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.catalog.loading import load
 from benchhouse.evidence.data_cache import DataCache
 from benchhouse.schema.container import ENTERED
+from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
 from benchhouse.schema.histogram import RELATIVE_ERROR
 from benchhouse.schema.layout import TrialFolder
@@ -50,7 +51,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
             ctx.warn("deprecated", f"{experiment.name} {experiment.version}: {experiment.deprecated.reason}{instead}")
-        endpoints = ctx.start_services(spec.services)
+        endpoints = resolve(ctx.start_services(spec.services), os.environ)
         for name, addresses in endpoints.items():
             os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(addresses)
         target = resolve(with_endpoints(spec.target, endpoints), os.environ)
@@ -117,7 +118,7 @@ def _write_samples(ctx: TrialContext, path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("metric", "window", "index", "value", "unit"))
         for series in distributions:
-            name, window, unit = series.metric.name, series.window, series.metric.unit
+            name, window, unit = csv_cells((series.metric.name, series.window, series.metric.unit))
             writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
 
 

@@ -25,7 +25,7 @@ from benchhouse.processes.programs import version_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK
-from benchhouse.schema.secrets import REDACTED, make_up, redactor
+from benchhouse.schema.secrets import blanker, make_up, secret_values
 from benchhouse.schema.service import SECRET, Address, Addresses, Phase, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.worker import nodes
 from benchhouse.worker.output import Capture
@@ -48,7 +48,8 @@ class Keeper:
         self.spec = ServiceSpec.model_validate_json(self.folder.spec.read_bytes())
         of_trial = self.spec.owner == "stdin"
         self.secret = (os.environ.get(SECRET) if of_trial else None) or make_up()
-        self._redact = redactor([self.spec.parameters, self.spec.recipe.environment])
+        secrets = secret_values(self.spec.model_dump(mode="json"), os.environ)
+        self._blank = blanker([self.secret, *secrets])
         self.reason = ""  # why it is to end, where nobody said so
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
         self.logs = Capture.begin(path, "", redact=self._blank, streams=())
@@ -170,9 +171,6 @@ class Keeper:
         self.state = self.state.model_copy(update=changes)
         with contextlib.suppress(OSError):  # a disk that is full must not keep a server from being ended
             write_model(self.folder.state, self.state, sync=False)
-
-    def _blank(self, text: str) -> str:
-        return self._redact(text.replace(self.secret, REDACTED))
 
     def _ignore_signals(self) -> None:
         for number in _STOPS:

@@ -24,7 +24,7 @@ from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.processes.services import end_of
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.secrets import make_up, redactor, secret_values
+from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_state
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, node
@@ -69,15 +69,11 @@ def run_trial(
     tree.become_subreaper()
     tree.forget_usage()
     os.environ[TAG] = spec.trial_id
-    services = [
-        [service.use.endpoint, service.parameters, service.recipe.environment if service.recipe else {}]
-        for service in spec.services.values()
-    ]
-    parameters = [spec.target, spec.parameters, dict(spec.environment), *services]  # where secrets may be referred to
     os.environ[SECRET] = make_up()
     known = ChainMap(_attached_secrets(spec), os.environ)
-    parameters += [f"${name}" for name in known if name.startswith(SECRET)]
-    redact, secrets = redactor(parameters, known), secret_values(parameters, known)
+    made_up = [f"${name}" for name in known if name.startswith(SECRET)]
+    secrets = secret_values([spec.model_dump(mode="json"), made_up], known)
+    redact = blanker(secrets)
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
     place = scratch or Scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     shared = sharing.take(spec) if sharing else None
@@ -86,7 +82,9 @@ def run_trial(
         shared = SharedProcess(spec, cage)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        return _run(TrialSession(spec, folder, capture, place, cage, shared, redact, secrets), measured, sharing)
+        return _run(
+            TrialSession(spec, folder, capture, place, cage, shared, redact, echoes(secrets)), measured, sharing
+        )
     except Cancelled:
         return CANCELLED
     finally:
@@ -137,7 +135,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     outcome, failure = _judge(ended, handover, spec)
     incomplete, changed = capture.trouble, tidy(folder.path)
     telemetry = watch.write(folder.telemetry, handover.phases)
-    blanked = blank_secrets(folder.artifacts, session.secrets)
+    blanked = blank_secrets([folder.artifacts, folder.samples, folder.histograms, folder.telemetry], session.secrets)
     over = after(started, time.monotonic() - clock)
     change = clock_change(over)
     noticed = {
@@ -145,11 +143,14 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         "logs_incomplete": incomplete,
         "artifacts_changed": ", ".join(changed[:10]),
         "telemetry_incomplete": watch.trouble,
-        "secret_blanked": f"a secret was in artifacts: {', '.join(blanked[:10])}" if blanked else "",
+        "secret_blanked": f"a secret was in {', '.join(blanked[:10])}" if blanked else "",
         "clock_set": f"{_CLOCK_SET} ({change})" if change else "",
         "limit_not_enforced": ", ".join(session.cage.not_enforced),
     }
-    warnings = [*handover.warnings, *(Warning(code=code, message=text) for code, text in noticed.items() if text)]
+    warnings = [
+        *handover.warnings,
+        *(Warning(code=code, message=session.redact(text)) for code, text in noticed.items() if text),
+    ]
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))

@@ -17,7 +17,7 @@ from benchhouse.processes.services import end_of
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service
-from benchhouse.schema.secrets import REDACTED
+from benchhouse.schema.secrets import blanker
 from benchhouse.schema.service import (
     OVER,
     SECRET,
@@ -196,10 +196,11 @@ class TrialServices:
     ) -> None:
         """On several nodes, servers listen where the others reach them: on `interface`, where it is given."""
         self._trial = trial
-        self._secret = os.environ.get(SECRET, "")
+        secret = os.environ.get(SECRET, "")
+        self._blank = blanker([secret] if secret else [])
         self.nodes = nodes.names()
         host = nodes.address(interface, nodes.others()) if len(self.nodes) > 1 else LOOPBACK
-        self._services = Services(folder, logs, self._secret, images, host)
+        self._services = Services(folder, logs, secret, images, host)
         self._elsewhere = RemoteServices(trial.elsewhere, logs, cpus, interface, images)
         self.exposed: list[str] = []  # servers that anybody in the network may use
         self._watch = Watch(give_up)
@@ -286,6 +287,3 @@ class TrialServices:
         if state.phase == "unhealthy":
             facts["unhealthy"] = state.message
         return Addresses.model_validate_json(folder.endpoints.read_bytes()).endpoints, facts
-
-    def _blank(self, text: str) -> str:
-        return text.replace(self._secret, REDACTED) if self._secret else text

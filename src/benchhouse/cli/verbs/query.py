@@ -8,6 +8,7 @@ import click
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli.commands import verb
+from benchhouse.schema.csv_text import csv_cells
 
 
 class Query(click.Command):
@@ -40,7 +41,7 @@ def command(workspace: Workspace, sql: str, engine: str | None, as_csv: bool, as
         screen.as_json(result.to_dict())
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(result.columns)
-        writer.writerows(result.rows)
+        writer.writerow(csv_cells(result.columns))
+        writer.writerows(map(csv_cells, result.rows))
     else:
         result.show()

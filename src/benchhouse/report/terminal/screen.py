@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from benchhouse.schema.json_text import finite
+from benchhouse.schema.quoting import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -55,7 +58,7 @@ def _columns() -> int:
 
 
 def note(message: str) -> None:
-    click.echo(on_stderr(message), err=True)
+    click.echo(on_stderr(visible(message)), err=True)
 
 
 def on_stderr(text: str) -> str:
@@ -93,7 +96,7 @@ def _broken(line: str, width: int) -> str:
 
 def facts(pairs: Iterable[tuple[str, str]]) -> None:
     """One a line, `name  value`; a long value goes on below itself."""
-    pairs = list(pairs)
+    pairs = [(visible(name), visible(value)) for name, value in pairs]
     widest = max(len(name) for name, _ in pairs)
     width = _columns() or (os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _NO_END)
     for name, value in pairs:
@@ -107,7 +110,7 @@ def screen_lines() -> int:
 
 
 def as_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    click.echo(json.dumps(finite(value), indent=2, default=str, ensure_ascii=False, allow_nan=False))
 
 
 def table(
@@ -122,7 +125,8 @@ def table(
     `right` names the columns that hold numbers and `whole` those that are never wrapped. Where there is no room, those
     in `spare` are left out, the last of them first; returns the columns that were.
     """
-    texts = [["" if item is None else str(item) for item in row] for row in rows]
+    columns = [visible(column) for column in columns]
+    texts = [["" if item is None else visible(str(item)) for item in row] for row in rows]
     screen = console()
     room = screen.options.update(max_width=100_000)
     dropped: list[str] = []

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.http.exposition import Family as Described
 from benchhouse.http.exposition import families, parse_sample, samples
+from benchhouse.schema.secrets import split_userinfo, without_secrets
 from benchhouse.schema.telemetry import Family, Series
 from benchhouse.worker.monitors.procfs import series
 
@@ -108,9 +109,10 @@ class Endpoint:
     slow = True
 
     def __init__(self, url: str, name: str = "", patterns: Sequence[str] = (), labels: Sequence[str] = ()) -> None:
-        self.name = f"service:{name or urlsplit(url).netloc.rpartition('@')[2]}"
+        address, _ = split_userinfo(url)
+        self.name = f"service:{name or urlsplit(address).netloc}"
         self.problems: list[str] = []
-        self._url = url if urlsplit(url).path else f"{url}/metrics"
+        self._url = url if urlsplit(address).path else f"{url}/metrics"
         self._client: HttpClient | None = None
         self._reported = False
         page = self._fetch()
@@ -153,8 +155,6 @@ class Endpoint:
         return page
 
     def _report(self, trouble: str) -> None:
-        from benchhouse.http.client import without_secrets
-
         if not self._reported:
             self._reported = True
             self.problems.append(f"{self.name}: {without_secrets(self._url)} {trouble}; values are missing")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
 from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
@@ -59,7 +60,8 @@ class Outward:
         for scrape in self._monitors.prometheus:
             from benchhouse.worker.monitors.prometheus import Endpoint
 
-            self._add([Endpoint(scrape.url, scrape.name, scrape.series, scrape.labels)])
+            url = resolve(scrape.url, os.environ)
+            self._add([Endpoint(url, scrape.name, scrape.series, scrape.labels)])
         if self._monitors.textfile:
             labels = {str(name): value for name, value in self._monitors.labels.items()}
             self._keep_file(Path(self._monitors.textfile), labels)
