@@ -31,8 +31,10 @@ def show_history(watched: "Watched") -> None:
     if rows:
         columns = ("last run before", "first run after", "before", "after", "change", "95% interval", "verdict")
         screen.table(columns, rows, right=("before", "after", "change"), whole=columns)
-    else:
+    elif not past.drifts:
         click.echo("no change of level was found")
+    for drift in past.drifts:
+        click.echo(drift.sentence)
     for change in past.changes:
         for name, before, after in change.differs:
             screen.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
