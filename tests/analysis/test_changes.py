@@ -111,6 +111,14 @@ def test_one_far_run_of_the_baseline_does_not_blind_it():
     assert watch(learn(values[:100].tolist()), (values[100:] * 1.1).tolist(), "lower").worse is True
 
 
+def test_one_far_run_of_a_short_baseline_does_not_blind_it_either():
+    for seed in range(10):
+        values = 100.0 * (1.0 + noise("gauss", 20, seed, 0.005))
+        values[7] = 150.0
+        alarm = watch(learn(values[:15].tolist()), (values[15:] * 1.1).tolist(), "lower")
+        assert alarm.at <= 3
+
+
 def test_noise_that_remembers_is_seen_as_such():
     found = find_changes((1.0 + noise("ar1", 1000, 1)).tolist())
     assert found.noise.memory == pytest.approx(0.5, abs=0.15)
