@@ -61,7 +61,7 @@ def _show_baseline(watched: "Watched") -> None:
         return
     baseline = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
     if alarm is None:
-        click.echo(f"{baseline}: {screen.count(len(watched.later), 'later run')} fit it")
+        click.echo(f"{baseline}: {screen.count(len(watched.later), 'later run')}, the level of now fits it")
         return
     verdict = {True: "WORSE", False: "better", None: "different"}[alarm.worse]
     since, noticed = watched.later[alarm.since].run_id, watched.later[alarm.at].run_id
