@@ -5,14 +5,20 @@ phi 0.5. Steps of 2, 5 or 10% up or down at random places at least 25 apart, one
 change that is found within 5 runs of a true one is a hit, each true one once. Otava has its strict setting: windows of
 100, p = 1e-4. Histories alternate between the two; CPU is that of the detection alone.
 
+Then noise as it is where latencies are skewed, counts are counts and machines have two speeds, without a change: false
+changes of ours and of Otava's, and false alarms of new runs, lower being better, after a baseline of 100. A drift of
+0.02% a run is no step either: it is to be called a drift.
+
     scripts/install-peers.sh otava
     python benchmarks/change_points.py [--rounds 40] [--seed 2026] [--json]
 
 `--rounds` is the number of histories of 1000 runs; of 200 there are 25 times as many (with 5 times, 0.5
-false alarms are 20 in all, and chance decides), of 5000 a fifth. Exit code 1
-when a cell has less precision or recall than Otava's, when there are more than 0.5 false alarms per 1000 runs without a
-change, when CPU is more than Otava's, or when the median delay of an alarm after a 5% step is more than 3 runs; 2
-without Otava. Thresholds were chosen on other histories.
+false alarms are 20 in all, and chance decides), of 5000 a fifth. With fewer than 20 rounds chance decides about shapes.
+
+Exit code 1 when a cell has less precision or recall than Otava's, when there are more than 0.5 false alarms per 1000
+runs without a change, when CPU is more than Otava's, when the median delay of an alarm after a 5% step is more than 3
+runs, when one of the shapes has more than 1 false change or more than 1 false alarm per 1000 runs, or when fewer than
+8 of 10 drifts are called one; 2 without Otava. Thresholds were chosen on other histories.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -32,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchhouse.analysis.changes import find_changes
-from benchhouse.analysis.online import learn, watch
+from benchhouse.analysis.online import learn, notice
 
 NOISES = ("gauss", "t3", "ar1")
 SIZES = (200, 1000, 5000)
@@ -41,6 +48,8 @@ RUNS_A_ROUND = {200: 5000, 1000: 1000, 5000: 1000}
 APART, NEAR, EVERY = 25, 5, 100
 SPREAD = 0.02
 MOST_FALSE, MOST_DELAY = 0.5, 3
+MOST_FALSE_OF_SHAPE, FEWEST_DRIFTS = 1.0, 0.8
+DRIFT = 0.0002
 CACHE = Path(os.environ.get("BENCH_TEST_CACHE") or Path.home() / ".cache" / "benchhouse-tests")
 OTAVA = CACHE / "peers" / "otava" / "bin" / "python"
 PEER = """
@@ -118,6 +127,51 @@ class Delay:
         return self.step == 0.05 and self.median > MOST_DELAY
 
 
+@dataclass(frozen=True)
+class Quiet:
+    """One shape of noise without a change; alarms are None where the level drifts."""
+
+    shape: str
+    changes_per_1000: float
+    otava_per_1000: float
+    alarms_per_1000: float | None
+    drifts: float
+
+    @property
+    def missed(self) -> list[str]:
+        missed = ["changes"] if self.changes_per_1000 > MOST_FALSE_OF_SHAPE else []
+        if self.alarms_per_1000 is None:
+            return missed + (["drifts"] if self.drifts < FEWEST_DRIFTS else [])
+        return missed + (["alarms"] if self.alarms_per_1000 > MOST_FALSE_OF_SHAPE else [])
+
+
+def gamma(skewness: float) -> Callable[[np.random.Generator, int], NDArray[np.float64]]:
+    shape = (2.0 / skewness) ** 2
+    return lambda rng, n: 1.0 + SPREAD * (rng.gamma(shape, 1.0, n) - shape) / math.sqrt(shape)
+
+
+def modes(share: float, slower: float, spread: float) -> Callable[[np.random.Generator, int], NDArray[np.float64]]:
+    return lambda rng, n: (1.0 + slower * (rng.random(n) < share)) * (1.0 + spread * rng.standard_normal(n))
+
+
+LOGNORMAL = math.sqrt(math.exp(1.0) - 1.0) * math.exp(0.5)  # deviation at sigma 1
+SHAPES: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
+    "normal": lambda rng, n: 1.0 + SPREAD * rng.standard_normal(n),
+    "skewness 0.8": gamma(0.8),
+    "skewness 1.75": gamma(1.75),
+    "exponential": gamma(2.0),
+    "log-normal, sigma 1": lambda rng, n: 1.0 + SPREAD * (rng.lognormal(0.0, 1.0, n) - math.exp(0.5)) / LOGNORMAL,
+    "two modes 20:80": modes(0.2, 0.3, 0.01),
+    "two modes 50:50": modes(0.5, 0.3, 0.01),
+    "two far modes 50:50": modes(0.5, 1.0, 0.005),
+    "Poisson 0.3": lambda rng, n: rng.poisson(0.3, n).astype(float),
+    "Poisson 3": lambda rng, n: rng.poisson(3.0, n).astype(float),
+    "rounded to 1%": lambda rng, n: np.round(100.0 * (1.0 + 0.01 * rng.standard_normal(n))),
+    "drift, noise 2%": lambda rng, n: (1.0 + DRIFT * np.arange(n)) * (1.0 + SPREAD * rng.standard_normal(n)),
+    "drift, noise 0.5%": lambda rng, n: (1.0 + DRIFT * np.arange(n)) * (1.0 + 0.005 * rng.standard_normal(n)),
+}
+
+
 def noise(rng: np.random.Generator, kind: str, n: int) -> NDArray[np.float64]:
     if kind == "gauss":
         return rng.standard_normal(n)
@@ -185,13 +239,44 @@ def delays(kind: str, step: float, tries: int, seed: int, later: int = 100) -> D
         values = 1.0 + SPREAD * noise(rng, kind, 110 + later)
         baseline = learn(values[:100].tolist())
         assert baseline
-        quiet = watch(baseline, values[100:].tolist(), "lower", values[99])
+        quiet = notice(baseline, values[100:].tolist(), "lower", values[99])
         false, watched = false + (quiet is not None), watched + (quiet.at + 1 if quiet else 10 + later)
         values[110:] *= 1.0 + step
-        alarm = watch(baseline, values[100:].tolist(), "lower", values[99])
+        alarm = notice(baseline, values[100:].tolist(), "lower", values[99])
         if alarm is None or alarm.at >= 10:
             noticed.append(alarm.at - 9 if alarm else later)
     return Delay(kind, step, statistics.median(noticed), false / watched * 1000, noticed)
+
+
+def measure_quiet(otava: Otava, shape: str, rounds: int, seed: int) -> Quiet:
+    """Histories of 200 and of 1000 runs, as many runs of each; baselines of 100 runs, and 110 new ones."""
+    runs, changes, theirs, drifts, histories = 0, 0, 0, 0, 0
+    for n in (200, 1000):
+        for number in range(max(1, rounds * 1000 // n)):
+            values = SHAPES[shape](np.random.default_rng([seed, number, n, 11]), n).tolist()
+            found = find_changes(values)
+            changes, drifts = changes + len(found.changes), drifts + bool(found.drifts)
+            theirs += len(otava.find(values)[0])
+            runs, histories = runs + n, histories + 1
+    alarms, watched = 0, 0
+    for number in range(0 if shape.startswith("drift") else 15 * rounds):
+        values = SHAPES[shape](np.random.default_rng([seed, number, 13]), 210).tolist()
+        baseline = learn(values[:100])
+        assert baseline
+        alarm = notice(baseline, values[100:], "lower", values[99])
+        alarms, watched = alarms + (alarm is not None), watched + (alarm.at + 1 if alarm else 110)
+    per_1000 = alarms / watched * 1000 if watched else None
+    return Quiet(shape, changes / runs * 1000, theirs / runs * 1000, per_1000, drifts / histories)
+
+
+def tell_quiet(shapes: list[Quiet]) -> None:
+    print(f"{'without a change':<22}{'changes/1000':>13}{'otava':>8}{'alarms/1000':>13}{'called drifts':>15}")
+    for row in shapes:
+        alarms = "" if row.alarms_per_1000 is None else f"{row.alarms_per_1000:.2f}"
+        flag = f"  MISSED {', '.join(row.missed)}" if row.missed else ""
+        print(
+            f"{row.shape:<22}{row.changes_per_1000:>13.2f}{row.otava_per_1000:>8.2f}{alarms:>13}{row.drifts:>15.0%}{flag}"
+        )
 
 
 def tell(cells: list[Cell], waits: list[Delay]) -> None:
@@ -229,15 +314,18 @@ def main() -> int:
         for kind in NOISES
         for step in STEPS
     ]
+    shapes = [measure_quiet(otava, shape, options.rounds, options.seed) for shape in SHAPES]
     otava.close()
     waits = [delays(kind, step, 25 * options.rounds, options.seed) for kind in NOISES for step in (0.05, 0.10)]
     if options.json:
         rows = [asdict(cell) | {"missed": cell.missed} for cell in cells]
         delayed = [asdict(wait) | {"missed": wait.missed} for wait in waits]
-        print(json.dumps({"cells": rows, "delays": delayed}, indent=1))
+        quiet = [asdict(shape) | {"missed": shape.missed} for shape in shapes]
+        print(json.dumps({"cells": rows, "delays": delayed, "shapes": quiet}, indent=1))
     else:
         tell(cells, waits)
-    return 1 if any(cell.missed for cell in cells) or any(wait.missed for wait in waits) else 0
+        tell_quiet(shapes)
+    return 1 if any(part.missed for part in (*cells, *waits, *shapes)) else 0
 
 
 if __name__ == "__main__":

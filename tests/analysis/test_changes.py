@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.analysis.autocorrelated_changes import believe
 from benchhouse.analysis.changes import find_changes
-from benchhouse.analysis.online import Baseline, learn, watch
+from benchhouse.analysis.online import Baseline, learn, notice, watch
 from benchhouse.analysis.segments import halve, segment
 
 
@@ -111,6 +111,14 @@ def test_one_far_run_of_the_baseline_does_not_blind_it():
     assert watch(learn(values[:100].tolist()), (values[100:] * 1.1).tolist(), "lower").worse is True
 
 
+def test_one_far_run_of_a_short_baseline_does_not_blind_it_either():
+    for seed in range(10):
+        values = 100.0 * (1.0 + noise("gauss", 20, seed, 0.005))
+        values[7] = 150.0
+        alarm = watch(learn(values[:15].tolist()), (values[15:] * 1.1).tolist(), "lower")
+        assert alarm.at <= 3
+
+
 def test_noise_that_remembers_is_seen_as_such():
     found = find_changes((1.0 + noise("ar1", 1000, 1)).tolist())
     assert found.noise.memory == pytest.approx(0.5, abs=0.15)
@@ -190,3 +198,116 @@ def test_a_metric_that_falls_to_zero_raises_an_alarm():
 
 def test_few_runs_make_no_baseline():
     assert learn([1.0, 1.1, 0.9]) is None
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.0002, 0.002])
+@pytest.mark.parametrize(("n", "place"), [(10, 7), (12, 8), (20, 7), (20, 16), (22, 8), (30, 6), (30, 8), (40, 36)])
+def test_a_step_is_placed_at_its_first_run_however_few_runs_there_are(n, place, spread):
+    for seed in range(10):
+        values = 35.59 * (1.0 + noise("gauss", n, seed, spread))
+        values[place:] *= 38.09 / 35.59
+        (change,) = find_changes(values.tolist()).changes
+        assert change.index == place
+        assert (change.before, change.after) == pytest.approx((35.59, 38.09), rel=0.003)
+
+
+def test_two_runs_at_the_end_are_no_level_yet_and_none_is_placed_before_them():
+    assert find_changes([35.59] * 8 + [38.09] * 2).changes == ()
+
+
+def test_the_noise_of_quiet_runs_does_not_remember():
+    values = 35.59 * (1.0 + 0.0002 * np.sin(np.arange(15) / 3.0))
+    assert learn(values.tolist()).memory == 0.0
+
+
+@pytest.mark.parametrize("spread", [0.0002, 0.004])
+def test_a_large_step_after_few_runs_raises_an_alarm_at_its_second_or_third_run(spread):
+    values = 35.59 * (1.0 + spread * np.sin(np.arange(15) / 3.0))  # as if each remembered the run before
+    later = [35.59, 35.60, *([35.59 * 1.076] * 10)]
+    alarm = watch(learn(values.tolist()), later, "lower", values[-1])
+    assert alarm.since == 2 and alarm.at <= 4
+    assert alarm.change == pytest.approx(0.076, abs=0.005)
+
+
+def test_an_alarm_tells_the_level_that_there_is_now_and_ends_when_it_came_back():
+    values = 100.0 * (1.0 + noise("gauss", 160, 19, 0.01))
+    baseline, steps = learn(values[:100].tolist()), np.ones(60)
+    steps[10:] = 1.08
+    steps[30:] = 1.2
+    alarm = watch(baseline, (values[100:] * steps).tolist(), "lower")
+    assert alarm.since == 10 and alarm.change == pytest.approx(0.2, abs=0.01)
+    steps[30:] = 1.0
+    assert watch(baseline, (values[100:] * steps).tolist(), "lower") is None
+    steps[50:] = 1.1
+    alarm = watch(baseline, (values[100:] * steps).tolist(), "lower")
+    assert alarm.since == 50 and alarm.change == pytest.approx(0.1, abs=0.01)
+
+
+SHAPES = {
+    "skewed": lambda rng, n: 1.0 + 0.02 * rng.gamma(1.3, 1.0, n),
+    "exponential": lambda rng, n: 1.0 + 0.02 * rng.exponential(1.0, n),
+    "log-normal": lambda rng, n: 1.0 + 0.01 * rng.lognormal(0.0, 1.0, n),
+    "modes 20:80": lambda rng, n: (1.0 + 0.3 * (rng.random(n) < 0.2)) * (1.0 + 0.01 * rng.standard_normal(n)),
+    "modes 50:50": lambda rng, n: (1.0 + 0.3 * (rng.random(n) < 0.5)) * (1.0 + 0.01 * rng.standard_normal(n)),
+    "rare counts": lambda rng, n: rng.poisson(0.3, n).astype(float),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_noise_of_any_shape_has_few_changes_and_their_intervals_hold_no_zero(shape):
+    found = [
+        change
+        for seed in range(60)
+        for change in find_changes(SHAPES[shape](np.random.default_rng([seed, 3]), 200).tolist()).changes
+    ]
+    assert len(found) <= 12  # 12000 runs: 1 per 1000
+    assert all(change.low is None or change.low * change.high > 0.0 for change in found)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_noise_of_any_shape_raises_few_alarms(shape):
+    alarms = 0
+    for seed in range(100):
+        values = SHAPES[shape](np.random.default_rng([seed, 4]), 200).tolist()
+        alarms += notice(learn(values[:100]), values[100:], "lower", values[99]) is not None
+    assert alarms <= 15  # of 10000 runs; the rate is below 1 per 1000, and 10 would be too few to be sure of that
+
+
+def test_rounded_values_that_seem_to_remember_divide_nothing_by_zero():
+    with np.errstate(all="raise"):
+        for seed in range(40):
+            drawn = noise("ar1", 20, seed, 0.004)
+            find_changes(np.round(100.0 * (1.0 + drawn)).tolist())
+        find_changes([5.0] * 200)
+
+
+@pytest.mark.parametrize("spread", [0.005, 0.02])
+def test_a_slow_drift_is_called_a_drift_and_not_cut_into_steps(spread):
+    drifts = []
+    for seed in range(20):
+        found = find_changes(((1.0 + 0.0002 * np.arange(400)) * (1.0 + noise("gauss", 400, seed, spread))).tolist())
+        drifts += found.drifts if not found.changes else ()
+    assert len(drifts) >= 17
+    assert np.mean([drift.change for drift in drifts]) == pytest.approx(0.08, abs=0.01)
+
+
+def test_a_drift_begins_where_it_leaves_the_level_and_ends_at_a_step():
+    level = np.concatenate([np.ones(150), 1.0 + 0.001 * np.arange(150), np.full(100, 1.3)])
+    found = find_changes((level * (1.0 + noise("gauss", 400, 6, 0.005))).tolist())
+    (change,), (drift,) = found.changes, found.drifts
+    assert change.index == 300 and change.change == pytest.approx(1.3 / 1.15 - 1.0, abs=0.01)
+    assert abs(drift.start - 150) <= 15 and drift.end == 300
+    assert drift.change == pytest.approx(0.15, abs=0.02)
+
+
+def test_a_step_between_two_levels_is_no_drift():
+    for seed in range(20):
+        values = 1.0 + noise("gauss", 200, seed)
+        values[90:] *= 1.05
+        found = find_changes(values.tolist())
+        assert (len(found.changes), found.drifts) == (1, ())
+
+
+def test_a_baseline_of_a_drift_is_where_it_ended():
+    values = 100.0 * (1.0 - 0.001 * np.arange(100)) * (1.0 + noise("gauss", 100, 5, 0.005))
+    assert math.exp(learn(values.tolist()).level) == pytest.approx(90.0, rel=0.01)

@@ -130,6 +130,27 @@ def test_worse_than_the_accepted_baseline(bench, add, tmp_path):
     assert [line["alarm"] for line in told(tmp_path)] == ["off", "drifted"]
 
 
+def test_a_regression_after_quiet_runs_fires_at_once_and_tells_the_level_of_now_until_it_came_back(
+    bench, add, tmp_path
+):
+    (tmp_path / "alarms.yaml").write_text(
+        "alarms:\n  - {name: slower, case: demo, metric: qps, regressed: true, tell: [me]}\n" + CHANNELS
+    )
+    for number in range(15):
+        add(100.0 + 0.02 * (number % 5))  # each near the run before
+    bench("baseline", "accept", "demo", "--metric", "qps", cwd=tmp_path)
+    add(100.01)
+    first = add(92.4)
+    add(92.41)
+    add(92.4)
+    found = json.loads(bench("alarms", "check", "--json", cwd=tmp_path).out)
+    assert found["alarms"][0]["state"] == "firing"
+    assert f"worse by 7.6% than its baseline of 100/s since run {first}" in found["alarms"][0]["sentence"]
+    for number in range(5):
+        add(100.0 + 0.02 * number)
+    assert json.loads(bench("alarms", "check", "--json", cwd=tmp_path).out)["alarms"][0]["state"] == "ok"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

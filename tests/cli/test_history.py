@@ -104,6 +104,41 @@ def test_history_draws_it_and_ends_with_the_next_command(bench, made):
     assert done.err.splitlines()[-1].endswith("bench baseline accept 'demo/name=hnsw ef=16' --metric qps")
 
 
+@pytest.fixture
+def series(tmp_path):
+    """Makes a workspace of one trial an hour with these values."""
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    def maker(values):
+        for number, value in enumerate(values):
+            run = f"202603{number // 24 + 1:02d}-{number % 24:02d}0000-aaaaaaa"
+            collect(
+                WorkspaceFolder(tmp_path), run, [make_trial(WorkspaceFolder(tmp_path), run, value=value, minute=number)]
+            )
+
+    return maker
+
+
+def test_a_step_three_runs_ago_is_shown_with_the_runs_around_it(bench, series):
+    draw = random.Random(3)
+    series([(38.09 if number < 7 else 35.59) * draw.gauss(1, 0.0002) for number in range(10)])
+    found = json.loads(bench("history", "demo", "--json").out)
+    (change,) = found["changes"]
+    assert (change["run_before"], change["run_after"]) == ("20260301-060000-aaaaaaa", "20260301-070000-aaaaaaa")
+    after = next(run["mean"] for run in found["runs"] if run["run_id"] == change["run_after"])
+    assert after == pytest.approx(35.59, rel=0.002)
+
+
+def test_a_slow_drift_is_named_and_no_step_is_told(bench, series):
+    draw = random.Random(3)
+    series([100.0 * (1.0 - 0.001 * number) * draw.gauss(1, 0.005) for number in range(48)])
+    done = bench("history", "demo")
+    assert "slow drift from " in done.out and "in 48 runs, worse" in done.out
+    assert "first run after" not in done.out and "no change of level" not in done.out
+
+
 @pytest.mark.parametrize("asked", [("history",), ("baseline", "show")])
 def test_the_next_command_is_of_the_statistic_that_was_asked_for(bench, made, asked):
     done = bench(*asked, "demo", "--metric", "latency", "--stat", "p99", cwd=made)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchhouse.analysis.cuts import NEAR, size_step
-from benchhouse.analysis.segments import Vector, levels, median
+from benchhouse.analysis.cuts import NEAR, likeliest
+from benchhouse.analysis.segments import Vector, far, levels
 
 SHORTEST = 10  # runs in the shortest level: ten that remember tell no more of it than three that do not
 
@@ -24,6 +24,7 @@ _WINDOW, _MARGIN = 200, 40
 _GRID = (0.1, 0.0, -0.1, -0.2, -0.3)  # memories that are weighed, from what a rough search leaves
 _MOST = 0.9
 _CLIP, _FADED = 4.0, 50  # median shocks (2.7 deviations of normal ones); runs that remember a shock
+_CLEAR = 5.0  # deviations of a run given the last: a step that leaves no doubt of its place
 _LEARNING = 20
 _OFF_CENTRE = 0.01  # each run by which a place is off: of windows that hold as much, the one about the middle
 _CHANGING = 0.5
@@ -58,7 +59,7 @@ def _tame(calm: Vector, means: Vector, cuts: list[int], memory: float) -> Vector
     """Far shocks pulled in, with what the noise remembers of them: else one would look like a level that fades."""
     off = calm - means
     shocks = off[1:] - memory * off[:-1]
-    limit = _CLIP * median(np.abs(shocks))
+    limit = far(shocks, _CLIP)
     surplus = shocks - np.clip(shocks, -limit, limit)
     for cut in cuts:  # a rough place may be off by a few runs, and a step is no shock
         surplus[max(0, cut - 1 - NEAR) : cut + NEAR] = 0.0
@@ -139,14 +140,18 @@ def _peaks(chances: Vector) -> list[int]:
 
 
 def _drop_small(calm: Vector, cuts: list[int], memory: float, error: float, floor: float) -> list[int]:
-    """The size of a change is that of its likeliest place, as where noise does not remember."""
-    kept = list(cuts)
+    """The size of a change is that of its likeliest place, as where noise does not remember.
+
+    A clear one may be nearer to an end of the history than the shortest level that is weighed.
+    """
+    kept, n = list(cuts), len(calm)
     while kept:
-        edges = [0, *kept, len(calm)]
-        spans = zip(edges, kept, edges[2:], strict=False)
-        sizes = [abs(size_step(calm, *span, memory, error)) for span in spans]
+        edges = [0, *kept, n]
+        places = [likeliest(calm, *span, memory, error) for span in zip(edges, kept, edges[2:], strict=False)]
+        sizes = [abs(size) for _, size in places]
         if min(sizes) >= floor:
-            break
+            clear = [min(at, n - at) < SHORTEST and abs(size) > _CLEAR * error for at, size in places]
+            return [place[0] if moves else cut for cut, place, moves in zip(kept, places, clear, strict=True)]
         del kept[sizes.index(min(sizes))]
     return kept
 

@@ -7,6 +7,8 @@ to be slow too. Both make ordinary tests cry wolf. `docs/design/change-points.md
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from benchhouse.analysis.summary import finite
 
@@ -29,6 +31,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Drift:
+    """A slow change, along a straight line from the run at `start` to that at `end - 1`."""
+
+    start: int
+    end: int
+    before: float  # the line at its first run
+    after: float  # and at its last
+    change: float | None  # (after - before) / |before|, a fraction; None where it begins at zero
+    low: float | None
+    high: float | None
+    """95% interval of `change`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Noise:
     """What a history is like between its changes."""
 
@@ -47,13 +63,16 @@ class History:
     n: int
     changes: tuple[Change, ...]
     noise: Noise | None  # None where there are too few runs to tell
+    drifts: tuple[Drift, ...] = ()
 
 
 def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
-    """Where the level of `values` (one a run, oldest first) changed by `floor` or more; refuses NaN and infinity."""
+    """Where the level of `values` (one a run, oldest first) changed by `floor` or more, at once or slowly; refuses NaN
+    and infinity.
+    """
     import numpy as np
 
-    from benchhouse.analysis import level_search, segments  # here, as they import numpy
+    from benchhouse.analysis import drifts, level_search, segments  # here, as they import numpy
 
     raw = np.array(finite(values), dtype=float)
     if len(raw) < 2 * level_search.SHORTEST:
@@ -61,32 +80,53 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
     logs = bool((raw > 0.0).all())  # then noise and steps are as large, in percent, at every level
     unit = 1.0 if logs else segments.median(np.abs(raw)) or float(np.abs(raw).max()) or 1.0
     x = np.log(raw) if logs else raw / unit
-    result = level_search.search(x, max(floor / level_search.SHORTEST, 1e-9), math.log1p(floor) if logs else floor)
-    calm, cuts = result.calm, result.cuts
-    around = segments.levels(calm, cuts)
+    least, smallest = max(floor / level_search.SHORTEST, 1e-9), math.log1p(floor) if logs else floor
+    result = level_search.search(x, least, smallest)
+    calm, sd, memory = result.calm, result.sd, result.memory
+    pieces = drifts.fit_pieces(calm, result.cuts, sd, smallest)
+    off = drifts.residuals(calm, pieces)
+    if memory and any(piece.slope for piece in pieces):
+        if level_search.residual_memory(off, len(pieces), least) > level_search.least_memory(len(x)):
+            pieces = drifts.fit_levels(calm, result.cuts)  # noise that remembers looks like a drift now and then
+            off = drifts.residuals(calm, pieces)
+        else:  # and a drift that was cut into levels looks like noise that remembers
+            sd, memory = max(float(np.std(off)), least), 0.0
     noise = Noise(
-        memory=result.memory,
-        raw_memory=level_search.residual_memory(calm, cuts),
-        spread=float(np.std(calm - around)),
-        full_spread=float(np.std(x - around)),
-        error=result.sd,
+        memory=memory,
+        raw_memory=level_search.residual_memory(off, len(pieces), least),
+        spread=float(np.std(off)),
+        full_spread=float(np.std(off + x - calm)),
+        error=sd,
     )
-    edges, levels = [0, *cuts, len(x)], segments.means(calm, cuts)
-    changes = []
-    for start, cut, end, before, after in zip(edges, cuts, edges[2:], levels, levels[1:], strict=False):
-        error = result.sd * math.sqrt(1.0 / (cut - start) + 1.0 / (end - cut))
-        changes.append(_change(cut, before, after, error, None if logs else unit))
-    return History(len(raw), tuple(changes), noise)
+    scale = _Scale(None if logs else unit)
+    changes, slow = [], []
+    for before, after in pairwise(pieces):
+        if drifts.is_step(before, after, sd, smallest):
+            error = sd * math.sqrt(1.0 / before.known + 1.0 / after.known)
+            parts = scale.compare(before.last, after.first, error)
+            changes.append(Change(after.start, *parts, abs(after.first - before.last) / error))
+    for piece in pieces:
+        if piece.slope:
+            error = sd * math.sqrt(12.0 / (piece.end - piece.start))
+            slow.append(Drift(piece.start, piece.end, *scale.compare(piece.first, piece.last, error)))
+    return History(len(raw), tuple(changes), noise, tuple(slow))
 
 
-def _change(cut: int, before: float, after: float, error: float, unit: float | None) -> Change:
-    """Of levels that are logarithms, or in this `unit`."""
-    step = after - before
-    z, parts = abs(step) / error, (step, step - _Z95 * error, step + _Z95 * error)
-    if unit is None:
-        change, low, high = map(math.expm1, parts)
-        return Change(cut, math.exp(before), math.exp(after), change, low, high, z)
-    if not before:
-        return Change(cut, 0.0, after * unit, None, None, None, z)
-    change, low, high = (part / abs(before) for part in parts)
-    return Change(cut, before * unit, after * unit, change, low, high, z)
+class _Scale(NamedTuple):
+    """Levels are logarithms, or in this unit."""
+
+    unit: float | None
+
+    def compare(
+        self, before: float, after: float, error: float
+    ) -> tuple[float, float, float | None, float | None, float | None]:
+        """Both levels as they were measured, and their relative difference with its 95% interval."""
+        step = after - before
+        parts = step, step - _Z95 * error, step + _Z95 * error
+        if self.unit is None:
+            change, low, high = map(math.expm1, parts)
+            return math.exp(before), math.exp(after), change, low, high
+        if not before:
+            return 0.0, after * self.unit, None, None, None
+        change, low, high = (part / abs(before) for part in parts)
+        return before * self.unit, after * self.unit, change, low, high

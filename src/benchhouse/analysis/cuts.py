@@ -12,10 +12,12 @@ import numpy as np
 from benchhouse.analysis.segments import Vector, median
 
 NEAR = 5  # runs either way that count as the same place
+FEWEST = 3  # runs of a new level from which its beginning can be told: of the five a cut is found by, most
 _MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
 _LEAST_Z, _USUAL = 3.9, 200
 _Z_A_DECADE = 0.4
 _SMALL, _SMALL_EXTRA, _LARGE_ONES = 0.6, 1.2, 4
+_FAR = 5.0  # standard errors up to which skewness is reckoned with
 _SWEEPS = 2
 _CLIP = 2.5  # standard deviations outside both levels, beyond which a value counts no more than one there
 
@@ -28,23 +30,30 @@ class Place(NamedTuple):
     size: float  # the level after less the one before
 
 
-def place(x: Vector, start: int, cut: int, end: int, error: float, shortest: int) -> Place:
-    """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember."""
-    gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, shortest)
+def place(x: Vector, start: int, cut: int, end: int, error: float) -> Place:
+    """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember.
+
+    Nothing speaks for a level of fewer runs than FEWEST: they may be outliers.
+    """
+    gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, 1)
     peak = int(gains.argmax())
+    if not FEWEST <= peak + 1 <= end - start - FEWEST:
+        return Place(cut, 0.0, 0.0)
     most = float(gains[peak]) / (error * error)
     likely = np.exp((gains - gains[peak]) / (2.0 * error * error))
     best = peak
     if len(likely) > 2 * NEAR + 1:
         around = np.convolve(likely, np.ones(2 * NEAR + 1), "same")
+        around[: FEWEST - 1] = around[1 - FEWEST :] = 0.0
         best = int((around + 1e-6 * likely).argmax())
-    return Place(start + shortest + best, most, float(sizes[peak]))
+    return Place(start + 1 + best, most, float(sizes[peak]))
 
 
-def size_step(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> float:
-    """The step at the likeliest place, of noise that remembers; `error` is the deviation of a run given the last."""
-    gains, sizes = _gains(_pull_in(x, start, cut, end, memory, error), memory, NEAR)
-    return float(sizes[int(gains.argmax())])
+def likeliest(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> tuple[int, float]:
+    """The likeliest place and its step, of noise that remembers; `error` is the deviation of a run given the last."""
+    gains, sizes = _gains(_pull_in(x, start, cut, end, memory, error), memory, FEWEST)
+    peak = int(gains.argmax())
+    return start + FEWEST + peak, float(sizes[peak])
 
 
 def _pull_in(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> Vector:
@@ -81,8 +90,8 @@ def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:
 class _Cuts:
     """Cuts with what speaks for each; dropping one asks its neighbours anew."""
 
-    def __init__(self, x: Vector, cuts: list[int], error: float, shortest: int) -> None:
-        self.x, self.cuts, self.error, self.shortest = x, list(cuts), error, shortest
+    def __init__(self, x: Vector, cuts: list[int], error: float, skewness: float) -> None:
+        self.x, self.cuts, self.error, self.skewness = x, list(cuts), error, skewness
         self.places = [self.look(at) for at in range(len(self.cuts))]
         self.scores = [self.score(at) for at in range(len(self.cuts))]
 
@@ -91,12 +100,16 @@ class _Cuts:
 
     def look(self, at: int) -> Place:
         start, end = self.ends(at)
-        return place(self.x, start, self.cuts[at], end, self.error, self.shortest)
+        return place(self.x, start, self.cuts[at], end, self.error)
 
     def score(self, at: int) -> float:
         start, end = self.ends(at)
-        shortest = min(self.cuts[at] - start, end - self.cuts[at], _LONG)
-        return math.sqrt(max(0.0, self.places[at].evidence - _MULTISCALE * math.log(_LONG / shortest)))
+        before, after = self.cuts[at] - start, end - self.cuts[at]
+        evidence = self.places[at].evidence - _MULTISCALE * math.log(_LONG / min(before, after, _LONG))
+        z = math.sqrt(max(0.0, evidence))
+        # What skewed noise makes of a few runs by chance is farther out on its long side (Cornish and Fisher).
+        skewness = self.skewness * (1.0 / after**2 - 1.0 / before**2) / (1.0 / after + 1.0 / before) ** 1.5
+        return z - max(0.0, math.copysign(skewness, skewness * self.places[at].size)) * (min(z, _FAR) ** 2 - 1.0) / 6.0
 
     def drop(self, at: int) -> None:
         for column in (self.cuts, self.places, self.scores):
@@ -107,9 +120,9 @@ class _Cuts:
                 self.scores[near] = self.score(near)
 
 
-def prune(x: Vector, cuts: list[int], error: float, floor: float, shortest: int) -> list[int]:
+def prune(x: Vector, cuts: list[int], error: float, floor: float, skewness: float) -> list[int]:
     """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
-    kept = _Cuts(x, cuts, error, shortest)
+    kept = _Cuts(x, cuts, error, skewness)
     needed = _LEAST_Z + _Z_A_DECADE * math.log10(len(x) / _USUAL)
     while kept.cuts:
         weakest = min(range(len(kept.cuts)), key=kept.scores.__getitem__)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchhouse.analysis import autocorrelated_changes
-from benchhouse.analysis.cuts import prune
-from benchhouse.analysis.segments import Vector, halve, levels, median, medians, segment
+from benchhouse.analysis.cuts import place, prune
+from benchhouse.analysis.segments import Vector, far, halve, levels, median, medians, segment
 
 SHORTEST = 5  # runs in the shortest stretch that is called a level
 
@@ -34,12 +34,32 @@ def search(x: Vector, least: float, floor: float) -> Answer:
     if memory and len(x) >= 2 * autocorrelated_changes.SHORTEST:
         cuts, memory = autocorrelated_changes.weigh(calm, rough, memory, least, floor)
         if memory:
-            white = _whiten(calm, memory)
-            return Answer(calm, memory, cuts, _deviation(white, cuts, least))
+            calm = _calm(x, cuts)
+            return Answer(calm, memory, cuts, _deviation(_whiten(calm, memory), cuts, least))
     sd = max(math.sqrt(_mean_square(np.diff(calm)) / 2.0), least)
-    cuts = segment(calm, _EXACT * sd * sd, SHORTEST)
+    exact = segment(calm, _EXACT * sd * sd, SHORTEST)
+    cuts = _move_outer(x, exact, sd)
+    if cuts != exact:
+        calm = _calm(x, cuts)
     sd = _deviation(calm, cuts, least)
-    return Answer(calm, 0.0, prune(x, cuts, sd, floor, SHORTEST), sd)
+    skewness = float(np.mean((calm - levels(calm, cuts)) ** 3)) / sd**3
+    cuts = prune(x, cuts, sd, floor, skewness)
+    return Answer(_calm(x, cuts), 0.0, cuts, sd)
+
+
+def _calm(x: Vector, cuts: list[int]) -> Vector:
+    """The series with its outliers pulled in to the levels between these cuts."""
+    centres = medians(x, cuts)
+    return centres + _clip(x - centres, _CLIP)
+
+
+def _move_outer(x: Vector, cuts: list[int], sd: float) -> list[int]:
+    """A cut as near to an end as a stretch is long may belong nearer: that level began only a few runs ago."""
+    moved, edges = list(cuts), [0, *cuts, len(x)]
+    for at, cut in enumerate(cuts):
+        if min(cut, len(x) - cut) == SHORTEST:
+            moved[at] = place(x, edges[at], cut, edges[at + 2], sd).at
+    return moved
 
 
 def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list[int]]:
@@ -75,10 +95,12 @@ def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vect
     cuts: list[int] = []
     for _ in range(_ROUNDS):
         white = _whiten(calm, memory)
-        cuts = halve(white, _ROUGH * max(_mean_square(np.diff(white)) / 2.0, least * least), SHORTEST)
-        centres = medians(x, cuts)
-        calm = centres + _clip(x - centres, _CLIP)
-        memory = _significant(residual_memory(calm, cuts), len(x))
+        variance = max(_mean_square(np.diff(white)) / 2.0, least * least)
+        cuts = halve(white, _ROUGH * variance, SHORTEST)
+        if not memory:
+            cuts = _move_outer(x, cuts, math.sqrt(variance))
+        calm = _calm(x, cuts)
+        memory = _significant(residual_memory(calm - levels(calm, cuts), len(cuts) + 1, least), len(x))
     return calm, memory, cuts
 
 
@@ -90,28 +112,36 @@ def _rolling_median(x: Vector) -> Vector:
     return middles
 
 
-def _clip(off: Vector, deviations: float) -> Vector:
-    limit = deviations * _MAD * median(np.abs(off))
+def _clip(off: Vector, deviations: float, share: float = 0.1) -> Vector:
+    limit = far(off, deviations * _MAD, share)
     clipped: Vector = np.clip(off, -limit, limit)
     return clipped
 
 
 def _mean_square(steps: Vector) -> float:
     """Of differences, those of changes and outliers counted as three deviations."""
-    return float(np.mean(_clip(steps, 3.0) ** 2))
+    return float(np.mean(_clip(steps, 3.0, 0.2) ** 2))
 
 
-def residual_memory(calm: Vector, cuts: list[int]) -> float:
-    """Correlation of neighbours about their levels; each level that was fitted makes it look smaller (added back)."""
-    residuals = calm - levels(calm, cuts)
-    total = float(residuals @ residuals)
-    memory = float(residuals[1:] @ residuals[:-1]) / total if total else 0.0
-    return memory + (1.0 + 3.0 * memory) * (len(cuts) + 1) / len(calm)
+def residual_memory(residuals: Vector, fitted: int, least: float) -> float:
+    """Correlation of neighbours about their levels; each of the levels `fitted` makes it look smaller (added back).
+
+    Zero where the noise is below `least`: it is taken as that large, and what it does below matters to nothing.
+    """
+    n, total = len(residuals), float(residuals @ residuals)
+    if total <= n * least * least:
+        return 0.0
+    memory = float(residuals[1:] @ residuals[:-1]) / total
+    return memory + (1.0 + 3.0 * memory) * fitted / n
+
+
+def least_memory(n: int) -> float:
+    """Below it chance alone could look so, or it hardly matters: memory that is not there costs sight."""
+    return max(2.5 / math.sqrt(n), _LEAST_MEMORY)
 
 
 def _significant(memory: float, n: int) -> float:
-    """Zero where chance alone could look so, or where it hardly matters: memory that is not there costs sight."""
-    return min(memory, _MOST_MEMORY) if memory > max(2.5 / math.sqrt(n), _LEAST_MEMORY) else 0.0
+    return min(memory, _MOST_MEMORY) if memory > least_memory(n) else 0.0
 
 
 def _whiten(x: Vector, memory: float) -> Vector:

@@ -75,6 +75,16 @@ def median(values: Vector) -> float:
     return float(parted[middle - 1] + parted[middle]) / 2.0
 
 
+def far(off: Vector, medians: float, share: float = 0.1) -> float:
+    """The distance beyond which a value is an outlier: so many median distances, and no more than `share` of them.
+
+    Of two modes, or of counts that are mostly zero, half lie at nearly the same place: the rest is no outlier.
+    """
+    sizes = np.abs(off)
+    last = len(sizes) - 1 - math.ceil(share * len(sizes))
+    return max(medians * median(sizes), float(np.partition(sizes, last)[last]))
+
+
 def medians(values: Vector, cuts: list[int]) -> Vector:
     """The median of its stretch, for every place."""
     levels = np.empty(len(values))

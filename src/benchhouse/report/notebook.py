@@ -132,6 +132,7 @@ def history_html(watched: "Watched") -> str:
     )
     runs = f" {titled(history.name, history.unit)}, {plural(len(values), 'run')}"
     lines = [f"{change.verdict} from {change.run_after} on" for change in history.changes]
+    lines += [drift.sentence for drift in history.drifts]
     notes = [*(lines or ["no change of level was found"]), *history.notes, watched.note]
     return join(tag("div", tag("b", history.case.label), runs), drawing, *_notes(filter(None, notes)))
 

@@ -86,7 +86,7 @@ def watch(
     alarm, later, note = None, list[RunValue](), ""
     if record:
         level = math.log(record.level) if record.log_level else record.level
-        baseline = Baseline(level, record.spread, record.memory, record.n, record.log_level)
+        baseline = Baseline(level, record.spread, record.memory, record.n, record.log_level, tuple(record.noise))
         alarm, later = alarm_since(series, baseline, record.run_id)
     if record and alarm:
         note = _keep_alarm(workspace, series, record, alarm, later)
@@ -172,6 +172,7 @@ def accept(
         log_level=learned.logs,
         spread=learned.spread,
         memory=learned.memory,
+        noise=[float(f"{shock:.6g}") for shock in learned.noise],
         n=learned.n,
         by="rule" if rule else "person",
         rule=rule,

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchhouse.analysis.changes import FLOOR, Noise, find_changes
+from benchhouse.analysis.changes import FLOOR, Change, Drift, Noise, find_changes
 from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.metric_names import declared_order
-from benchhouse.results.numbers import name_of, plural
+from benchhouse.results.numbers import name_of, number, percent, plural
 from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
@@ -111,6 +111,27 @@ class LevelChange:
 
 
 @dataclass(frozen=True)
+class SlowChange:
+    """A drift: a level that rose or fell along a line from one run to another."""
+
+    first_run: str
+    last_run: str
+    runs: int
+    before: float
+    after: float
+    change: float | None
+    interval: tuple[float, float] | None
+    verdict: str
+
+    @property
+    def sentence(self) -> str:
+        interval = f" ({percent(self.interval[0])} to {percent(self.interval[1])})" if self.interval else ""
+        change = "" if self.change is None else f": {percent(self.change)}{interval} in {plural(self.runs, 'run')}"
+        ends = f"{number(self.before)} at {self.first_run} to {number(self.after)} at {self.last_run}"
+        return f"slow drift from {ends}{change}, {self.verdict}"
+
+
+@dataclass(frozen=True)
 class MetricHistory:
     """What `bench history` shows."""
 
@@ -124,6 +145,7 @@ class MetricHistory:
     noise: Noise | None
     floor: float
     notes: list[str]
+    drifts: list[SlowChange] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -192,20 +214,29 @@ def gather(
     _refuse_mixed(mine, metric, stat)
     runs = [RunValue(row["run_id"], str(row["started"]), row["n"], row["mean"], row["stdev"]) for row in mine]
     detected = find_changes([run.mean for run in runs], floor=floor)
+    direction = mine[0]["direction"]
     changes = []
     for change in detected.changes:
         around = runs[change.index - 1].run_id, runs[change.index].run_id
-        interval = (change.low, change.high) if change.low is not None and change.high is not None else None
-        verdict = _verdict(change.after - change.before, mine[0]["direction"])
+        verdict = _verdict(change, direction)
         levels = change.before, change.after
         differs = _differs(warehouse, case, *around)
-        changes.append(LevelChange(*around, *levels, change.change, interval, change.z, verdict, differs))
+        changes.append(LevelChange(*around, *levels, change.change, _interval(change), change.z, verdict, differs))
+    drifts = [
+        SlowChange(runs[drift.start].run_id, runs[drift.end - 1].run_id, drift.end - drift.start, drift.before,
+                   drift.after, drift.change, _interval(drift), _verdict(drift, direction))
+        for drift in detected.drifts
+    ]  # fmt: skip
     few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
     notes = [] if detected.noise is not None else [f"{few} to tell a change from noise: 10 or more are needed."]
     if invalid := [row["run_id"] for row in refused if (row["metric"], row["stat"]) == (metric, stat)]:
         notes.append(f"Left out, as it is INVALID in every trial: {shortened(invalid, _LISTED)}.")
-    unit, direction = mine[0]["unit"], mine[0]["direction"]
-    return MetricHistory(case, metric, stat, unit, direction, runs, changes, detected.noise, floor, notes)
+    unit, noise = mine[0]["unit"], detected.noise
+    return MetricHistory(case, metric, stat, unit, direction, runs, changes, noise, floor, notes, drifts)
+
+
+def _interval(change: Change | Drift) -> tuple[float, float] | None:
+    return (change.low, change.high) if change.low is not None and change.high is not None else None
 
 
 def _newest(warehouse: Warehouse, parameters: Mapping[str, Any]) -> list[TrialFolder]:
@@ -258,10 +289,13 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
         )
 
 
-def _verdict(difference: float, direction: str | None) -> str:
-    if direction is None:
-        return "different"
-    return "better" if (difference > 0.0) == (direction == "higher") else "worse"
+def _verdict(change: Change | Drift, direction: str | None) -> str:
+    """The word that the interval allows."""
+    word = "different"
+    if direction is not None:
+        word = "better" if (change.after > change.before) == (direction == "higher") else "worse"
+    interval = _interval(change)
+    return f"perhaps {word}" if interval and interval[0] <= 0.0 <= interval[1] else word
 
 
 def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[tuple[str, str, str]]:

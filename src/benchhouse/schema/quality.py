@@ -25,6 +25,10 @@ class BaselineRecord(Model):
     log_level: bool = Field(False, description="Whether the spread is that of logarithms: a share of the level.")
     spread: float = Field(0.0, description="Standard deviation of a run around the level.")
     memory: float = Field(0.0, description="Correlation of a run's noise with that of the run before.")
+    noise: list[float] = Field(
+        default_factory=empty_list,
+        description="How far each run was off, in deviations, sorted: new runs are ranked among them.",
+    )
     n: int = Field(0, description="Runs behind the level.")
     by: Literal["person", "rule"] = Field("person", description="Who accepted it.")
     rule: str = Field("", description="The rule, where it was one.")

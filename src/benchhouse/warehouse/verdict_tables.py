@@ -103,6 +103,7 @@ BASELINE_FACT = Table(
         Column("log_level", "truth", "Whether the spread is that of logarithms: a share of the level."),
         Column("spread", "number", "Standard deviation of a run around the level."),
         Column("memory", "number", "Correlation of a run's noise with that of the run before."),
+        Column("noise", "numbers", "How far each run was off, in deviations, sorted: new runs are ranked among them."),
         Column("n", "integer", "Runs behind the level."),
         Column("by", "text", "Who accepted it: person or rule."),
         Column("rule", "text", "The rule, where it was one."),

@@ -31,8 +31,10 @@ def show_history(watched: "Watched") -> None:
     if rows:
         columns = ("last run before", "first run after", "before", "after", "change", "95% interval", "verdict")
         screen.table(columns, rows, right=("before", "after", "change"), whole=columns)
-    else:
+    elif not past.drifts:
         click.echo("no change of level was found")
+    for drift in past.drifts:
+        click.echo(drift.sentence)
     for change in past.changes:
         for name, before, after in change.differs:
             screen.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
@@ -59,7 +61,7 @@ def _show_baseline(watched: "Watched") -> None:
         return
     baseline = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
     if alarm is None:
-        click.echo(f"{baseline}: {screen.count(len(watched.later), 'later run')} fit it")
+        click.echo(f"{baseline}: {screen.count(len(watched.later), 'later run')}, the level of now fits it")
         return
     verdict = {True: "WORSE", False: "better", None: "different"}[alarm.worse]
     since, noticed = watched.later[alarm.since].run_id, watched.later[alarm.at].run_id
