@@ -325,7 +325,8 @@ def main() -> int:
     else:
         tell(cells, waits)
         tell_quiet(shapes)
-    return 1 if any(part.missed for part in (*cells, *waits, *shapes)) else 0
+    missed = [*(cell.missed for cell in cells), *(wait.missed for wait in waits), *(shape.missed for shape in shapes)]
+    return 1 if any(missed) else 0
 
 
 if __name__ == "__main__":
