@@ -121,7 +121,7 @@ def _hypothesis(cause: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
     return [
         Words(f"Hypothesis: {cause.title}. {cause.says}"),
         Words(f"Evidence is {cause.certainty}: {cause.why_so_sure}."),
-        _signals(cause.evidence),
+        *([_signals(cause.evidence)] if cause.evidence else []),
         Words("Proposed experiment:"),
         Items(next_lines),
         Words(f"Smallest change: {cause.change}"),

@@ -69,6 +69,32 @@ def test_where_the_mean_grew_with_its_tail_only_a_root_cause_is_named_and_less_s
     assert causes(slower, [signal("service:vllm", "queue_time", QUIET, LOUD)]) == []
 
 
+LATE = [number("ttft", "mean", 50, 104), number("ttft", "p50", 49, 100)]
+FLAT = number("tpot", "mean", 20, 20.1, p=0.9, verdict="no evidence of a difference")
+
+
+def test_a_first_token_that_comes_later_alone_is_told_as_the_servers_time_before_it():
+    found, *others = diagnose(Case(point="p", numbers=[*LATE, FLAT]))
+    assert others == [] and found.title == "the server became slower before the first token"
+    assert (found.certainty, found.side, found.evidence) == ("moderate", "service", [])
+    assert found.symptoms[0].startswith("ttft mean: 50 -> 104 ms (+108%")
+    assert "tpot mean: 20 -> 20.1" in found.why_so_sure
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        LATE,  # of an answer in one piece nothing is known of the others
+        [*LATE, number("tpot", "mean", 20, 32)],
+        [*LATE, FLAT, number("itl", "mean", 20, 32)],
+        [number("ttft", "mean", 50, 104, p=0.3), FLAT],
+        [number("ttft", "p99", 50, 104), FLAT],
+    ],
+)
+def test_where_all_tokens_are_late_or_few_first_ones_or_none_for_sure_it_is_not(numbers):
+    assert causes(numbers) == []
+
+
 def test_what_follows_from_a_cause_comes_after_it():
     queue = signal("service:vllm", "requests_waiting", [1, 1.2, 0.9, 1.1, 1], [30, 33, 28, 31, 36], "requests")
     (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[queue, THROTTLED]))
@@ -199,6 +225,6 @@ def test_what_hits_all_members_of_a_trial_alike_hides_no_odd_one():
 
 
 def test_every_playbook_of_the_contract_is_here():
-    assert set(PLAYBOOKS) == {
+    assert set(PLAYBOOKS) >= {
         "tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure",
     }  # fmt: skip

@@ -5,7 +5,7 @@ A diagnosis needs a number that got worse for sure and a signal that moved far o
 
 from collections.abc import Callable
 
-from benchhouse.analysis.playbooks import idle_gpu, pending, straggler, tail
+from benchhouse.analysis.playbooks import first_token, idle_gpu, pending, straggler, tail
 from benchhouse.analysis.playbooks.values import Case, Diagnosis
 
 PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
@@ -13,6 +13,7 @@ PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
     idle_gpu.NAME: idle_gpu.diagnose,
     tail.NAME: tail.diagnose,
     pending.NAME: pending.diagnose,
+    first_token.NAME: first_token.diagnose,
 }
 
 _ORDER = ("strong", "moderate", "weak")
