@@ -227,6 +227,15 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
     return sentences
 
 
+def _range(points: Sequence[Point], ranking: Ranking) -> str:
+    """Where points were put to different tests: from what to what a number goes, and where."""
+    column = ranking.metric, ranking.stat, ranking.unit
+    known = [(number, point.label) for point in points if (number := point.number(column))]
+    known.sort(key=lambda pair: pair[0].cell.value or 0.0)
+    (least, at_least), (most, at_most) = known[0], known[-1]
+    return f"{least.name}: from {_worth(least)} ({at_least}) to {_worth(most)} ({at_most}), over {len(known):,} points."
+
+
 def _alone(point: Point, columns: Sequence[Number]) -> str:
     """What the only point comes to: its first few metrics, by their leading statistic."""
     leading = [column for column in columns if column.primary] or columns
@@ -247,10 +256,13 @@ def make_headline(
     first: Sequence[str] = (),
 ) -> list[str]:
     """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
-    by_target = target_sentences(points, columns)
-    leading = {ranking.metric: ranking.sentence for ranking in reversed(rankings)}
-    verdicts = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
-    lines = [*first, *verdicts[:3], *by_target[:1]]
+    leading = {ranking.metric: ranking for ranking in reversed(rankings)}
+    first_of_each = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)][:3]
+    lines = [*first, *target_sentences(points, columns)[:3]]
+    if len({point.benchmark_case_id for point in points}) == 1:
+        lines += [ranking.sentence for ranking in first_of_each]
+    elif len(lines) == len(first):  # one size or load is not better than another: no verdict
+        lines += [_range(points, ranking) for ranking in first_of_each]
     if not points:
         lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
     elif len(points) == 1:
