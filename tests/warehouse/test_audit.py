@@ -119,8 +119,8 @@ def test_a_rebuild_takes_in_only_what_is_whole_and_the_damage_stays_known(tmp_pa
     made = rebuild(workspace)
     assert made.trials == len(folders) - 2
     assert [line.removeprefix(str(folder)) for line, folder in zip(sorted(made.dropped), folders, strict=False)] == [
-        ": metrics.csv changed",
-        ": metrics.csv missing",
+        ": not what was sealed: metrics.csv changed",
+        ": not what was sealed: metrics.csv missing",
     ]
     found = [(damage.trial, damage.file, damage.kind) for damage in verify_all(workspace).damage]
     assert found == [

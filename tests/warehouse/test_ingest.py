@@ -123,7 +123,7 @@ def test_rebuild_drops_trials_whose_evidence_is_gone_or_damaged_and_says_which(w
     done = rebuild(workspace)
     gone, changed = sorted(done.dropped, key=lambda line: "sealed" in line)
     assert gone == f"{folders[1]}: its folder is gone"
-    assert changed.startswith(f"{folders[2]}: metrics.json is not what was sealed")
+    assert changed == f"{folders[2]}: not what was sealed: metrics.json changed"
     assert (done.trials, done.skipped) == (len(folders) - 2, [])
     kept = sorted(folder.name for folder in folders if folder not in folders[1:3])
     assert [row[0] for row in rows_of(workspace, "SELECT trial_id FROM trial_fact ORDER BY 1")] == kept

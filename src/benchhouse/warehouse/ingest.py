@@ -192,7 +192,8 @@ def _read_folders(
     for folder in folders:
         try:
             if whole and (damage := verify(TrialFolder(folder))):
-                raise NotCollectable(", ".join(f"{item.file} {item.kind}" for item in damage[:_SHOWN]))
+                what = ", ".join(f"{item.file} {item.kind}" for item in damage[:_SHOWN])
+                raise NotCollectable(f"not what was sealed: {what}")
             rows = read_folder(workspace, TrialFolder(folder))
             if rows.trial["run_id"] != run_id:
                 raise NotCollectable(f"belongs to run {rows.trial['run_id']}")

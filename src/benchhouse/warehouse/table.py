@@ -114,6 +114,7 @@ class Table:
             "texts": pa.list_(pa.string()),
             "integer": pa.int64(),
             "number": pa.float64(),
+            "numbers": pa.list_(pa.float64()),
             "truth": pa.bool_(),
             "time": pa.timestamp("ms"),
         }
