@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from benchhouse.load.reactor import Reactor
+from benchhouse.load.reactor import _MOST_LATER, Reactor
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -54,7 +54,26 @@ def test_sockets_are_served_even_when_the_schedule_is_hopelessly_behind(reactor)
     os.close(writing)
 
 
-def test_work_for_later_waits_until_nothing_else_is_to_be_done_unless_it_piles_up(reactor):
+def test_work_for_later_that_piles_up_takes_turns_with_sockets_that_are_always_ready(reactor):
+    """As of a client that is asked for more than it can do: what waits must not grow without end."""
+    reading, writing = os.pipe()
+    seen, done = [], []
+
+    def again(_):
+        seen.append(os.read(reading, 1))
+        os.write(writing, b"x")
+
+    os.write(writing, b"x")
+    reactor.watch(reading, again)
+    reactor.later.extend([(done.append, (1,))] * (_MOST_LATER + 500))
+    reactor.at(time.monotonic_ns() + 200 * MS, lambda _: reactor.stop())
+    reactor.run()
+    assert len(done) >= 500 and len(reactor.later) <= _MOST_LATER and len(seen) > 100
+    os.close(reading)
+    os.close(writing)
+
+
+def test_work_for_later_waits_until_nothing_else_is_to_be_done(reactor):
     done = []
     for number in range(5):
         reactor.later.append((done.append, (number,)))

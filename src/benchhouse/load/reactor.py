@@ -18,6 +18,7 @@ _ABSOLUTE = 1
 _CLOSE_ON_EXEC = 0o2000000
 _NEVER = 1 << 62
 _SLICE_NS = 300_000  # of work, between two looks at the sockets
+_MOST_LATER = 8192  # pieces of work that may wait: beyond that, they take turns with the sockets, or memory would grow
 _MOST_DUE = 64  # callbacks in a row; sockets must be read even when the schedule is behind
 
 
@@ -98,6 +99,9 @@ class Reactor:
             if not timers or timers[0][0] > monotonic_ns():
                 break
             self._call_first()
+        if len(later) > _MOST_LATER:
+            self._do_later(until_ns)
+            until_ns += _SLICE_NS
         while ready:
             fd = next(iter(ready))
             mask = ready.pop(fd)
@@ -108,6 +112,10 @@ class Reactor:
                 self._call_first()
             if now >= until_ns:
                 return
+        self._do_later(until_ns)
+
+    def _do_later(self, until_ns: int) -> None:
+        later, timers = self.later, self._timers
         while later and monotonic_ns() < until_ns and not (timers and timers[0][0] <= monotonic_ns()):
             work, arguments = later.popleft()
             work(*arguments)
