@@ -43,7 +43,7 @@ def test_a_value_that_was_tried_without_a_number_that_holds_is_told():
     other = member(10, {"name": "b"}, concurrency=128)
     found = make_scaling([*held, refused], QPS, None, "concurrency", failed=[failed, other])
     (curve,) = found.curves
-    expected = "a still scales at concurrency 16, the highest with a number that holds (32, 64 has none)."
+    expected = "a still scales at concurrency 16, the highest with a number that holds (none at 32, 64)."
     assert curve.sentence == expected
     assert found.notes == ["a was tried at concurrency 32, 64 too, without a number that holds."]
     assert automatic([*held, refused], QPS, None, failed=[failed])[0].curves[0].sentence == expected

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from benchhouse.drivers.fileio_content import Content
 from benchhouse.load.delays import LOOK_NS, TICK_NS, RunDelay, Watch
 from benchhouse.load.protocols.files import KINDS, SHORT, FileJob
-from benchhouse.load.shape import ERROR_LIMIT_S
 from benchhouse.load.streams import FINEST_NS, SharedWaits
 from benchhouse.schema.histogram import Histogram
 
@@ -37,7 +36,6 @@ _KINDS = 8191  # reads and writes of a mixture repeat after so many, which is pr
 _FIRST_ERRORS = 10
 _UNTIL_LOOK_NS = 4 * LOOK_NS  # of one thread: operations are as short as 2 µs, and a look takes 3 µs
 _LONGEST_UNTIL_LOOK_NS = 20 * LOOK_NS
-_LATE_NS = round(ERROR_LIMIT_S * 1e9)  # shorter waits are not counted as lateness, as of any load
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _FOREVER = 1 << 62
 _OFFSET = struct.Struct("<Q")
@@ -160,7 +158,7 @@ class Worker:
         for began_ns, ended_ns, delay_ns, *counts in self._groups:
             waited_ns = min(delay_ns + self.watch.pauses.within(began_ns, ended_ns), ended_ns - began_ns)
             self.no_core_ns += delay_ns
-            self.late_ns += waited_ns if waited_ns > _LATE_NS else 0
+            self.late_ns += waited_ns if waited_ns > self._job.late_s * 1e9 else 0
             for kind, count in zip(KINDS, counts, strict=True):
                 if count and waited_ns > FINEST_NS:
                     self.delays[kind].add(waited_ns, count)

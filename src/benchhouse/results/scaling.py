@@ -179,7 +179,7 @@ def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, mis
         return f"{series.name}: the trials differ too much to say where it stops scaling; more repetitions would."
     if stop.kind == "grows":
         beyond = [number(place) for place in missing if place > series.place(series.members[-1])]
-        held = f"the highest with a number that holds ({', '.join(beyond)} has none)"
+        held = f"the highest with a number that holds (none at {', '.join(beyond)})"
         return f"{series.name} still scales at {axis} {last}, {held if beyond else 'the highest tried'}."
     assert stop.at and stop.interval and stop.between
     half = (stop.interval.hi - stop.interval.lo) / 2.0

@@ -249,6 +249,11 @@ def test_impossible_workloads_are_refused(wrong):
         FileWorkload.model_validate({**SMALL, "pattern": "read", **wrong})
 
 
+def test_limits_of_errors_are_refused_where_nothing_bounds_them(play):
+    with pytest.raises(ExperimentFailed, match="whose figures have no bounds"):
+        play(file_io, {"engine": "fio"}, {**SMALL, "pattern": "read", "error_share": 0.1})
+
+
 def test_an_engine_of_fio_needs_fio():
     with pytest.raises(ValidationError, match="is of engine: fio"):
         FileTarget(ioengine="libaio")

@@ -219,6 +219,8 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     if not folder.is_dir():
         what = f"target.path {str(folder)!r} is not a folder on this machine"
         ctx.fail("no_such_folder", f"{what}: make it, or give another")
+    if target.engine == "fio" and (workload.error_limit, workload.error_share) != (ERROR_LIMIT_S, ERROR_SHARE):
+        ctx.fail("bad_load", "error_limit and error_share say nothing of engine: fio, whose figures have no bounds")
     life: FileLife = ctx.driver("fileio")()
     engine: FileEngine = ctx.driver(target.engine)()
     job = _job(target, workload, folder, ctx)
@@ -265,6 +267,7 @@ def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context)
         warmup_s=workload.warmup,
         seed=ctx.seed,
         ioengine=target.ioengine,
+        late_s=workload.error_limit,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
+from benchhouse.load.shape import ERROR_LIMIT_S
 from benchhouse.load.streams import SharedWaits, Stream
 from benchhouse.schema.histogram import Histogram
 
@@ -34,6 +35,7 @@ class FileJob:
     seed: int = 0
     generation: int = 1  # stamped on what is written; 0 is what the file was filled with
     ioengine: str = "psync"  # of fio
+    late_s: float = ERROR_LIMIT_S  # a thread that waited for less was not late
 
     @property
     def random(self) -> bool:
