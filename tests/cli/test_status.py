@@ -2,6 +2,8 @@
 
 import json
 
+from laboratory import wait_until
+
 
 def test_runs_are_listed_newest_first(lab):
     lab.run("once")
@@ -27,6 +29,41 @@ def test_a_running_run_shows_its_process_and_trials(lab):
     state = json.loads(lab.bench("status", "s", "--json").stdout)
     assert (state["state"], state["owner_pid"]) == ("interrupted", None)
     assert state["next"] == f"bench run --resume {lab.run_id()}"
+
+
+def test_every_planned_trial_is_in_one_state(lab):
+    def states():
+        status = json.loads(lab.bench("status", "@last", "--json", code=None).stdout)
+        assert sum(status["states"].values()) == status["trials"] == 3
+        return status["states"]
+
+    lab.hold(1)
+    process = lab.start("run", lab.scenario("slow", workload={"seconds": 0, "n": [0, 1, 2]}))
+    lab.wait_for_mark("slow-1-*")
+    wait_until(lambda: states() == {"succeeded": 1, "running": 1, "not begun": 1}, "one of each")
+    assert "1 of 3: 1 succeeded; 1 not begun, 1 running" in lab.bench("status", "@last").stdout
+    process.kill()
+    process.wait()
+    assert states() == {"succeeded": 1, "not begun": 2}
+    lab.release()
+    lab.bench("run", "--resume", "@last")
+    assert states() == {"succeeded": 3}
+
+
+def test_a_trial_that_is_tried_anew_is_no_longer_in_its_old_state(lab):
+    """As after `bench stop` and `bench run --resume` on a cluster: cancelled, and not yet begun again."""
+    lab.run("once", workload={"n": [0, 1]})
+    events = lab.workspace / ".bench" / "runs" / lab.run_id() / "events.jsonl"
+    ended = [json.loads(line) for line in events.read_text().splitlines() if '"ended"' in line]
+    again = {"time": ended[0]["time"], "event": "ended", "trial_id": ended[0]["trial_id"], "attempt": 2}
+    with events.open("a") as file:
+        file.write(json.dumps(again | {"outcome": "cancelled"}) + "\n")
+    status = json.loads(lab.bench("status", "@last", "--json", code=1).stdout)
+    assert status["states"] == {"cancelled": 1, "succeeded": 1}
+    with events.open("a") as file:
+        file.write(json.dumps({"time": ended[0]["time"], "event": "resumed"}) + "\n")
+    status = json.loads(lab.bench("status", "@last", "--json").stdout)
+    assert (status["states"], status["done"]) == ({"succeeded": 1, "not begun": 1}, 1)
 
 
 def test_watch_ends_with_the_run_and_failures_have_their_exit_code(lab):

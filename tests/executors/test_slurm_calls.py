@@ -49,16 +49,26 @@ def test_states_reasons_and_nodes_of_all_tasks_come_from_one_answer(fake_slurm):
 
 def test_the_accounting_says_what_the_controller_has_forgotten(fake_slurm):
     fake_slurm(sacct="12_0|COMPLETED|0:0|node01\n12_1|CANCELLED by 1000|0:15|node02\n12_2|OUT_OF_MEMORY|0:125|node02\n")
-    assert calls.recorded(["12"]) == {
+    assert calls.recorded(["12_0", "12_1", "12_2"]) == {
         "12_0": TaskState("COMPLETED", "", "node01"),
         "12_1": TaskState("CANCELLED", "exit code 0:15", "node02"),
         "12_2": TaskState("OUT_OF_MEMORY", "exit code 0:125", "node02"),
     }
 
 
+def test_tasks_that_were_cancelled_before_they_began_are_one_row_of_the_accounting(fake_slurm):
+    fake_slurm(sacct="12_0|COMPLETED|0:0|node01\n12_[1-3%1]|CANCELLED by 0|0:0|None assigned\n")
+    cancelled = TaskState("CANCELLED", "", "None assigned")
+    assert calls.recorded(["12_0", "12_1", "12_3", "13_0"]) == {
+        "12_0": TaskState("COMPLETED", "", "node01"),
+        "12_1": cancelled,
+        "12_3": cancelled,
+    }
+
+
 def test_a_cluster_without_accounting_says_nothing_more(fake_slurm):
     fake_slurm(code=1, sacct="Slurm accounting storage is disabled")
-    assert calls.recorded(["12"]) == {}
+    assert calls.recorded(["12_0"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -90,13 +90,14 @@ class Run:
         return overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
-        """Until it is over, wherever it runs; then collect it."""
+        """Until it is over, wherever it runs; then collect it. On a cluster, what broke is submitted again."""
         import time
 
-        while self.status().state in ("running", "waiting"):
-            time.sleep(poll_s)
-        self.collect()
-        return self
+        while True:
+            while self.status().state in ("running", "waiting"):
+                time.sleep(poll_s)
+            if not self.collect().under_way:
+                return self
 
     def stop(self) -> "Stopped":
         """End it and everything it started; what is sealed stays."""

@@ -59,7 +59,9 @@ class SlurmExecutor:
         self.run = assignment.run
         settings, site = self.scenario.slurm, self.site.slurm
         self.pack = settings.pack
-        self.throttle = settings.throttle or (assignment.parallel if assignment.parallel > 1 else site.throttle)
+        asked = "parallel" in self.scenario.model_fields_set
+        tasks = max(1, self.scenario.parallel // settings.together) if asked else None
+        self.throttle = min(filter(None, (settings.throttle, tasks)), default=site.throttle)
         self.window = (site.max_jobs or 20_000) * self.pack
         self._tasks: dict[JobId, str] = {}  # by trial: JOB_INDEX
         self._results: dict[JobId, Path] = {}  # where its sealed folder will stand
@@ -177,8 +179,9 @@ class SlurmExecutor:
         wanted = {task for task in wanted if self._states.get(task, _UNKNOWN).state not in ENDED}
         try:
             known = calls.states({self._names[_job(task)] for task in wanted}) if wanted else {}
-            if forgotten := {_job(task) for task in wanted if task not in known}:
-                known |= calls.recorded(sorted(forgotten))
+            arrays = {_job(task) for task in known}
+            if forgotten := {task for task in wanted if task not in known}:
+                known |= calls.recorded(forgotten)
             self._trouble = ""
         except UnreachableError as error:
             self._trouble = error.message
@@ -186,7 +189,7 @@ class SlurmExecutor:
             return False
         changed = {}
         for task in wanted:
-            state = known.get(task, _GONE)
+            state = known.get(task) or self._vanished(task, arrays)
             if state.state in WAITING and state.reason in _NEVER:
                 calls.cancel([task])
                 state = TaskState("CANCELLED", f"it would never start: {state.reason}")
@@ -196,6 +199,11 @@ class SlurmExecutor:
         self._note(changed)
         self._again(_SOON_S if changed else min(self._wait_s * 1.5, self.site.slurm.poll))
         return any(state.state in ENDED for state in changed.values())
+
+    def _vanished(self, task: str, arrays: Collection[str]) -> TaskState:
+        """Of a waiting task that is cancelled alone Slurm keeps nothing, though it has others of its array."""
+        began = any(self.run.job_logs.glob(f"{self._names[_job(task)]}_{task}.*"))
+        return TaskState("CANCELLED", "before it began") if _job(task) in arrays and not began else _GONE
 
     def _again(self, wait_s: float) -> None:
         self._wait_s, self._next_look = wait_s, time.monotonic() + wait_s

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,13 +62,18 @@ def find(name: str) -> str:
     return ""
 
 
-def recorded(jobs: Sequence[str]) -> dict[str, TaskState]:
-    """Tasks that the controller has forgotten, by the accounting; nothing where there is none."""
-    tasks = {}
+def recorded(tasks: Collection[str]) -> dict[str, TaskState]:
+    """Tasks that the controller has forgotten, by the accounting; nothing where there is none.
+
+    Those of an array that never began are one row there, `JOB_[0-5]`.
+    """
+    jobs = sorted({task.partition("_")[0] for task in tasks})
+    rows: dict[str, TaskState] = {}
     for line in _accounting(["--jobs", ",".join(jobs), "--format=JobID,State,ExitCode,NodeList"]):
-        task, state, code, nodes = (*line.split("|"), "", "", "")[:4]
-        tasks[task] = TaskState(state.split()[0] if state else "", f"exit code {code}" if code != "0:0" else "", nodes)
-    return tasks
+        name, state, code, nodes = (*line.split("|"), "", "", "")[:4]
+        reason = f"exit code {code}" if code != "0:0" else ""
+        rows[name.partition("_[")[0]] = TaskState(state.split()[0] if state else "", reason, nodes)
+    return {task: known for task in tasks if (known := rows.get(task) or rows.get(task.partition("_")[0]))}
 
 
 def cancel(tasks: Sequence[str]) -> None:

@@ -9,16 +9,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from benchhouse.catalog.entries import plug
-from benchhouse.evidence.folder import sealed_outcome
+from benchhouse.evidence.folder import read_meta, sealed_outcome
+from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.cleanup import clean_up
+from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.keepers import attached_folders, settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
-from benchhouse.schema.protocols import Assignment, Carrier, Executor
+from benchhouse.schema.protocols import Assignment, Carrier, Executor, JobState
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.sites import places
 
@@ -27,13 +29,19 @@ _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
 
 @dataclass
 class Queue:
-    """What a batch system has of a run, and what was sealed since somebody last wrote it down."""
+    """What a batch system has of a run, and what has ended since somebody last wrote it down."""
 
     jobs: list[str] = field(default_factory=list)
     pending: int = 0
     running: int = 0
     reasons: dict[str, int] = field(default_factory=dict)  # why trials wait
+    under_way: dict[str, str] = field(default_factory=dict)  # trial and phase: pending, running
     sealed: dict[str, str] = field(default_factory=dict)  # trial and outcome
+    unsealed: dict[str, JobState] = field(default_factory=dict)  # trials whose jobs ended and left no evidence
+
+    @property
+    def to_collect(self) -> bool:
+        return bool(self.sealed or self.unsealed)
 
 
 @dataclass(frozen=True)
@@ -53,13 +61,16 @@ def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
     if not ledger.goes_on():
         return queue
     executor = _executor(workspace, ledger)
-    ended = {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
+    ended = _ended(ledger)
     trials = [trial for trial, attempt in executor.adopt().items() if (trial, attempt) not in ended]
     for trial, state in executor.poll(trials, 0.0).items():
         if state.phase == "done":
             if outcome := sealed_outcome(workspace.trial(ledger.record.scenario, trial)):
                 queue.sealed[trial] = outcome
+            else:
+                queue.unsealed[trial] = state
             continue
+        queue.under_way[trial] = state.phase
         if state.phase == "pending":
             queue.pending += 1
             queue.reasons[state.reason] = queue.reasons.get(state.reason, 0) + 1
@@ -75,15 +86,25 @@ def _cancel(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     if not ledger.goes_on():
         return 0
     executor = _executor(workspace, ledger)
-    attempts = executor.adopt()
-    trials = [trial for trial, state in executor.poll(list(attempts), 0.0).items() if state.phase != "done"]
+    attempts, known = executor.adopt(), _ended(ledger)
+    states = executor.poll([trial for trial, attempt in attempts.items() if (trial, attempt) not in known], 0.0)
+    trials = [trial for trial, state in states.items() if state.phase != "done"]
     executor.cancel(trials)
-    for trial in trials:  # written down, so that resuming makes a new attempt and does not wait for this one
-        if sealed_outcome(workspace.trial(ledger.record.scenario, trial)) is None:
-            ledger.tell("ended", trial_id=trial, attempt=attempts[trial], outcome="cancelled", reason="bench stop")
+    for trial, state in states.items():  # written down, so that resuming makes a new attempt and does not wait for this
+        folder = workspace.trial(ledger.record.scenario, trial)
+        if outcome := sealed_outcome(folder):
+            ledger.tell("ended", **sealed_end(trial, read_meta(folder), outcome, manifest_digest(folder)))
+            continue
+        ended = (state.outcome or "lost", state.reason) if state.phase == "done" else ("cancelled", "bench stop")
+        ledger.tell("ended", trial_id=trial, attempt=attempts[trial], outcome=ended[0], reason=ended[1][:500])
     executor.end_services()
     settle([ServiceFolder(path) for path in attached_folders(ledger)], "its job was ended", "stopped")
     return len(trials)
+
+
+def _ended(ledger: Ledger) -> set[tuple[str | None, int | None]]:
+    """Attempts of trials whose end was written down."""
+    return {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
 
 
 def _executor(workspace: WorkspaceFolder, ledger: Ledger) -> Executor:

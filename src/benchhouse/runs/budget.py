@@ -24,18 +24,22 @@ class Spent:
     wall_s: float = 0.0  # of earlier sessions
 
     @classmethod
-    def recall(cls, events: Iterable[Event], nodes: int) -> "Spent":
+    def recall(cls, events: Iterable[Event], nodes: int, now: str) -> "Spent":
+        """Time goes on until `now` for jobs that were submitted and left to themselves."""
         spent = cls()
         began = last = None
+        left_alone = False
         for event in events:
-            if event.event in ("started", "resumed"):
+            if event.event in ("started", "resumed", "submitted"):
                 spent.wall_s += _between(began, last)
                 began = event.time
+            if event.event not in ("ended", "retry"):
+                left_alone = event.event == "submitted"
             last = event.time
             if event.event == "ended":
                 spent.trials += 1
                 spent.add(event.cpu_s, event.duration_s, nodes)
-        spent.wall_s += _between(began, last)
+        spent.wall_s += _between(began, now if left_alone else last)
         return spent
 
     def add(self, cpu_s: float | None, duration_s: float | None, nodes: int) -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +15,10 @@ from typing import Any, Literal
 from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
+from benchhouse.evidence.writing import now
 from benchhouse.plan.expand import PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
+from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.interrupts import Interrupts, reason_of
 from benchhouse.runs.setup import RunSetup
 from benchhouse.runs.stopping_rule import Enough, HeldTrials
@@ -89,21 +92,28 @@ class Orchestrator:
         """One turn: look at what earlier turns handed over, hand over what is missing, and leave it to the executor.
 
         Only for an executor whose jobs outlive us. With `again`, trials that no retry is left for are tried anew, as
-        when a person resumes a run. Returns how many trials are on their way.
+        when a person resumes a run; without it, a run that was interrupted is only looked at. Returns how many trials
+        are on their way.
         """
         self.last_turn_counts = not again
         self._recall()
-        todo = self._missing()
+        todo, interrupted = self._missing(), not again and self.ledger.last_event() == "interrupted"
         with self.interrupts:
-            self._feed(todo)
+            if interrupted:
+                deque(todo, maxlen=0)  # finds what is under way
+            else:
+                self._feed(todo)
             if self.active:
                 self._follow(0.0)
-            self._feed(todo)
+            if not interrupted:
+                self._feed(todo)
         if self.stopped:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
         elif not self.active and not self.waiting:
             self._last_look()
-            if self.ledger.last_event() not in ("budget", "service"):  # it was ended by them, and stays so
+            incomplete = self.done < self.plan.trial_count or bool(self.unsealed)
+            stays_ended = incomplete if interrupted else self.ledger.last_event() in ("budget", "service")
+            if not stays_ended:
                 self.ledger.tell("finished")
         return len(self.active)
 
@@ -148,7 +158,7 @@ class Orchestrator:
         self.handed.update(self.adopted)
         if self._results.is_dir():
             self.there = {entry.name for entry in os.scandir(self._results)}
-        self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes)
+        self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes, now())
         for event in self.ledger.events():
             if event.event != "ended" or not event.trial_id:
                 continue
@@ -341,13 +351,8 @@ class Orchestrator:
         meta, manifest = read_meta(folder), manifest_digest(folder)
         if manifest not in self.recorded:
             self.recorded.add(manifest)
-            cpu_s = meta.usage.get("cpu_s")
-            self.spent.add(cpu_s, meta.duration_s, self.plan.resources.nodes)
-            self.ledger.tell(
-                "ended", trial_id=name, attempt=meta.attempts[-1].attempt, outcome=outcome, manifest=manifest,
-                reason=meta.failure.message[:500] if meta.failure else "",
-                code=meta.failure.code if meta.failure else "", duration_s=meta.duration_s, cpu_s=cpu_s,
-            )  # fmt: skip
+            self.spent.add(meta.usage.get("cpu_s"), meta.duration_s, self.plan.resources.nodes)
+            self.ledger.tell("ended", **sealed_end(name, meta, outcome, manifest))
             if self.sealed:
                 self.sealed(folder)
         return meta
@@ -419,5 +424,8 @@ class Orchestrator:
             if sealed_outcome(self._folder(name)) is None:
                 self.spent.trials -= 1
                 self._discard(item)
+                if self.executor.outlives:  # else a later session would wait for its job
+                    end = {"outcome": "cancelled", "reason": (self.stopped or "interrupted")[:500]}
+                    self.ledger.tell("ended", trial_id=name, attempt=item.attempt, **end)
             else:
                 self._ended(item, JobState("done"))

@@ -15,6 +15,7 @@ from benchhouse.runs.keepers import attached_folders, running_states
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.protocols import JobState
 from benchhouse.schema.service import OVER, LiveServices
 from benchhouse.schema.trial import may_be_tried_again
 from benchhouse.warehouse.catalog import FILE_NAME
@@ -53,6 +54,9 @@ class QueueState:
     reasons: Mapping[str, int]
     """Why trials wait, and how many do for each reason."""
     sealed: int
+    """Trials to be collected: sealed, and counted in `outcomes`."""
+    unsealed: Mapping[str, int] = field(default_factory=dict)
+    """The same for those that left no evidence (cancelled, node lost), by outcome; those lost are tried again."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class RunStatus:
     trials: int
     done: int
     outcomes: Mapping[str, int]
+    states: Mapping[str, int]
+    """Every planned trial, once: by outcome, or running, waiting, not begun, not needed (repetitions until sure)."""
     retries: int
     unread_events: int
     running: list[str]
@@ -138,38 +144,44 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     """State of one run, from its files; where jobs go on without us, the batch system is asked once."""
     ledger = Ledger(workspace.run(run_id))
     unread: list[str] = []
-    record, events, owner = ledger.record, list(ledger.events(unread)), ledger.owner()
-    final = _last_of_each(events)
+    owner = ledger.owner()  # before its events: what it writes in between is not missed
+    record, events = ledger.record, list(ledger.events(unread))
+    queue = _queue(workspace, ledger, events) if owner is None else Queue()
+    running = _running(workspace, record.scenario, run_id) if owner is not None or queue.running else []
+    if owner is None:  # a lost node leaves the folder of its trial
+        running = [name for name in running if queue.under_way.get(name) == "running"]
+    newer = {*queue.under_way, *queue.sealed, *queue.unsealed, *running}  # than what the ledger says of them
+    final = {name: event for name, event in _last_of_each(events).items() if name not in newer}
     finished = any(event.event == "finished" for event in events[-2:])
-    queue = batch.queue(workspace, run_id) if owner is None else Queue()
-    if owner is None and (job := _handed_over(workspace, ledger, events)):
-        queue = Queue([job], record.trials - len(final))
-    goes_on = bool(queue.pending or queue.running)
-    running = _running(workspace, record.scenario, run_id) if owner is not None or goes_on else []
     stopped_by = events[-1].event if events and events[-1].event in ("budget", "service") else ""
     durations = [event.duration_s for event in final.values() if event.duration_s]
-    done = len(final) + len(queue.sealed)
-    left = record.trials - done
+    lost = [UnsuccessfulTrial(name, _outcome(state), "", state.reason) for name, state in queue.unsealed.items()]
     unsuccessful = [
         UnsuccessfulTrial(name, event.outcome or "?", event.code, event.reason)
         for name, event in final.items()
         if event.outcome != "succeeded"
-    ]
+    ] + lost
+    ended = [event.outcome or "?" for event in final.values()]
+    outcomes = Counter([*ended, *queue.sealed.values(), *(trial.outcome for trial in lost)])
+    done = outcomes.total()
+    left = record.trials - done
+    running_count = queue.running if owner is None else len(running)
     return RunStatus(
         run_id=run_id,
         scenario=record.scenario,
         experiment=f"{record.experiment.name} {record.experiment.version}",
         executor=record.executor,
-        state=_state(owner, finished, queue, left),
+        state=_state(owner, finished, queue),
         owner_pid=owner,
         created=record.created,
         trials=record.trials,
         done=done,
-        outcomes=dict(Counter([*(event.outcome or "?" for event in final.values()), *queue.sealed.values()])),
+        outcomes=dict(outcomes),
+        states=_states(outcomes, running_count, queue.pending, left, finished),
         retries=sum(event.event == "retry" for event in events),
         unread_events=len(unread),
         running=running,
-        queue=_queue_state(queue) if goes_on or queue.sealed else None,
+        queue=_queue_state(queue) if queue.pending or queue.running or queue.to_collect else None,
         estimated_left_s=sum(durations) / len(durations) * left if durations and left and not finished else None,
         failures=[trial for trial in unsuccessful if trial.outcome != "invalid"],
         invalid=[trial for trial in unsuccessful if trial.outcome == "invalid"],
@@ -180,8 +192,26 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     )
 
 
+def _queue(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Event]) -> Queue:
+    """Of a run that nobody owns."""
+    if job := _handed_over(workspace, ledger, events):
+        return Queue([job], ledger.record.trials - len(_last_of_each(events)))
+    return batch.queue(workspace, ledger.folder.run_id)
+
+
+def _outcome(state: JobState) -> str:
+    """Of a job that ended without evidence."""
+    return state.outcome or "lost"
+
+
 def _queue_state(queue: Queue) -> QueueState:
-    return QueueState(queue.jobs, queue.pending, queue.running, queue.reasons, len(queue.sealed))
+    unsealed = Counter(map(_outcome, queue.unsealed.values()))
+    return QueueState(queue.jobs, queue.pending, queue.running, queue.reasons, len(queue.sealed), dict(unsealed))
+
+
+def _states(outcomes: Mapping[str, int], running: int, waiting: int, left: int, finished: bool) -> dict[str, int]:
+    rest = {"running": running, "waiting": waiting, "not needed" if finished else "not begun": left - running - waiting}
+    return {**outcomes, **{state: count for state, count in rest.items() if count}}
 
 
 def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
@@ -192,6 +222,8 @@ def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
             final[event.trial_id] = event
         elif event.event == "retry" and event.trial_id:
             final.pop(event.trial_id, None)
+        elif event.event in ("resumed", "submitted"):  # all that left no evidence is tried anew
+            final = {name: ended for name, ended in final.items() if ended.manifest}
     return final
 
 
@@ -210,12 +242,12 @@ def _broke_off(events: Sequence[Event]) -> bool:
     return bool(events) and events[-1].event == "interrupted" and events[-1].reason != "interrupted"
 
 
-def _state(owner: int | None, finished: bool, queue: Queue, left: int) -> State:
+def _state(owner: int | None, finished: bool, queue: Queue) -> State:
     if owner is not None or queue.running:
         return "running"
     if queue.pending:
         return "waiting"
-    if queue.sealed and not left:
+    if queue.to_collect:
         return "to be collected"
     return "finished" if finished else "interrupted"
 
@@ -226,7 +258,7 @@ def _next_command(
     run_id = record.run_id
     if owned or queue.pending or queue.running:
         return f"bench status {run_id} --watch"
-    if queue.sealed:
+    if queue.to_collect:
         return f"bench collect {run_id}"
     finished = any(event.event == "finished" for event in events[-2:])
     by_service = bool(events) and events[-1].event == "service"

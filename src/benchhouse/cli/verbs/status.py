@@ -83,12 +83,15 @@ def _lines(status: "RunStatus") -> list[str]:
     lines = [
         f"run        {status.run_id}  ({status.scenario}, {status.experiment}, {status.executor})",
         f"state      {status.state}" + (f", process {status.owner_pid}" if status.owner_pid else ""),
-        f"trials     {status.done} of {status.trials}: {screen.outcomes(status.outcomes)}",
+        f"trials     {status.done} of {status.trials}: {screen.outcomes(status.outcomes)}{_others(status)}",
     ]
     if queue := status.queue:
         waits = ", ".join(f"{reason} {count}" for reason, count in queue.reasons.items())
         parts = [f"{queue.running} running", f"{queue.pending} waiting{f' ({waits})' if waits else ''}"]
-        parts += [f"{queue.sealed} to be collected"] if queue.sealed else []
+        parts += [f"{left} not submitted"] if (left := status.states.get("not begun")) else []
+        without = sum(queue.unsealed.values())
+        evidence = f" ({without} without evidence)" if without else ""
+        parts += [f"{queue.sealed + without} to be collected{evidence}"] if queue.sealed or without else []
         jobs = f"; job {shortened(queue.jobs)}" if queue.jobs else ""
         lines.append(f"{status.executor:<10} {', '.join(parts)}{jobs}")
     if status.stopped_by == "budget":
@@ -111,6 +114,12 @@ def _lines(status: "RunStatus") -> list[str]:
         for item in status.failures
     ]
     return [*lines, *_cut(invalid), *_cut(failed)]
+
+
+def _others(status: "RunStatus") -> str:
+    """Trials that have not ended; those of a batch system are on its own line."""
+    others = {state: count for state, count in status.states.items() if state not in status.outcomes}
+    return f"; {screen.outcomes(others)}" if others and not status.queue else ""
 
 
 def _cut(lines: list[str]) -> list[str]:
