@@ -152,6 +152,7 @@ def slow(ctx, seconds):
 
 ACTS = {
     "ok": lambda ctx: ctx.emit("x", 1.5),
+    "site_variable": lambda ctx: ctx.emit("x", float(os.environ["FROM_SITE"])),
     "fail": lambda ctx: ctx.fail("no_gpu", "there is none"),
     "raise": loud_error,
     "exit": lambda ctx: os._exit(7),

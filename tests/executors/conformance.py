@@ -24,7 +24,8 @@ class Place:
 
     def furnish(self, lab: Lab) -> Lab:
         lab.variables |= self.variables
-        (lab.workspace / "site.yaml").write_text(json.dumps({"site": "test", "executor": self.name, **self.site}))
+        site = {"site": "test", "executor": self.name, "environment": {"FROM_SITE": "1.5"}, **self.site}
+        (lab.workspace / "site.yaml").write_text(json.dumps(site))
         return lab
 
 
@@ -60,7 +61,7 @@ def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDe
 PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark)]
 
 SWEEP: dict[str, Any] = {
-    "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon"]},
+    "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon", "site_variable"]},
     "limits": {"wall": "10s", "memory": "300MB"},
     "retries": {"max_retries": 2, "backoff": 0.05},
     "parallel": 2,
@@ -73,5 +74,6 @@ OUTCOMES = {
     "fill": "out_of_memory",
     "flaky": "succeeded",
     "daemon": "succeeded",
+    "site_variable": "succeeded",
 }
 """Of those that are sealed; `kill_worker` never is, and ends as `lost`."""

@@ -102,6 +102,9 @@ def test_ctrl_c_ends_everything_and_resume_finishes(place: Place, lab: Lab):
     _, said = process.communicate(timeout=240)
     assert process.returncode == 130, said
     assert "bench run --resume" in said
+    status = json.loads(lab.bench("status", "@last", "--json", code=None).stdout)
+    assert (status["state"], status["next"]) == ("interrupted", f"bench run --resume {lab.run_id()}")
+    assert sum(status["states"].values()) == 3
     lab.is_tidy()
     lab.release()
     lab.bench("run", "--resume", "@last", timeout_s=400)

@@ -46,7 +46,7 @@ class AdoExecutor(BoundExecutor):
         self.operations: dict[Path, subprocess.Popen[bytes]] = {}
         self.where: dict[JobId, Path] = {}
         self.cancelled: set[JobId] = set()
-        self.say = assignment.say
+        self.say, self.variables = assignment.say, assignment.site.environment
         self.steps: list[Steps] = []
 
     def check(self, resources: Resources) -> None:
@@ -78,7 +78,7 @@ class AdoExecutor(BoundExecutor):
             self.operations[folder] = subprocess.Popen(
                 [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True,
-                env={"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"} | os.environ,
+                env={"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"} | os.environ | self.variables,
             )  # fmt: skip
         return [job.id for job in jobs]
 

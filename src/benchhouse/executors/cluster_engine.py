@@ -53,6 +53,7 @@ class Slot(Model):
     ask: Ask = Field(description="What it needs.")
     folder: str = Field(description="Where its orders and reports are, seen by all nodes.")
     python: tuple[str, ...] = Field(description="Command prefix that ends in an interpreter with benchhouse.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables of the site.")
     patience_s: float = Field(30.0, description="How long it goes on without a sign of its orchestrator.")
 
 
@@ -124,7 +125,8 @@ def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str])
     if "open" in order or "nodes" in order:
         _reply({"nodes": [node.model_dump() for node in engine.nodes()]})
     if "start" in order:
-        engine.start(Slot.model_validate(order["start"]), environment)
+        slot = Slot.model_validate(order["start"])
+        engine.start(slot, {**environment, **slot.environment})
     if "stop" in order:
         engine.stop(order["stop"])
 

@@ -4,7 +4,7 @@ import os
 import selectors
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class LocalExecutor(QueueExecutor):
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
         self.capacity = machine()
+        self.environment = assignment.site.environment
         self.hosts: dict[tuple[str, ...], _Host] = {}
         self.selector = selectors.DefaultSelector()
 
@@ -79,7 +80,7 @@ class LocalExecutor(QueueExecutor):
             self.running[job.id] = job
             self.states[job.id] = JobState("running")
             if job.python not in self.hosts:
-                self.hosts[job.python] = host = _Host(job.python)
+                self.hosts[job.python] = host = _Host(job.python, self.environment)
                 self.selector.register(host, selectors.EVENT_READ)
             self.hosts[job.python].send({"id": job.id, "folder": str(job.folder), "log": str(job.log)})
 
@@ -124,8 +125,9 @@ class LocalExecutor(QueueExecutor):
 class _Host(JsonProcess):
     """One `python -m benchhouse.worker --host`."""
 
-    def __init__(self, python: tuple[str, ...]) -> None:
-        super().__init__([*python, "-m", "benchhouse.worker", "--host"], os.environ | {OWNER: identity()})
+    def __init__(self, python: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        variables = {**os.environ, **environment, OWNER: identity()}
+        super().__init__([*python, "-m", "benchhouse.worker", "--host"], variables)
         self.python = python
 
     def close(self) -> str:

@@ -188,7 +188,8 @@ class ClusterExecutor(QueueExecutor):
         if self._heart is None:
             self._heart = _Heart(self.home / ALIVE)
         process = self._opened()
-        slot = Slot(name=name, ask=self.ask(job.resources), folder=str(folder), python=self.python(job))
+        ask, variables = self.ask(job.resources), self.assignment.site.environment
+        slot = Slot(name=name, ask=ask, folder=str(folder), python=self.python(job), environment=variables)
         self.slots[name] = Taken(slot, Tail(folder / REPORTS))
         process.start(slot)
 

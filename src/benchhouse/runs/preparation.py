@@ -28,6 +28,7 @@ from benchhouse.plan.scenario_file import (
 )
 from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
+from benchhouse.plan.unused_fields import unused_field_problems, unused_fields
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -41,8 +42,6 @@ from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf
-
-_BARE = ("process", "venv")  # runtimes that enter no container
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     file = with_absolute_paths(file, home.absolute() / (file.scenario.folder or ""))
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
     services, problems = bind_services(file, *recipes)
-    problems += _missing_plugs(file)
+    problems += [*_missing_plugs(file), *unused_field_problems(file)]
     try:
         registered, listed, code = _what_to_run(workspace, file, home, notes)
         file = _bound_to_model(file, home, code, problems)
@@ -199,7 +198,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
-    notes += [*_without_effect(file), *(listed.notes if listed else [])]
+    notes += [*unused_fields(file, site), *(listed.notes if listed else [])]
     if listed and listed.deprecated:
         instead = f"; use {listed.deprecated['replaced_by']}" if listed.deprecated.get("replaced_by") else ""
         notes.append(f"{listed.name} {listed.version} is deprecated: {listed.deprecated['reason']}{instead}")
@@ -215,13 +214,6 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
     return replace(first, plan=plan, notes=notes)
-
-
-def _without_effect(file: ScenarioFile) -> list[str]:
-    scenario = file.scenario
-    named = ("partition", "account", "qos", *(("artifacts", "binds") if scenario.runtime.kind in _BARE else ()))
-    keys = [key for key in named if getattr(scenario, key)]
-    return [f"no effect on this machine: {', '.join(keys)}"] if keys and scenario.executor == "local" else []
 
 
 def _missing_plugs(file: ScenarioFile) -> list[Problem]:

@@ -96,8 +96,10 @@ def open_executor(
     prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True, say: Say = lambda text: None
 ) -> Executor:
     """The scenario's executor; raises at once when it can't give what a trial asks for."""
-    scenario = prepared.plan.scenario
-    assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run, say)
+    scenario = prepared.plan.scenario.model_copy(update={"limits": prepared.plan.limits})  # of its benchmark, too
+    if parallel:
+        scenario = scenario.model_copy(update={"parallel": parallel})
+    assignment = Assignment(scenario.parallel, scenario, prepared.site, run, say)
     executor: Executor = plug("executors", scenario.executor)(assignment)
     try:
         if check:

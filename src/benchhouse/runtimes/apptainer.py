@@ -129,7 +129,9 @@ class _Request:
             raise BenchError(f"the image {name!r} is not the absolute path of a .sif file", f"see: {pull}")
         if not path.is_file():
             raise BenchError(
-                f"the image {path} is not there", "on a login node: bench images pull docker://NAME@sha256:..."
+                f"the image {path} is not there",
+                f"make it on a login node: bench images pull docker://NAME --name {path.name}, or bench images build "
+                f"FILE.def --name {path.name}; or copy it there, then: bench images add {path}",
             )
         image = pinned(path)
         if image is None:
