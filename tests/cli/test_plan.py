@@ -101,6 +101,17 @@ def test_a_dry_run_prints_the_exact_job(bench, scenario):
     assert "benchhouse.worker" in done.out
 
 
+@pytest.mark.parametrize(("verb", "job"), [("plan", "#SBATCH --job-name"), ("run", "benchhouse.worker")])
+def test_a_dry_run_of_an_image_that_is_not_there_prints_the_jobs_and_fails(bench, scenario, tmp_path, verb, job):
+    image = tmp_path / "tool.sif"
+    scenario.write_text(scenario.read_text() + f"runtime: {{kind: apptainer, image: {image}}}\n")
+    done = bench(verb, "s.yaml", "--dry-run", "--executor", "slurm" if verb == "plan" else "local")
+    assert done.code == 2 and job in done.out
+    assert f"cannot run: jobs would not find what they need:\n  - the image {image} is not there" in done.err
+    for words in ("bench images pull docker://NAME --name tool.sif", "bench images build", f"bench images add {image}"):
+        assert words in done.err
+
+
 def test_planning_writes_nothing(bench, scenario, tmp_path):
     bench("plan", "s.yaml")
     bench("plan", "s.yaml", "--dry-run")
@@ -116,6 +127,8 @@ NEEDS_SLURM = pytest.mark.skipif(
 @NEEDS_SLURM
 def test_the_example_config_becomes_a_script_for_meluxina(bench, monkeypatch, tmp_path):
     monkeypatch.setenv("WORK", str(tmp_path))
+    for name in ("results", "data/prompts.jsonl"):
+        (tmp_path / name).mkdir(parents=True)
     done = bench("plan", EXAMPLE, "--site", "meluxina", "--runtime", "process", "--dry-run")
     assert done.code == 0, done.err
     for line in (

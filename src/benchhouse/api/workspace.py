@@ -197,6 +197,14 @@ class Workspace(Groups):
         prepared = execution.prepare_every(self.folder, scenario, where)
         return "\n".join(render(self.folder, item) for item, _ in prepared)
 
+    def missing(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> list[str]:
+        """What its jobs would look for and not find, such as an image, each with what to do; empty: they can start."""
+        from benchhouse.api import execution
+        from benchhouse.runs.fetch import refusals
+
+        prepared = execution.prepare_every(self.folder, scenario, where)
+        return [lacking for item, _ in prepared for lacking in refusals(self.folder, item)]
+
     # Results
 
     def points(self, *runs: str) -> "Points":

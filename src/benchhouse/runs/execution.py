@@ -189,11 +189,11 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
 
 
 def _entering(workspace: WorkspaceFolder, prepared: Prepared) -> str:
-    """The script that enters the container, where there is one; an image need not be here to be planned for."""
+    """The script that enters the container, where there is one; whose image is not here has nothing to show."""
     try:
         container = prepared.container(workspace)
     except BenchError as error:
-        return f"\n# {error.message}"
+        return f"\n# cannot run: {error.message}"
     return f"\n\n# and this is what enters the container:\n{container.script}" if container else ""
 
 

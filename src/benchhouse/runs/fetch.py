@@ -158,6 +158,12 @@ def _files(prepared: Prepared) -> Iterator[str]:
             yield f"{what}: {text} does not exist"
 
 
+def refusals(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
+    """What a run would not begin without; on this machine that is its image, all else is looked for as it is used."""
+    here = prepared.plan.scenario.executor == "local"
+    return list(_images(workspace, prepared)) if here else missing(workspace, prepared)
+
+
 def require(workspace: WorkspaceFolder, prepared: Prepared) -> None:
     """Raises BenchError with the whole list where jobs elsewhere would miss something."""
     if lacking := missing(workspace, prepared):

@@ -34,7 +34,7 @@ def command(
     if path is None:
         raise BenchError("give a scenario file", "bench plan SCENARIO.yaml")
     if dry_run:
-        click.echo(workspace.render(path, **where))
+        show_jobs(workspace, path, where)
         return
     plans = workspace.plan(path, points=points, **where)
     if as_json:
@@ -47,6 +47,13 @@ def command(
     installed = all(plan.distribution for plan in plans)
     chosen = "".join(f" --{option} {value}" for option, value in where.items() if value)
     screen.note(f"next:  bench run {path}{chosen}" if installed else "next:  bench list experiments")
+
+
+def show_jobs(workspace: Workspace, path: Path, where: dict[str, Any]) -> None:
+    """The exact jobs; then an error where they could not start as things are."""
+    click.echo(workspace.render(path, **where))
+    if lacking := workspace.missing(path, **where):
+        raise BenchError("\n  - ".join(["cannot run: jobs would not find what they need:", *lacking]))
 
 
 def _document(plan: "PlanSummary") -> dict[str, Any]:

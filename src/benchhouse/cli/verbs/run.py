@@ -54,7 +54,9 @@ def command(
     if not resume and path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
     if dry_run and path:
-        click.echo(workspace.render(path, **where))
+        from benchhouse.cli.verbs.plan import show_jobs
+
+        show_jobs(workspace, path, where)
         return Exit.GOOD
     interrupt_on_signals()
     progress = _Progress(as_json)
