@@ -60,14 +60,18 @@ class Sites(VerbGroup):
         """A profile by name or file, by default the one in use; `profile_text` makes a file of it."""
         return places.site(self._folder, site)
 
-    def check(self, *, network: bool = False, write: str | os.PathLike[str] | None = None) -> SiteCheck:
+    def check(
+        self, *, network: bool = False, job: bool = False, write: str | os.PathLike[str] | None = None
+    ) -> SiteCheck:
         """Examine this machine: Slurm, modules, containers, folders, quotas, clocks.
 
-        `network` also asks whether PyPI and Docker Hub can be reached. `write` keeps the answers as a profile, in a
-        file that must not exist yet.
+        `network` also asks whether PyPI and Docker Hub can be reached; `job` looks for Apptainer on a
+        compute node, by a short job. `write` keeps the answers as a profile, in a file that must not exist yet.
         """
-        probed, host = probe(self._folder, network), socket.gethostname()
-        checked = SiteCheck(host=host, time=now(), findings=probed.findings, profile=_profile(probed, host))
+        site = places.site(self._folder)
+        probed, host = probe(self._folder, site, network, job), socket.gethostname()
+        profile = _profile(probed, host, site.modules if probed.runtime else ())
+        checked = SiteCheck(host=host, time=now(), findings=probed.findings, profile=profile)
         if write is not None:
             _write_profile(checked.profile, Path(write))
         return checked
@@ -109,7 +113,7 @@ class Images(VerbGroup):
         return images.verify(places.site(self._folder, site))
 
 
-def _profile(probed: Probed, host: str) -> Site:
+def _profile(probed: Probed, host: str, modules: tuple[str, ...]) -> Site:
     """The site as a profile; what could not be asked is named in `to_confirm`."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
     return Site.model_validate(
@@ -117,7 +121,8 @@ def _profile(probed: Probed, host: str) -> Site:
             "site": name,
             "description": f"Written by `bench site check` on {host}.",
             "executor": "slurm" if probed.slurm else None,
-            "runtime": "apptainer" if probed.apptainer else None,
+            "runtime": probed.runtime,
+            "modules": modules,
             "slurm": probed.slurm,
             "folders": probed.folders,
             "network": {} if probed.egress is None else {"egress": probed.egress},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 LIMIT_S = 5.0
 
 
-def ask(command: Sequence[str], *, good: Sequence[int] = (0,)) -> str | None:
+def ask(command: Sequence[str], *, good: Sequence[int] = (0,), limit_s: float | None = None) -> str | None:
     """What it prints; None where there is no such program, it fails, or it takes too long. It never waits for input."""
     if shutil.which(command[0]) is None:
         return None
@@ -18,7 +18,7 @@ def ask(command: Sequence[str], *, good: Sequence[int] = (0,)) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=LIMIT_S,
+            timeout=limit_s or LIMIT_S,
             check=False,
             env=os.environ | {"LC_ALL": "C"},
         )

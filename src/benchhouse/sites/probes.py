@@ -18,7 +18,7 @@ from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Finding, Site, State
-from benchhouse.sites import slurm_facts
+from benchhouse.sites import container_program, slurm_facts
 from benchhouse.sites.commands import ask, installed
 from benchhouse.sites.storage import mount_of, mounts, rooms
 
@@ -37,7 +37,7 @@ class Probed:
     cluster: str = ""
     slurm: dict[str, Any] = field(default_factory=dict)
     folders: dict[str, Any] = field(default_factory=dict)
-    apptainer: bool = False
+    runtime: str | None = None
     egress: bool | None = None
     to_confirm: list[str] = field(default_factory=list)
 
@@ -49,12 +49,16 @@ class Probed:
         self.tell(what, "missing" if skew else "good", skew or "as here", note if skew else "")
 
 
-def probe(workspace: WorkspaceFolder, network: bool) -> Probed:
-    """Ask everything; `network` also asks whether the internet answers."""
+def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> Probed:
+    """Ask everything; `network` also asks whether the internet answers, `job` a compute node for what is not here.
+
+    `site` is the profile in use: what only people know, such as modules, is taken from it.
+    """
     probed, environ = Probed(), os.environ
     _where(probed, environ)
     _slurm(probed)
-    _containers(probed, environ)
+    _modules(probed, environ)
+    _containers(probed, site, inside=bool(environ.get("SLURM_JOB_ID")), job=job)
     _folders(probed, workspace, environ)
     _room(probed, workspace)
     _clock(probed, workspace)
@@ -152,21 +156,38 @@ def _controller_clock(probed: Probed, stamp: str) -> None:
     probed.tell_clock("controller's clock", "" if near else far, "times of events will not agree")
 
 
-def _containers(probed: Probed, environ: Mapping[str, str]) -> None:
+def _modules(probed: Probed, environ: Mapping[str, str]) -> None:
     homes = (Path("/etc/profile.d"), Path("/usr/share/lmod/lmod/init"))
     files = [home / name for home in homes for name in _MODULE_FILES if (home / name).is_file()]
     if environ.get("LMOD_CMD") or environ.get("MODULESHOME") or files:
         probed.tell("module", "good", environ.get("LMOD_CMD") or environ.get("MODULESHOME") or str(files[0]))
     else:
         probed.tell("module", "missing", "", "no environment modules here; some sites have them on compute nodes only")
+
+
+def _containers(probed: Probed, site: Site, *, inside: bool, job: bool) -> None:
+    """Trials run on compute nodes: what a login node has says nothing of them."""
     program = installed("apptainer", "singularity")
-    probed.apptainer = program is not None
-    if program:
-        probed.tell("apptainer", "good", (ask([program, "--version"]) or program).strip())
+    here = (ask([program, "--version"]) or program).strip() if program else container_program.on_this_node(site)
+    loaded = f"with the modules {', '.join(site.modules)}" if site.modules else "and no `modules` of the site bring it"
+    if inside or not probed.slurm:
+        probed.runtime = "apptainer" if here else None
+        probed.tell("apptainer", "good" if here else "missing", here or "", "" if here else f"not on PATH, {loaded}")
+        return
+    there = container_program.on_compute_node(site, probed.slurm) if job else None
+    if there:
+        probed.runtime = "apptainer"
+        probed.tell("apptainer", "good", there, "on a compute node, by a job")
+    elif there == "":
+        probed.tell("apptainer", "missing", "", f"a compute node has none, {loaded}")
+        probed.to_confirm.append(f"runtime: a compute node has no apptainer, {loaded}")
     else:
-        probed.tell("apptainer", "missing", "", "not on PATH; `modules: [Apptainer]` in the profile may bring it")
-        if probed.slurm:
-            probed.to_confirm.append("runtime, modules: no apptainer here; compute nodes may have it as a module")
+        probed.runtime = "apptainer" if here else site.runtime
+        why = "a job got no answer: srun -n 1 hostname" if job else "whether compute nodes do: bench site check --job"
+        has = f"this node has {'it' if here else 'none'}; {why}"
+        probed.tell("apptainer", "good" if here else "unknown", here or "", has)
+        said = f", as the profile '{site.site}' says" if site.runtime and not here else ""
+        probed.to_confirm.append(f"runtime: {probed.runtime or 'unknown'}{said}; {has}")
 
 
 def _folders(probed: Probed, workspace: WorkspaceFolder, environ: Mapping[str, str]) -> None:

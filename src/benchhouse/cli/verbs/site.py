@@ -50,10 +50,11 @@ def show_(workspace: Workspace, site: str | None, as_json: bool) -> None:
     "bench site check --write site.yaml   keep the answers as the workspace's profile",
 )
 @click.option("--network", is_flag=True, help="Also check whether PyPI and Docker Hub can be reached (2 s each).")
+@click.option("--job", is_flag=True, help="Look for Apptainer on a compute node, by a short job.")
 @click.option("--write", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the findings as a profile.")  # fmt: skip
-def check(workspace: Workspace, network: bool, write: Path | None, as_json: bool) -> None:
-    checked = workspace.sites.check(network=network, write=write)
+def check(workspace: Workspace, network: bool, job: bool, write: Path | None, as_json: bool) -> None:
+    checked = workspace.sites.check(network=network, job=job, write=write)
     if as_json:
         screen.as_json(checked)
         return
