@@ -219,8 +219,10 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
 
 def _without_effect(file: ScenarioFile) -> list[str]:
     scenario = file.scenario
-    named = ("partition", "account", "qos", *(("artifacts", "binds") if scenario.runtime.kind in _BARE else ()))
-    keys = [key for key in named if getattr(scenario, key)]
+    given: dict[str, object] = {key: getattr(scenario, key) for key in ("partition", "account", "qos")}
+    if scenario.runtime.kind in _BARE:  # other artifacts only say what is measured
+        given |= {"artifacts.container": scenario.artifacts.get("container"), "binds": scenario.binds}
+    keys = [key for key, value in given.items() if value]
     return [f"no effect on this machine: {', '.join(keys)}"] if keys and scenario.executor == "local" else []
 
 
