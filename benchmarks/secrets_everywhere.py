@@ -87,6 +87,8 @@ def texts(value):
 def telltale(target: dict, ctx: Context, given: Any = None, fail: bool = False, token: str = ""):
     names = ("DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "BENCH_SERVICE_OUTSIDE")
     secrets = texts(target) + texts(given) + texts(token) + [os.environ[name] for name in names if name in os.environ]
+    with open(target["credentials_file"], encoding="utf-8") as file:
+        secrets += [line.strip().partition(" = ")[2] for line in file if " = " in line]
     seen(*secrets)
     lines = [line for secret in secrets for line in said(secret)]
     for line in lines:
@@ -198,7 +200,7 @@ class House:
 
 
 def make_house(root: Path, search: Search) -> House:
-    for name in ("ws/recipes", "site/telltale-1.0.dist-info", "tmp", "cache", "other", "home"):
+    for name in ("ws/recipes", "site/telltale-1.0.dist-info", "tmp", "cache", "other", "home", "keys-of-s3"):
         (root / name).mkdir(parents=True)
     (root / "site" / "telltale.py").write_text(EXPERIMENT)
     info = root / "site" / "telltale-1.0.dist-info"
@@ -236,10 +238,16 @@ def scenario(house: House, port: int) -> dict[str, Any]:
     for variable, way in (("WHOLE_URL", "a variable with the target's address"), ("PROM_URL", "one of a monitor")):
         environ[variable] = f"http://me:{plant(way).replace(' ', '')}@127.0.0.1:{port}/metrics"
         house.search.secrets[way] = house.search.secrets[way].replace(" ", "")
+    credentials = house.root / "keys-of-s3" / "credentials"
+    lines = [
+        f"{name} = {plant(f'{name} of a credentials file')}" for name in ("aws_secret_access_key", "aws_access_key_id")
+    ]
+    credentials.write_text("\n".join(["[default]", *lines]), encoding="utf-8")
     return {
         "scenario": "told", "experiment": "telltale", "repetitions": 5,
         "target": {
-            "name": "t", "password": "$TARGET", "headers": {"Authorization": "Bearer $HEADER"},
+            "name": "t", "password": "$TARGET", "credentials_file": str(credentials),
+            "headers": {"Authorization": "Bearer $HEADER"},
             "url": f"http://me:$URL_PASSWORD@127.0.0.1:{port}", "whole": "$WHOLE_URL", "outside": "service:outside",
         },
         "workload": {"given": {"argv": ["-H", "Authorization: Bearer $LISTED_TOKEN"]}},

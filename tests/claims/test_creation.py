@@ -89,6 +89,44 @@ def test_a_pinned_image_is_safe(workspace):
     assert make(workspace, number).label == "PUBLICATION-GRADE"
 
 
+BARE = {"target": {"name": "lab", "url": "http://me:$LAB_PASSWORD@lab:8000/v1?key=1"}}
+OUTSIDE = {"target": {"url": "service:llm"}, "services": {"llm": {"use": {"endpoint": "http://lab:8000"}}}}
+
+
+@pytest.mark.parametrize("spec", [BARE, OUTSIDE, {"target": {"name": "lab", "base_urls": ["http://lab:8000"]}}])
+def test_a_server_of_which_nobody_knows_what_it_is_is_not_published(workspace, spec):
+    number = make_run_of(workspace, "run-t", STEADY, spec=spec, meta={"custom": {"framework": "vllm", "server": "llm"}})
+    with pytest.raises(NotSafe, match=r"version or image of the server at http://lab:8000") as caught:
+        make(workspace, number)
+    (reason,) = caught.value.reasons
+    name = next(iter(spec.get("services", {"lab": 0})))
+    assert reason.code == "unpinned_image" and f"artifacts: {{{name}: " in reason.message
+    assert "PASSWORD" not in reason.message and "key" not in reason.message
+
+
+@pytest.mark.parametrize("custom", [{"server_version": "0.9.1"}, {"server": "triton 2.64"}, {"engine": "qdrant 1.15"}])
+@pytest.mark.parametrize("spec", [BARE, OUTSIDE])
+def test_a_version_that_the_server_told_counts(workspace, spec, custom):
+    number = make_run_of(workspace, "run-t", STEADY, spec=spec, meta={"custom": custom})
+    assert make(workspace, number).label == "PUBLICATION-GRADE"
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [(BARE, "lab"), (BARE, "server"), (OUTSIDE, "llm"), (OUTSIDE, "server")], ids=str
+)
+def test_an_image_that_the_scenario_names_counts(workspace, spec, name):
+    number = make_run_of(workspace, "run-t", STEADY, spec=spec | {"artifacts": {name: f"lab/vllm@sha256:{'d' * 64}"}})
+    assert make(workspace, number).label == "PUBLICATION-GRADE"
+    named = make_run_of(workspace, "run-u", STEADY, spec=spec | {"artifacts": {name: "vllm"}})
+    assert codes(workspace, named) == ["unpinned_image"]
+
+
+def test_a_server_that_bench_starts_or_a_file_is_no_unknown_server(workspace):
+    started = {"target": {"url": "http://127.0.0.1:{port}", "start": {"command": ["vllm", "serve"]}}}
+    for run, spec in (("run-t", started), ("run-u", {"target": {"endpoint": "file:///data/db"}})):
+        assert make(workspace, make_run_of(workspace, run, STEADY, spec=spec)).label == "PUBLICATION-GRADE"
+
+
 def test_a_percentile_of_few_samples_is_refused(workspace):
     assert codes(workspace, "run-s:name=hnsw:latency.p99") == ["thin_percentile"]
 

@@ -110,6 +110,7 @@ def test_an_unsafe_claim_is_found(workspace, lint):
     claim = make(workspace, number, realism=True)
     (problem,) = lint(f"It does 100.16 qps [claim:{claim.id}].\n").problems
     assert "REALISM-GRADE (dirty_tree), and the paragraph does not say so" in problem.message
+    assert "or a claim without this: run-t name=hnsw ef=16: the git tree had uncommitted changes" in problem.expected
     assert told(lint(f"It does 100.16 qps [claim:{claim.id}]\n(realism-grade).\n")) == []
     (problem,) = lint(f"Realism-grade: 100.16 qps [claim:{claim.id}].\n", broken=["step evidence"]).problems
     assert "does not hold any more: step evidence" in problem.message

@@ -9,6 +9,7 @@ from benchhouse.api.verification import verify_all
 from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import comparison_fields
+from benchhouse.schema.claim import Reason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse import queries
@@ -100,6 +101,16 @@ def test_a_label_that_does_not_hold_is_found(workspace):
     assert "its label does not hold" in said(checked)
     assert "dirty_tree" in said(checked)
     assert "with 1 reasons against it" in said(forge(workspace, claim, label="PUBLICATION-GRADE"))
+
+
+def test_a_claim_may_admit_more_than_is_asked_where_another_version_asked_for_it(workspace):
+    number = make_run_of(workspace, "run-t", STEADY, meta={"git_dirty": True})
+    claim = make(workspace, number, realism=True)
+    more = [*claim.reasons, Reason(code="unpinned_image", message="somebody else keeps it")]
+    assert "it does not lack unpinned_image" in said(forge(workspace, claim, reasons=more))
+    assert forge(workspace, claim, reasons=more, benchhouse="0.0.1").ok
+    less = forge(workspace, claim, reasons=more[1:], benchhouse="0.0.1")
+    assert "it lacks dirty_tree (run-t name=hnsw ef=16: the git tree had uncommitted changes" in said(less)
 
 
 def test_a_forged_comparison_is_found(workspace):

@@ -66,7 +66,7 @@ def test_a_large_sweep_shows_leaders_spread_and_how_many_more(printed):
     assert lines[2].startswith("a=24 b=39")  # the best first
     assert len(lines) <= 50
     assert "qps: 0/s to 2439/s, median 1220/s, over 1,000 points" in lines
-    assert any(line.startswith("  a: best at 24") for line in lines)
+    assert any(line.startswith("  a: highest at 24") for line in lines)
     assert "960 more: bench report" in shown.err
 
 

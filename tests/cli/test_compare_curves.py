@@ -25,6 +25,8 @@ class Target(Model):
 ])
 def planted(target: Target, ctx: Context, concurrency: int = 1):
     """Recall 1 - 1/ef, qps 100000/ef a client up to 12 of them; kind b has half of it."""
+    if concurrency == 64:
+        raise ValueError("nobody asks")
     noise = random.Random(f"{ctx.repetition}{target.kind}{target.ef}{concurrency}").gauss(1.0, 0.01)
     speed = {"a": 1.0, "b": 0.5, "c": 0.5}[target.kind]
     ctx.emit("recall", (1.0 - 1.0 / target.ef) * (0.8 if target.kind == "c" else 1.0))
@@ -97,6 +99,15 @@ def test_targets_are_told_along_an_axis_and_where_they_stop(planted, monkeypatch
     page = Path(planted.bench("report", "@last").stdout.strip()).read_text()
     assert "Along concurrency" in page
     assert "Side by side under identical load" in page
+
+
+def test_a_load_that_failed_is_told_beside_the_curve(planted):
+    planted.run("planted", code=1, targets=[{"name": "a"}], workload={"concurrency": [1, 4, 8, 64]}, repetitions=2)
+    along = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--json").stdout)
+    assert "a was also tried at concurrency 64 (failed): no valid number there." in along["notes"]
+    assert along["curves"][0]["sentence"].endswith("8, the highest with a valid number; also tried: 64 (failed).")
+    level = json.loads(planted.bench("compare", "@last", "--at", "recall=0.7", "--json").stdout)
+    assert "Without a valid number and on no curve: name=a concurrency=64 (failed)." in level["notes"]
 
 
 def test_targets_stand_side_by_side_under_identical_load(planted, monkeypatch):

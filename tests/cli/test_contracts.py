@@ -58,6 +58,7 @@ def test_placeholders_are_no_promises(bench, tmp_path):
         ((f"candidate@sha256:{'c' * 64}", "candidate:latest"), "comparison.candidate"),
         (("d" * 40, f"{'d' * 40} (dirty)"), "provenance.gitCommit"),
         (("precision: bf16", "precision: unknown"), "workload.precision"),
+        ((f"imageDigests:\n  - thing@sha256:{'a' * 64}", "imageDigests: []"), "provenance.imageDigests"),
     ],
 )
 def test_a_missing_guarantee_downgrades_or_rejects_and_is_always_said(bench, contract, change, missing):

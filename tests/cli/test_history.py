@@ -298,6 +298,18 @@ def test_the_gate_can_not_tell_of_a_figure_that_is_invalid_and_says_so(bench, bo
     assert f"not judged: qps is INVALID in every trial of {day(2)}" in done.err
 
 
+def test_a_history_says_which_runs_gave_no_number(bench, bounded):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    for number, outcome in ((3, "invalid"), (4, "error")):
+        folder = make_trial(WorkspaceFolder(bounded), day(number), 1, outcome=outcome, minute=60 * number)
+        collect(WorkspaceFolder(bounded), day(number), [folder])
+    told = json.loads(bench("history", "demo", "--metric", "qps", "--json", cwd=bounded).out)
+    assert f"Left out, as no trial gave a valid number: {day(3)} (INVALID), {day(4)} (failed)." in told["notes"]
+
+
 def test_a_history_leaves_out_a_run_whose_figure_is_invalid_and_says_so(bench, bounded):
     told = json.loads(bench("history", "demo", "--metric", "qps", "--json", cwd=bounded).out)
     assert [run["run_id"] for run in told["runs"]] == [day(0), day(1)]

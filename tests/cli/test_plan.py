@@ -22,7 +22,7 @@ def test_the_example_config_is_planned_as_it_stands(bench, monkeypatch):
     assert "54 = 18 points x 3 repetitions" in shown.out
     assert "serving.load" in shown.out
     assert "each trial starts the recipe vllm as its server" in shown.err
-    assert "no effect on this machine: partition, account, artifacts, binds" in shown.err
+    assert "no effect on this machine: partition, account, artifacts.container, binds" in shown.err
 
 
 def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatch):

@@ -353,6 +353,7 @@ static void answer_page(Conn *c, const char *path, bool post, bool keep_alive, c
     else if (!strcmp(path, "/v1/models"))
         put_text(&page, "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"object\":\"model\",\"created\":0,\"owned_"
                         "by\":\"benchhouse\",\"max_model_len\":1048576}]}");
+    else if (!strcmp(path, "/version")) put_text(&page, "{\"version\":\"0.1-mock\"}");
     else if (!strcmp(path, "/metrics"))
         type = "text/plain; version=0.0.4", put_metrics(&page, concurrent - waiting, waiting);
     else if (!strcmp(path, "/mock/truth")) type = "text/csv", truth_print(&page);

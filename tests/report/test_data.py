@@ -6,6 +6,8 @@ import trial_maker
 from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
 from benchhouse.report.files import write_report
+from benchhouse.report.interval_chart import chart_files
+from benchhouse.report.payload import payload
 from benchhouse.results.environment import limits_in_words
 from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
@@ -29,10 +31,47 @@ def test_gather_reads_numbers_from_tables_and_circumstances_from_evidence(collec
 def test_points_without_a_successful_trial_are_named(collected):
     collect(collected, "run-a", [trial_maker.make_trial(collected, "run-a", ef=256, outcome="error", minute=9)])
     data = gather(collected, ["run-a"])
-    assert data.without_number == ["hnsw ef=256"]
-    told = "4 points: target (2) × ef (2); without a valid number: hnsw ef=256"
+    assert data.without_number == ["hnsw ef=256 (failed)"]
+    told = "4 points: target (2) × ef (2); without a valid number: hnsw ef=256 (failed)"
     assert told in html.render(data)
-    assert "without a valid number: hnsw ef=256" in markdown.render(data)
+    assert "without a valid number: hnsw ef=256 (failed)" in markdown.render(data)
+    assert payload(data)["missing"] == data.without_number  # which the charts of the page tell
+    for chart in chart_files(data).values():
+        assert "4 points, 1 without a valid number" in chart and ">hnsw ef=256 (failed)</text>" in chart
+
+
+def test_targets_are_ranked_at_equal_points_and_loads_not_at_all(collected):
+    data = gather(collected, ["run-a"])
+    assert data.rankings == []
+    assert [case.case for case in data.cases] == ["ef=16", "ef=64"]
+    for case, ef in zip(data.cases, (16, 64), strict=True):
+        for ranking in case.rankings:
+            assert {data.points[item.point].axes["ef"] for item in ranking.standings} == {ef}
+            assert {data.points[item.point].target_name for item in ranking.standings} == {"flat", "hnsw"}
+    page, text = html.render(data), markdown.render(data)
+    assert "Side by side under identical load" in page and "### Side by side: ef=16" in text
+    assert "between the 4 points" not in page + text
+
+
+def test_the_only_test_that_several_targets_were_put_to_is_shown(collected):
+    alone = [trial_maker.make_trial(collected, "run-b", at, ef=16 * at, target="flat", minute=at) for at in (1, 2)]
+    collect(collected, "run-b", [*alone, trial_maker.make_trial(collected, "run-b", 3, ef=16, minute=3)])
+    data = gather(collected, ["run-b"])
+    assert (data.rankings, [case.case for case in data.cases]) == ([], ["ef=16"])
+    assert "Side by side under identical load" in html.render(data)
+
+
+def test_what_is_not_told_apart_is_not_called_best(collected):
+    folders = [
+        trial_maker.make_trial(collected, "run-b", at, ef=ef, target=target, value=100.0 + at, minute=20)
+        for ef in (16, 64)
+        for target in ("flat", "hnsw")
+        for at in (1, 2, 3)
+    ]
+    collect(collected, "run-b", folders)
+    page = html.render(gather(collected, ["run-b"]))
+    assert "qps highest with flat, not for certain" in page
+    assert "best with" not in page
 
 
 def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):
@@ -159,7 +198,7 @@ def test_invalid_trials_are_refused_by_every_number_and_named_with_their_reason(
     data = gather(doubted, ["run-a"])
     assert max(number.maximum for point in data.points for number in point.numbers) < 9e8
     assert {point.axes["ef"] for point in data.points} == {16, 64}
-    assert data.without_number == ["hnsw ef=99"]
+    assert data.without_number == ["hnsw ef=99 (INVALID)"]
     assert [item.outcome for item in data.failures] == ["error"]
     assert sorted((item.code, item.point) for item in data.invalid) == [
         ("late", "name=hnsw ef=16"),

@@ -7,6 +7,7 @@ import pytest
 
 from benchhouse.report import html
 from benchhouse.report.data import make_spreads
+from benchhouse.results.content import Point, RefusedFigure
 from benchhouse.results.loads import LoadFacts
 from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
 from benchhouse.schema.telemetry import Phase
@@ -68,6 +69,21 @@ def test_selector_switches_metric_axis_and_scale(visit, sweep):
     before = page.locator("#sweep").inner_html()
     page.check("#log")
     assert page.locator("#sweep").inner_html() != before
+
+
+def test_points_without_a_valid_number_are_told_below_each_chart(visit, sweep):
+    first, odd, *others = sweep.points
+    qps = odd.numbers[0]
+    refused = RefusedFigure(metric=qps.metric, stat=qps.stat, unit=qps.cell.unit, primary=True)
+    kept = {name: getattr(odd, name) for name in Point.model_fields}  # a copy would keep what it has looked up
+    odd = Point(**kept | {"numbers": odd.numbers[1:], "refused": [refused]})
+    gaps = {"points": [first, odd, *others], "without_number": ["pq (failed)"], "rankings": []}
+    page = visit(sweep.model_copy(update=gaps))
+    told = f"Not drawn, without a valid number: {odd.label} (INVALID), pq (failed)."
+    for chart in ("sweep", "scatter"):
+        assert told in page.locator(f"#{chart}-note").inner_text()
+    page.select_option("#metric", label="latency p99 (ms)")
+    assert "Not drawn, without a valid number: pq (failed)." in page.locator("#sweep-note").inner_text()
 
 
 def test_legend_hides_a_series(visit, sweep):

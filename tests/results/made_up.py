@@ -71,7 +71,7 @@ def point(index, axes, numbers, label=None, target=None):
         axes=axes,
         parameters=axes,
         instance_digest=f"{index:064x}",
-        benchmark_case_id=f"{index:016x}",
+        benchmark_case_id="c" * 16,
         workload_spec_digest=f"{index * 7:064x}",
         numbers=numbers,
     )

@@ -39,13 +39,14 @@ def test_a_value_that_was_tried_without_a_number_that_holds_is_told():
     """As one whose figure is INVALID in all trials, and one whose trials all failed."""
     *held, refused = points(1e9)
     refused = replace(refused, samples={}, refused=frozenset([QPS]))
-    failed = member(9, {"name": "a"}, concurrency=64)
+    failed = replace(member(9, {"name": "a"}, concurrency=64), gone="failed")
     other = member(10, {"name": "b"}, concurrency=128)
     found = make_scaling([*held, refused], QPS, None, "concurrency", failed=[failed, other])
     (curve,) = found.curves
-    expected = "a still scales at concurrency 16, the highest with a number that holds (none at 32, 64)."
+    gaps = "32 (INVALID), 64 (failed)"
+    expected = f"a still scales at concurrency 16, the highest with a valid number; also tried: {gaps}."
     assert curve.sentence == expected
-    assert found.notes == ["a was tried at concurrency 32, 64 too, without a number that holds."]
+    assert found.notes == [f"a was also tried at concurrency {gaps}: no valid number there."]
     assert automatic([*held, refused], QPS, None, failed=[failed])[0].curves[0].sentence == expected
 
 

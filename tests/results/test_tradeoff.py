@@ -214,3 +214,19 @@ def test_scripts_get_the_curves_in_the_metrics_and_points_of_the_page():
         assert {told["points"]["axes"]["index"][at] for at in line["points"]} == {line["name"]}
     assert "@curve" not in told["points"]["axes"]  # `index` tells the curves apart already
     assert payload(made_up.sweep())["curves"] is None
+
+
+def test_a_report_does_not_rank_sizes_against_each_other():
+    sizes = [replace(one, given={**one.given, "vectors": 10 ** (3 + (one.target_name == "b"))}) for one in two_sweeps()]
+    found = automatic(sizes, QPS)
+    assert [one.at.verdict for one in found.curves] == ["the only one"] * 2
+    assert [one.at.mark for one in found.curves] == [None, None]
+    assert len(found.sentences) == 2 and not any("highest" in line for line in found.sentences)
+    asked = trade(sizes)  # whoever asks for it gets it, with a warning
+    assert {one.at.verdict for one in asked.curves} == {"the best", "worse than the best"}
+    assert "Exploratory: no two curves were put to the same test." in asked.notes
+
+
+def test_a_point_that_failed_is_named_beside_the_curves():
+    gone = replace(member(99, {"name": "a", "index": "hnsw", "ef": 128}, label="a ef=128"), gone="failed")
+    assert "Without a valid number and on no curve: a ef=128 (failed)." in automatic([*two_sweeps(), gone], QPS).notes

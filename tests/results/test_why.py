@@ -9,6 +9,7 @@ from benchhouse.analysis.compare import compare
 from benchhouse.analysis.playbooks.values import Case, Number
 from benchhouse.api.why import why
 from benchhouse.results.cases import correct_waits
+from benchhouse.results.comparisons import compare as compare_workspace
 from benchhouse.results.numbers import SEED
 from benchhouse.results.request_files import slowest
 from benchhouse.schema.errors import BenchError
@@ -58,6 +59,28 @@ def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
     assert point.diagnoses == [] and point.moved == []
     assert "no playbook has evidence" in found.headline
     assert point.repro.endswith("effective_config.yaml")
+
+
+def test_metrics_that_repeat_each_other_count_once(tmp_path):
+    workspace = WorkspaceFolder(tmp_path)
+    for run, level, minute in (("a", 20.0, 0), ("b", 40.0, 60)):
+        numbers = [
+            [Measurement(metric=metric, stat="mean", value=factor * level * (1 + at / 200), unit="ms",
+                         direction="lower", n=900)
+             for metric, factor in (("ttft", 1.0), ("ttft_sent", 0.999), ("e2e", 9.0), ("e2e_sent", 8.0))]
+            for at in range(4)
+        ]  # fmt: skip
+        folders = [make_trial(workspace, run, at + 1, numbers=each, minute=minute) for at, each in enumerate(numbers)]
+        collect(workspace, run, folders)
+    found = why(workspace, "b")
+    (point,) = found.points
+    assert sorted(one.metric for one in point.numbers) == ["e2e", "e2e_sent", "ttft"]
+    assert found.compared == 3  # and the correction is for as many
+    assert "ttft_sent has the values of ttft, and counts once with it." in found.notes
+    rows = {row.metric: row for row in compare_workspace(workspace, "a", "b").rows}
+    assert len(rows) == 4  # a comparison shows them all
+    ttft = next(one for one in point.numbers if one.metric == "ttft")
+    assert ttft.p_adjusted < rows["ttft"].p_adjusted
 
 
 def test_a_stall_is_found_in_the_samples_of_the_trials(tmp_path):

@@ -78,6 +78,20 @@ def test_secrets_in_lists_are_known_too():
     assert secret_values({"api_key": ["$A", "$B"]}, {"A": "first", "B": "second"}) == ["second", "first"]
 
 
+def test_keys_of_a_credentials_file_are_known(tmp_path):
+    profiles = "[default]\naws_access_key_id = lab-id\naws_secret_access_key = a%b=c/d\nregion = us-east-1\n"
+    (tmp_path / "credentials").write_text(profiles + "[other]\naws_session_token: tok en+\u00fc\n")
+    (tmp_path / "token").write_text("hunter22\nsecond line\n")
+    given = {"target": {"credentials_file": "credentials", "profile": "default"}}
+    assert secret_values(given, {}, str(tmp_path)) == ["tok en+\u00fc", "a%b=c/d", "lab-id"]
+    redact = redactor({"credentials_file": str(tmp_path / "credentials")}, {})
+    assert redact("a%25b%3Dc%2Fd in us-east-1") == f"{REDACTED} in us-east-1"
+    whole = redactor({"token_file": str(tmp_path / "token")}, {})
+    assert whole("hunter22, second line") == f"{REDACTED}, {REDACTED}"
+    assert secret_values({"credentials_file": str(tmp_path / "none"), "file": str(tmp_path / "token")}, {}) == []
+    assert secret_values({"credentials_file": str(tmp_path)}, {}) == []
+
+
 def test_well_known_shapes_are_blanked_without_being_named():
     redact = redactor({}, {})
     assert redact("key AKIAABCDEFGHIJKLMNOP.") == f"key {REDACTED}."

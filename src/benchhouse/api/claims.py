@@ -158,7 +158,7 @@ class Claims(VerbGroup):
         def broken_steps(claim_id: str) -> builtins.list[str]:
             known = shelf.find(self._folder, claim_id) if traced else None
             steps = trace_claim(self._folder, known, claim_id).steps if known else ()
-            return [f"step {step.name}" for step in steps if not step.ok]
+            return [": ".join([f"step {step.name}", *step.says[-1:]]) for step in steps if not step.ok]
 
         return [lint_file(self._folder, path, broken_steps, strict=strict) for path in files]
 

@@ -24,6 +24,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
     from benchhouse.results import why as report
     from benchhouse.results.comparison import CompareOptions
     from benchhouse.results.comparisons import compare
+    from benchhouse.results.repeats import count_once
 
     base = vs or ""
     if base == run_id:
@@ -57,7 +58,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
     )
     if not good or not base:
         return answer
-    table = compare(workspace, base, run_id, CompareOptions())
+    table = count_once(compare(workspace, base, run_id, CompareOptions()))
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
     compared = {

@@ -252,6 +252,8 @@ def _unpinned(contract: BenchmarkRun) -> list[str]:
         "comparison.candidate": comparison.candidate.artifact_ref,
     } | {f"provenance.imageDigests[{at}]": digest for at, digest in enumerate(provenance.image_digests)}
     missing = [f"{key} (a sha256)" for key, ref in by_digest.items() if not _SHA256.search(ref)]
+    if not provenance.image_digests:
+        missing.append("provenance.imageDigests (the image that is measured: name@sha256:...)")
     values = workload.model_dump(by_alias=True)
     missing += [f"workload.{key} (it is unknown)" for key, value in values.items() if value == UNKNOWN]
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", provenance.git_commit):

@@ -137,7 +137,9 @@ def _check(
     if claim.label == "REALISM-GRADE" and not re.search(r"realism[- ]grade", paragraph, re.I):
         lacks = ", ".join(dict.fromkeys(reason.code for reason in claim.reasons))
         message = f"claim {claim_id} is REALISM-GRADE ({lacks}), and the paragraph does not say so"
-        yield document.problem_at(*at, message, "the words REALISM-GRADE in the same paragraph")
+        reasons = "; ".join(reason.message for reason in claim.reasons)
+        expected = f"the words REALISM-GRADE in the same paragraph, or a claim without this: {reasons}"
+        yield document.problem_at(*at, message, expected)
     yield from _compare(document, number, claim)
 
 

@@ -6,6 +6,7 @@ the same.
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,20 @@ from benchhouse.analysis.summary import mean, shaky_quantiles, variance
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.results.circumstances import circumstances
 from benchhouse.results.matching import leaves, one_line
+from benchhouse.results.neighbours import Beside, count_beside
 from benchhouse.schema.claim import Changed, ClaimTrial, Policy, Reason
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.trial import TrialSpec
+from benchhouse.schema.secrets import without_secrets
+from benchhouse.schema.service import mentioned
+from benchhouse.schema.trial import Meta, TrialSpec
 
 Row = Mapping[str, Any]
 _LISTED = 4
 _TREND_AT_LEAST = 5  # trials: of fewer, every order is likely by chance
 _TREND_P = 0.02  # five trials in order of size are 1 chance in 60
+_TELLS_VERSION = ("server_version", "server", "engine")  # what experiments note of the server that they measure
+_ADDRESS_KEY = re.compile(r"(^|[._])(url|uri|endpoint|address|dsn)(e?s)?$")
+_SERVER = "server"  # in `artifacts`, as the name of the target or service may be
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class Side:
 @dataclass(frozen=True)
 class Basis:
     sides: list[Side]
+    beside: Beside
+    """What ran beside each trial, by the runs of the claim alone: whoever has its packet counts the same."""
 
     @classmethod
     def of(cls, rows: Sequence[Row], every_trial: Sequence[Row]) -> "Basis":
@@ -55,13 +64,13 @@ class Basis:
             point = (row["run_id"], row["instance_digest"])
             tried = [trial for trial in every_trial if (trial["run_id"], trial["instance_digest"]) == point]
             sides.append(Side(row, [trial for trial in tried if not trial["warmup"]]))
-        return cls(sides)
+        return cls(sides, count_beside(every_trial))
 
     def changed(self) -> list[Changed]:
         if len(self.sides) < 2:
             return []
         a, b = self.sides
-        return changes(a.row, b.row, circumstances(a.used), circumstances(b.used))
+        return changes(a.row, b.row, *circumstances([a.used, b.used], self.beside))
 
     def times(self) -> tuple[str, str]:
         used = [row for side in self.sides for row in side.used]
@@ -98,7 +107,7 @@ def _judge_images(side: Side, folder_of: Callable[[Row], TrialFolder]) -> Iterat
     for row in side.used:
         try:
             folder = folder_of(row)
-            specs.append((read_spec(folder), read_meta(folder).container_digest))
+            specs.append((read_spec(folder), read_meta(folder)))
         except (OSError, ValueError):
             continue  # the walk back to the bytes says so, with the reason
     return judge_images(side.name, specs)
@@ -196,17 +205,45 @@ def judge_source(name: str, rows: Sequence[Row]) -> Iterator[Reason]:
         yield Reason(code="unknown_source", message=message)
 
 
-def judge_images(name: str, specs: Iterable[tuple[TrialSpec, str | None]]) -> Iterator[Reason]:
-    """Containers whose bytes nobody noted, and servers that somebody else keeps; `specs` come with what meta says."""
+def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator[Reason]:
+    """Containers and servers of which nobody noted what they are."""
     unpinned = []
-    for spec, container in specs:
-        if spec.runtime.image and not (container or spec.container_digest):
+    for spec, meta in specs:
+        if spec.runtime.image and not (meta.container_digest or spec.container_digest):
             unpinned.append(f"the image {spec.runtime.image} has no digest")
-        for service, used in spec.services.items():
-            if used.recipe is None:
-                unpinned.append(f"service '{service}' is an endpoint that somebody else keeps: {used.use.endpoint}")
+        unpinned += _unknown_servers(spec, meta)
     if unpinned:
         yield Reason(code="unpinned_image", message=f"{name}: {_some(unpinned)}")
+
+
+def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
+    """Servers that bench did not start, and of which neither the scenario nor they themselves say what they are."""
+    outside = [(name, used.use.endpoint or "") for name, used in spec.services.items() if used.recipe is None]
+    told = [spec.artifacts.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
+    if any(map(_says_version, told)):  # of the server that is measured
+        asked = mentioned(spec.target)
+        outside = [(name, endpoint) for name, endpoint in outside if name not in asked]
+    elif not spec.target.get("start"):
+        name = str(spec.target.get("name") or _SERVER)
+        outside += [(name, address) for address in _addresses(spec.target)]
+    return [
+        f"nobody noted the version or image of the server at {without_secrets(endpoint)}; start it by a recipe "
+        f"(`services`), or say in the scenario what it is: `artifacts: {{{name}: IMAGE:VERSION@sha256:...}}`"
+        for name, endpoint in outside
+        if not _says_version(spec.artifacts.get(name))
+    ]
+
+
+def _says_version(text: Any) -> bool:
+    """A version or a digest has a number in it; a bare name says nothing."""
+    return re.search(r"\d", str(text or "")) is not None
+
+
+def _addresses(target: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in leaves(target).items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and _ADDRESS_KEY.search(key) and "://" in text and not text.startswith("file:"):
+                yield text
 
 
 def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[Reason]:

@@ -119,10 +119,13 @@ def _restate(
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
     again = shared | times | {"trials": basis.trials(), "changed": basis.changed()}
     problems, says = _recompute(claim, rows, again)
-    lacking = {reason.code for reason in basis.judge(claim.policy, folder_of)}
-    if differing := lacking ^ {reason.code for reason in claim.reasons}:
-        codes = ", ".join(sorted(differing))
-        problems.append(f"its label does not hold: judged again by its own policy, it differs in {codes}")
+    lacking = {reason.code: reason.message for reason in basis.judge(claim.policy, folder_of)}
+    stated = {reason.code for reason in claim.reasons}
+    wrong = [f"it lacks {code} ({message})" for code, message in lacking.items() if code not in stated]
+    if not _of_another_version(claim):  # which may have asked for more: a claim that admits too much is no false one
+        wrong += [f"it does not lack {code}" for code in sorted(stated - lacking.keys())]
+    if wrong:
+        problems.append(f"its label does not hold: judged again by its own policy, {'; '.join(wrong)}")
     return problems, says
 
 
@@ -146,12 +149,16 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
 
 
 def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
-    reworded = claim.benchhouse != benchhouse.__version__  # another version may word it otherwise; the numbers count
+    reworded = _of_another_version(claim)  # which may word it otherwise; the numbers count
     return [
         f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
         for name, value in again.items()
         if not _same(name, getattr(claim, name), value) and not (name == "statement" and reworded)
     ]
+
+
+def _of_another_version(claim: Claim) -> bool:
+    return claim.benchhouse != benchhouse.__version__
 
 
 def _same(name: str, stated: Any, computed: Any) -> bool:

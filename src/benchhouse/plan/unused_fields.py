@@ -38,7 +38,8 @@ def unused_fields(file: ScenarioFile, site: Site) -> list[str]:
         name: getattr(scenario, name) for name in ("partition", "account", "qos") if scenario.executor != "slurm"
     }
     if scenario.runtime.kind in _BARE:
-        fields |= {"runtime.image": scenario.runtime.image, "artifacts": scenario.artifacts, "binds": scenario.binds}
+        container = scenario.artifacts.get("container")  # other artifacts only say what is measured
+        fields |= {"runtime.image": scenario.runtime.image, "artifacts.container": container, "binds": scenario.binds}
         fields |= {"modules of the site": site.modules if scenario.executor != "slurm" else ()}
     where = f"with executor '{scenario.executor}' and runtime '{scenario.runtime.kind}'"
     where = "on this machine" if scenario.executor == "local" else where

@@ -25,7 +25,7 @@ _HOW_CURVES = (
 )
 _STOP = "Scaling stops where 95% of the highest throughput is reached; efficiency is what keeps step with the axis."
 _MOST_CURVES = 12
-SPREAD_HEADS = ("axis", "values", "best at", "median there", "worst at", "median there", "explains")
+SPREAD_HEADS = ("axis", "values", "highest at", "median there", "lowest at", "median there", "explains")
 SPREAD_RIGHT = (1, 3, 5, 6)  # numbers
 _HOW_SPREAD = (
     "The median is over all points at a value of the axis. Explains: the share of the variance over all points that "
@@ -41,29 +41,34 @@ def comparison_section(data: ReportData) -> Markup:
         "picked by looking.",
         class_="small soft",
     )
-    first, *rest = [_ranking(data, ranking) for ranking in data.rankings]
+    shown = [_ranking(data, ranking) for ranking in data.rankings]
     folded = [
-        details(ranking.name, f": {ranking.sentence}", shown)
-        for ranking, shown in zip(data.rankings[1:], rest, strict=True)
+        details(ranking.name, f": {ranking.sentence}", table)
+        for ranking, table in zip(data.rankings[1:], shown[1:], strict=True)
     ]
-    return join(intro, first, *folded, _cases(data) if data.cases else None)
+    return join(intro, *shown[:1], *folded, _cases(data) if data.cases else None)
 
 
 def _cases(data: ReportData) -> Markup:
     """Services side by side under identical load, test by test."""
+    alone = len(data.cases) == 1
     folded = [
-        details(case.case, f": {_best_of(data, case)}", *(_ranking(data, ranking) for ranking in case.rankings))
+        details(
+            case.case, f": {_leaders(data, case)}", *(_ranking(data, ranking) for ranking in case.rankings), open=alone
+        )
         for case in data.cases
     ]
     return join(tag("h3", "Side by side under identical load"), *folded)
 
 
-def _best_of(data: ReportData, case: CaseRanking) -> str:
+def _leaders(data: ReportData, case: CaseRanking) -> str:
     leaders = []
     for ranking in case.rankings:
-        best = data.points[ranking.standings[0].point]
-        sure = all(standing.verdict == "worse than the best" for standing in ranking.standings[1:])
-        leaders.append(f"{ranking.name} best with {best.target_name}" + ("" if sure else " (not for certain)"))
+        first, *others = ranking.standings
+        extreme = "highest" if ranking.direction == "higher" else "lowest"
+        sure = all(standing.verdict == "worse than the best" for standing in others)
+        name = data.points[first.point].target_name
+        leaders.append(f"{ranking.name} {f'best with {name}' if sure else f'{extreme} with {name}, not for certain'}")
     return "; ".join(leaders)
 
 
@@ -197,19 +202,12 @@ def axis_row(item: SpreadFacts, row: AxisSpreadFacts) -> list[str]:
     return [
         row.axis,
         str(row.levels),
-        row.best,
-        quantity(row.best_median, item.unit),
-        row.worst,
-        quantity(row.worst_median, item.unit),
+        row.highest,
+        quantity(row.highest_median, item.unit),
+        row.lowest,
+        quantity(row.lowest_median, item.unit),
         percent(row.explained, signed=False),
     ]
-
-
-def axis_heads(item: SpreadFacts) -> Sequence[str]:
-    """Without a direction, nothing is best: then the columns say highest and lowest."""
-    if item.direction:
-        return SPREAD_HEADS
-    return [head.replace("best", "highest").replace("worst", "lowest") for head in SPREAD_HEADS]
 
 
 def _spread(item: SpreadFacts) -> Markup:
@@ -217,5 +215,5 @@ def _spread(item: SpreadFacts) -> Markup:
     return join(
         tag("h3", titled(item.name, item.unit)),
         tag("p", f"{quartile_sentence(item)}."),
-        table(axis_heads(item), rows, SPREAD_RIGHT) if rows else None,
+        table(SPREAD_HEADS, rows, SPREAD_RIGHT) if rows else None,
     )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from operator import itemgetter
 from typing import Any
 
@@ -34,7 +34,7 @@ from benchhouse.results.numbers import headline_stats
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
 from benchhouse.results.refusals import invalid_rows, retried
 from benchhouse.results.series import members_of_points
-from benchhouse.results.standings import leading_columns, make_headline, make_rankings, side_by_side
+from benchhouse.results.standings import leading_columns, make_headline, make_rankings, several_tests, side_by_side
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -51,6 +51,7 @@ _LONGEST_TITLE = 100  # of the characters that a folder's name may have
 LARGE = 250
 """Points. Beyond it nobody reads curve by curve: a report shows leaders and spread, and keeps leading statistics."""
 _MOST_METRICS = 3
+_MOST_TESTS = 3
 
 
 def rerun_line(run_id: str, folder: TrialFolder) -> str:
@@ -92,9 +93,11 @@ def gather(
     members = [] if large else members_of_points(points, experiments)
     leading = leading_columns(members, roles.get("throughput"), roles.get("latency"))
     throughput = leading[0] if leading and leading[0][0] == roles.get("throughput") else None
-    curves = _placed(asked, points) if asked else None if large else tradeoff.automatic(members, throughput, made)
+    gone = series.without_number(trials, members)
+    found = None if asked or large else tradeoff.automatic([*members, *gone], throughput, made)
+    curves = _placed(asked, points) if asked else found
     swept = {curve.along for curve in curves.curves} if curves else set()
-    cases = [] if large else side_by_side(members, leading, made)
+    cases = side_by_side(members, leading, made) if several_tests(points) and not large else []
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     label = labeller(executed, runs=named)
     return ReportData(
@@ -104,20 +107,16 @@ def gather(
         without_number=without_number(trials, points, runs=named),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=[
-            *make_headline(points, columns, rankings, failures, invalid, curves.sentences[:1] if curves else ()),
+            *make_headline(points, columns, rankings, failures, invalid, _first_sentences(curves)),
             *retried(trials),
             *stopped.notes(made),
         ],
         rankings=rankings,
-        cases=cases if len(cases) > 1 else [],
+        cases=cases,
         tradeoff=curves,
         spreads=make_spreads(points, columns, len(by_run) > 1) if large else [],
         statistics_left_out=left_out,
-        scalings=[]
-        if large
-        else scaling.automatic(
-            members, throughput, roles.get("latency"), swept, made, series.without_number(trials, members)
-        ),
+        scalings=[] if large else scaling.automatic(members, throughput, roles.get("latency"), swept, made, gone),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
             *gather_machine(
@@ -136,6 +135,12 @@ def gather(
         ],
         queries=[result.spec],
     )
+
+
+def _first_sentences(curves: Tradeoff | None) -> list[str]:
+    """What the curves come to: one sentence for each of the first tests."""
+    tests = len({curve.case for curve in curves.curves}) if curves else 0
+    return curves.sentences[: min(tests, _MOST_TESTS)] if curves else []
 
 
 def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
@@ -280,8 +285,14 @@ def _spread(points: Sequence[Point], placed: Sequence[Mapping[str, Any]], column
         quartiles=quartiles,
         axes=[
             AxisSpreadFacts(
-                **asdict(row) | {"axis": row.axis.removeprefix("@"), "best": str(row.best), "worst": str(row.worst)}
+                axis=row.axis.removeprefix("@"),
+                levels=row.levels,
+                highest=str(row.best),
+                highest_median=row.best_median,
+                lowest=str(row.worst),
+                lowest_median=row.worst_median,
+                explained=row.explained,
             )
-            for row in axis_spreads(numbers, column.direction)
+            for row in axis_spreads(numbers, None)  # one load or size is not better than another
         ],
     )

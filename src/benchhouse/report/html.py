@@ -64,7 +64,7 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
         ("spread", "Spread", spread_section(data.spreads) if data.spreads else None),
         ("tradeoff", "At equal quality", tradeoff_section(data.tradeoff) if data.tradeoff else None),
         ("scaling", "Scaling", scaling_section(data.scalings) if data.scalings else None),
-        ("comparison", "Comparison", comparison_section(data) if data.rankings else None),
+        ("comparison", "Comparison", comparison_section(data) if data.rankings or data.cases else None),
         ("points-section", "Points", _points(data) if data.points else None),
         ("load", "Load", load_section(data.loads) if data.loads else None),
         ("machine", "Machine and servers", machine_section(data.machines, len(data.points)) if data.machines else None),

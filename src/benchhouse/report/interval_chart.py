@@ -9,11 +9,12 @@ from markupsafe import Markup
 from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.content import Number, ReportData
-from benchhouse.results.numbers import number, plural, titled
+from benchhouse.results.numbers import INVALID, number, plural, titled
 
 _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 760, 24, 44, 44, 90
 _LONGEST_LABEL = 44
 _MOST_BARS = 24
+_MOST_MISSING = 8
 _MOST_CHARTS = 12
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.]+")
 _STYLE = (
@@ -24,10 +25,10 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: a mark at `value`, a whisker from `low` to `high` where they are known."""
+    """One row: a mark at `value`, a whisker from `low` to `high` where they are known. Without a value, its text."""
 
     label: str
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
     text: str = ""
@@ -91,7 +92,7 @@ def _row(bar: Bar, label: str, x: Callable[[float], float], left: float, y: floa
     return join(
         tag("text", tag("title", bar.label), label, x=str(left - 10), y=str(y + 4), text_anchor="end"),
         whisker,
-        tag("circle", cx=str(x(bar.value)), cy=str(y), r="4", fill=bar.colour),
+        None if bar.value is None else tag("circle", cx=str(x(bar.value)), cy=str(y), r="4", fill=bar.colour),
         tag("text", bar.text, x=str(_WIDTH - _RIGHT + 10), y=str(y + 4)) if bar.text else None,
     )
 
@@ -110,16 +111,24 @@ def chart_files(data: ReportData) -> dict[str, str]:
 
 def _chart(data: ReportData, column: Number) -> str:
     present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
+    missing = [
+        Bar(point.label, None, text=INVALID if any(item.column == column.column for item in point.refused) else "none")
+        for point in data.points
+        if not point.number(column.column)
+    ] + [Bar(label, None, text="none") for label in data.without_number]
     if column.direction:
         present.sort(key=lambda item: item[1].cell.value, reverse=column.direction == "higher")
     shown = present[:_MOST_BARS]
     bars = [
         Bar(label, item.cell.value, item.low, item.high, number(item.cell.value, item.stdev)) for label, item in shown
     ]
+    bars += missing[:_MOST_MISSING]
     left_out = len(present) - len(shown)
-    which = f"the {'best' if column.direction else 'first'} {len(shown)} of {plural(len(present), 'point')}"
+    extreme = {"higher": "highest", "lower": "lowest"}.get(column.direction or "", "first")
+    which = f"the {extreme} {len(shown)} of {plural(len(present), 'point')}"
     better = f"{column.direction} is better" if column.direction else ""
-    notes = ", ".join(filter(None, [which if left_out else plural(len(present), "point"), better]))
+    without = f"{len(missing)} without a valid number" if missing else ""
+    notes = ", ".join(filter(None, [which if left_out else plural(len(present), "point"), without, better]))
     return interval_chart(
         f"{data.scenario}: {column.name} ({notes})", f"{titled(column.name, column.cell.unit)}, 95% interval", bars
     )

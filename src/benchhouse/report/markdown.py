@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from benchhouse.report.comparison_sections import (
+    SPREAD_HEADS,
     SPREAD_RIGHT,
-    axis_heads,
     axis_row,
     quartile_sentence,
     stage_heads,
@@ -137,7 +137,7 @@ def scaling_markdown(scaling: Scaling) -> str:
 
 def _spread(item: SpreadFacts) -> str:
     rows = [[plain(cell) for cell in axis_row(item, row)] for row in item.axes]
-    body = [table(axis_heads(item), rows, SPREAD_RIGHT)] if rows else []
+    body = [table(SPREAD_HEADS, rows, SPREAD_RIGHT)] if rows else []
     return "\n\n".join([f"## Spread of {plain(titled(item.name, item.unit))}", f"{quartile_sentence(item)}.", *body])
 
 

@@ -35,6 +35,7 @@ def payload(data: ReportData) -> dict[str, Any]:
             for column in columns
         ],
         "refused": _refused(data, index),
+        "missing": data.without_number,
         "axes": varying_axes(values),
         "large": bool(data.spreads),
         "tradeoff": _asked(data, index) or tradeoff(data.points, columns),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from benchhouse.report.interval_chart import Bar, interval_chart
 from benchhouse.report.markdown import code, plain, table
 from benchhouse.results.comparison import ComparisonTable, PointRow
-from benchhouse.results.numbers import percent, quantity
+from benchhouse.results.numbers import percent, plural, quantity
 from benchhouse.schema.quoting import shortened, visible
 
 _WEIGHTS = {"worse": 0, "better": 1}
@@ -89,5 +89,6 @@ def comparison_svg(compared: ComparisonTable) -> str:
     ]
     left_out = len(compared.rows) - len(bars)
     more = f"; {left_out:,} more not drawn" if left_out else ""
+    more += f"; {plural(len(compared.invalid_metrics), 'figure')} INVALID" if compared.invalid_metrics else ""
     title = f"B against A: {verdict_sentence(compared.rows)}{more}"
     return interval_chart(title, f"change in %, with the {compared.confidence * 100:g}% interval", bars, zero=True)

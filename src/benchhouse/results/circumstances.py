@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_packages
+from benchhouse.results.neighbours import Beside, beside_texts, seen_beside
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
+from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 Versions = Mapping[str, frozenset[str]]
@@ -17,13 +19,18 @@ PLACE = "executor"
 """Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
 (host, packages, neighbours) counts by its own name."""
 _LOCK, _PACKAGES = "package lock digest", "packages"
+_BESIDE = "ran beside a trial"
 _LISTED = 4
 
 
-def circumstances(trials: Iterable[Row]) -> dict[str, str]:
-    """By name, from rows of trial_fact."""
-    rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+def circumstances(sides: Sequence[Sequence[Row]], beside: Beside) -> list[dict[str, str]]:
+    """By name, of each side, from its rows of trial_fact; `beside` says what ran beside each trial."""
+    counted = [[row for row in side if row["outcome"] == "succeeded" and not row["warmup"]] for side in sides]
+    texts = beside_texts(counted, beside)
+    return [_of_side(rows) | {_BESIDE: text} for rows, text in zip(counted, texts, strict=True)]
 
+
+def _of_side(rows: Sequence[Row]) -> dict[str, str]:
     def distinct(values: Iterable[Any]) -> str:
         return ", ".join(sorted({str(value) for value in values if value})[:_LISTED])
 
@@ -38,16 +45,15 @@ def circumstances(trials: Iterable[Row]) -> dict[str, str]:
         "experiment code": distinct(row["code_digest"][:12] for row in rows),
         "environment": distinct(row["environment_digest"][:12] for row in rows),
         "limits": distinct(row["limits"] for row in rows),
-        "trials side by side": distinct(row["parallel"] for row in rows),
     }
 
 
-def circumstances_of_sides(root: Path, sides: Sequence[Sequence[Row]]) -> list[dict[str, str]]:
-    """Those of each side; where their package locks differ, the packages that do, as evidence under `root` has them."""
-    facts = [circumstances(trials) for trials in sides]
+def circumstances_of_sides(warehouse: Warehouse, sides: Sequence[Sequence[Row]]) -> list[dict[str, str]]:
+    """Those of each side; where their package locks differ, the packages that do, as the evidence has them."""
+    facts = circumstances(sides, seen_beside(warehouse, sides))
     if len({of_side[_LOCK] for of_side in facts}) == 1:
         return facts
-    installed = [_versions(root, trials) for trials in sides]
+    installed = [_versions(warehouse.workspace.root, trials) for trials in sides]
     if not all(installed):  # the evidence of a side is away
         return facts
     # The digest stays where no package and no interpreter tells the sides apart.

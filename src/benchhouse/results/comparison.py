@@ -82,6 +82,8 @@ class Side:
     """Rows of trial_fact behind `rows`; without them no repetition is paired with another."""
     refused: Sequence[Row] = ()
     """Figures of its points that are INVALID in every trial: rows of that query."""
+    tried: Sequence[Row] = ()
+    """Rows of trial_fact of all that was tried of its points, warm-ups aside."""
 
 
 @dataclass(frozen=True)
@@ -454,7 +456,7 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
 def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
     picked = [pick_side(warehouse, parse_selector(text), options) for text in (a, b)]
-    facts = circumstances_of_sides(warehouse.workspace.root, [side.trials for side, _ in picked])
+    facts = circumstances_of_sides(warehouse, [side.trials for side, _ in picked])
     side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
     witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
     folders = [TrialFolder(warehouse.workspace.root / row["folder"]) for row in witnesses if row]
@@ -483,4 +485,4 @@ def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -
         raise BenchError(f"{selector} has no successful trial to compare", hint=why)
     used = {trial for row in rows for trial in row["trials"]}
     trials = [row for row in every_trial if row["trial_id"] in used]
-    return Side(str(selector), rows, tuple(selector.filters), trials=trials, refused=invalid), refused
+    return Side(str(selector), rows, tuple(selector.filters), trials=trials, refused=invalid, tried=tried), refused

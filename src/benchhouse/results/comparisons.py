@@ -71,7 +71,8 @@ def compare_at(
     metric, level = parse_level(at)
     picked, confidence = _pick(workspace, selectors, confidence)
     x, y = find_column(picked.members, metric), picked.column(of)
-    tradeoff = make_tradeoff(picked.members, x, y, level, along=along, confidence=confidence)
+    tried = [*picked.members, *picked.failed]
+    tradeoff = make_tradeoff(tried, x, y, level, along=along, confidence=confidence)
     return tradeoff.model_copy(update={"notes": [*picked.notes, *tradeoff.notes]}), picked.run_ids
 
 
@@ -115,16 +116,18 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     rows: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     notes: dict[str, None] = {}
     trials_of: dict[str, Sequence[Mapping[str, Any]]] = {}
+    tried: list[Mapping[str, Any]] = []
     folders: list[TrialFolder] = []
     invalid: list[Mapping[str, Any]] = []
     for text in selectors:
         side, refused = pick_side(warehouse, parse_selector(text), CompareOptions(every=True))
         notes |= dict.fromkeys(refused)
         trials_of[side.rows[0]["run_id"]] = side.trials
+        tried += side.tried
         folders.append(TrialFolder(warehouse.workspace.root / side.trials[0]["folder"]))
         rows |= {(row["run_id"], row["instance_digest"], row["metric"], row["stat"]): row for row in side.rows}
         invalid += side.refused
-    facts = circumstances_of_sides(warehouse.workspace.root, list(trials_of.values()))
+    facts = circumstances_of_sides(warehouse, list(trials_of.values()))
     for name in dict.fromkeys(name for of_run in facts for name in of_run):
         values = [of_run.get(name) or "unknown" for of_run in facts]
         if len(set(values)) > 1:
@@ -132,7 +135,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     roles, order = declared_roles(folders), declared_order(folders)
     ordered = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
     members = members_of_rows(ordered, invalid)
-    failed = without_number((row for trials in trials_of.values() for row in trials), members)
+    failed = without_number(tried, members)
     return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes), failed)
 
 

@@ -214,10 +214,10 @@ class AxisSpreadFacts(Model):
 
     axis: str
     levels: int = Field(description="Values that it has.")
-    best: str
-    best_median: float
-    worst: str
-    worst_median: float
+    highest: str
+    highest_median: float
+    lowest: str
+    lowest_median: float
     explained: float = Field(description="Share of the variance over points that the axis accounts for.")
 
 
@@ -245,11 +245,15 @@ class ReportData(Model):
     description: str = ""
     runs: list[RunFacts]
     points: list[Point] = Field(description="Those with a successful trial.")
-    without_number: list[str] = Field(default_factory=empty_list, description="Points of which no trial succeeded.")
+    without_number: list[str] = Field(
+        default_factory=empty_list, description="Points without a valid number, and why: `b ef=64 (INVALID)`."
+    )
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
-    rankings: list[Ranking] = Field(default_factory=empty_list)
-    cases: list[CaseRanking] = Field(default_factory=empty_list, description="Where there are several tests.")
+    rankings: list[Ranking] = Field(default_factory=empty_list, description="Where all were put to one test.")
+    cases: list[CaseRanking] = Field(
+        default_factory=empty_list, description="Where there are several tests: each that two targets were put to."
+    )
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
     spreads: list[SpreadFacts] = Field(default_factory=empty_list, description="Leading metrics of a large sweep.")
     statistics_left_out: int = Field(0, description="Statistics of each point of a large sweep that are not shown.")

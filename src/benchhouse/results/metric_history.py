@@ -11,7 +11,7 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.metric_names import declared_order
 from benchhouse.results.numbers import name_of, number, percent, plural
-from benchhouse.results.refusals import INVALID_HINT
+from benchhouse.results.refusals import INVALID_HINT, why_no_number
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
@@ -56,6 +56,14 @@ GROUP BY t.run_id, m.metric, m.stat HAVING bool_and(m.outcome = 'invalid')
 ORDER BY min(t.started), t.run_id, m.metric, m.stat
 """.strip()
 """Runs in which a figure is INVALID in every trial: they have no value of it."""
+
+WITHOUT_NUMBER = """
+SELECT run_id, list(DISTINCT outcome) AS outcomes FROM trial_fact
+WHERE NOT warmup AND benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target
+GROUP BY run_id HAVING NOT bool_or(outcome = 'succeeded')
+ORDER BY min(started), run_id
+""".strip()
+"""Runs that tried the case, and in which no trial gave a number."""
 
 NEWEST = """
 SELECT scenario, trial_id FROM trial_fact
@@ -231,6 +239,9 @@ def gather(
     notes = [] if detected.noise is not None else [f"{few} to tell a change from noise: 10 or more are needed."]
     if invalid := [row["run_id"] for row in refused if (row["metric"], row["stat"]) == (metric, stat)]:
         notes.append(f"Left out, as it is INVALID in every trial: {shortened(invalid, _LISTED)}.")
+    gone = warehouse.query(WITHOUT_NUMBER, parameters, name="history, without number").dicts()
+    if named := [f"{row['run_id']} ({why_no_number(row['outcomes'])})" for row in gone]:
+        notes.append(f"Left out, as no trial gave a valid number: {shortened(named, _LISTED)}.")
     unit, noise = mine[0]["unit"], detected.noise
     return MetricHistory(case, metric, stat, unit, direction, runs, changes, noise, floor, notes, drifts)
 
@@ -309,7 +320,7 @@ def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[
     ]
     of_before, of_after = (
         facts | {"target": ", ".join(sorted({row["target"] for row in trials})[:2])}
-        for facts, trials in zip(circumstances_of_sides(warehouse.workspace.root, sides), sides, strict=True)
+        for facts, trials in zip(circumstances_of_sides(warehouse, sides), sides, strict=True)
     )
     return [(name, value, of_after[name]) for name, value in of_before.items() if value != of_after[name]]
 

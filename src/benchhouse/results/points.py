@@ -7,6 +7,7 @@ from typing import Any
 
 from benchhouse.results.content import Number, Point, RefusedFigure
 from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
+from benchhouse.results.refusals import why_no_number
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.grouping import grouped
 
@@ -96,11 +97,15 @@ def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> 
 
 
 def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapping[str, str]) -> list[str]:
-    """The labels of points that were tried and have no number."""
-    tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
-    label = labeller(tried.values(), runs=runs)
+    """The labels of points that were tried and have no number, each with the reason."""
+    tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
+    label = labeller((rows[0] for rows in tried.values()), runs=runs)
     known = {(point.run_id, point.instance_digest) for point in points}
-    return [label(row) for key, row in tried.items() if key not in known]
+    return [
+        f"{label(rows[0])} ({why_no_number(row['outcome'] for row in rows)})"
+        for key, rows in tried.items()
+        if key not in known
+    ]
 
 
 def labeller(rows: Iterable[Row], *, runs: Mapping[str, str]) -> Callable[[Row], str]:

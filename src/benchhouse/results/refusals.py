@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from benchhouse.results.numbers import plural
+from benchhouse.results.numbers import INVALID, plural
 from benchhouse.warehouse.grouping import grouped
 
 _KINDS = 3
@@ -14,6 +14,14 @@ INVALID_HINT = "A figure is INVALID where it can be off by more than is taken; w
 def invalid_rows(trials: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows of trial_fact whose numbers no summary takes, though there are some."""
     return [row for row in trials if row["outcome"] == "invalid"]
+
+
+def why_no_number(outcomes: Iterable[str]) -> str:
+    """Why a point has no number, by how its trials ended."""
+    ended = set(outcomes)
+    if "succeeded" in ended:
+        return "not measured"
+    return INVALID if ended == {"invalid"} else "INVALID or failed" if "invalid" in ended else "failed"
 
 
 def retried(trials: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -134,14 +134,13 @@ def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[Tri
 def spread_lines(points: Sequence[PointValue], most_axes: int) -> list[str]:
     """How one metric spreads over many points: over all of them, then by axis, in words."""
     first = points[0]
-    name, unit, direction = name_of(first.metric, first.stat), first.unit, first.direction
+    name, unit = name_of(first.metric, first.stat), first.unit
     over_all = spread([point.mean for point in points])
     low, middle, high = (quantity(value, unit) for value in (over_all.minimum, over_all.median, over_all.maximum))
-    best, worst = ("best", "worst") if direction else ("highest", "lowest")
     lines = [f"{name}: {low} to {high}, median {middle}, over {over_all.points:,} points"]
-    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], direction)
+    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], None)
     lines += [
-        f"  {axis.axis}: {best} at {axis.best} (median {quantity(axis.best_median, unit)}), {worst} at {axis.worst} "
+        f"  {axis.axis}: highest at {axis.best} (median {quantity(axis.best_median, unit)}), lowest at {axis.worst} "
         f"({quantity(axis.worst_median, unit)}); explains {percent(axis.explained, signed=False)} of the variance"
         for axis in axes[:most_axes]
     ]

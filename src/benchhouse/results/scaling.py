@@ -1,10 +1,10 @@
 """Services along an axis of load or size: throughput, latency, efficiency, and where each one stops scaling."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from benchhouse.analysis import scaling as analysis
 from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
-from benchhouse.results.numbers import SEED, STATS, mean_interval, number
+from benchhouse.results.numbers import INVALID, SEED, STATS, mean_interval, number
 from benchhouse.results.series import Column, Member, Sample, Series, numbers_given, sweeps
 from benchhouse.schema.errors import BenchError
 
@@ -14,6 +14,8 @@ RESOURCES = frozenset({
     "workers",
 })  # fmt: skip
 """Axes along which twice as much should give twice as much; a size, say, is none."""
+Missing = Mapping[float, str]
+"""Values of the axis without a valid number, and why."""
 _LATENCIES = ("p50", "p99")
 _FEWEST = 2
 _MOST = 24
@@ -47,7 +49,7 @@ def make_scaling(
     short = any(len(curve.members) <= _FEWEST for curve in series)
     resource = full.rpartition(".")[2] in RESOURCES
     rest = [*(member for member in members if member not in usable), *failed]
-    gone = [_missing(curve, rest) for curve in series]
+    gone = [_missing(curve, rest, throughput) for curve in series]
     return Scaling(
         along=full,
         throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction="higher"),
@@ -65,16 +67,25 @@ def make_scaling(
     )
 
 
-def _missing(series: Series, members: Sequence[Member]) -> list[float]:
-    """Where along the axis a target was tried too, and has no number that holds."""
+def _missing(series: Series, members: Sequence[Member], throughput: Column) -> Missing:
+    """Where along the axis a target was tried too, and has no valid number."""
     every = sweeps([*series.members, *members], series.along)
     whole = next(each for each in every if series.members[0] in each.members)
-    return [whole.place(member) for member in whole.members if member not in series.members]
+    return {
+        whole.place(member): INVALID if throughput in member.refused else member.gone or "not measured"
+        for member in whole.members
+        if member not in series.members
+    }
 
 
-def _gap_note(series: Series, missing: Sequence[float]) -> str:
-    places, axis = ", ".join(map(number, missing)), series.along.rpartition(".")[2]
-    return f"{series.name} was tried at {axis} {places} too, without a number that holds."
+def _gap_note(series: Series, missing: Missing) -> str:
+    axis = series.along.rpartition(".")[2]
+    return f"{series.name} was also tried at {axis} {_gaps(missing)}: no valid number there."
+
+
+def _gaps(missing: Missing) -> str:
+    """`32 (INVALID), 64 (failed)`."""
+    return ", ".join(f"{number(place)} ({why})" for place, why in missing.items())
 
 
 def automatic(
@@ -121,7 +132,7 @@ def _curve(
     latency: str | None,
     resource: bool,
     confidence: float,
-    missing: Sequence[float],
+    missing: Missing,
 ) -> ScalingCurve:
     samples = [member.samples[throughput] for member in series.members]
     stages = [
@@ -168,7 +179,7 @@ def _latencies(member: Member, metric: str | None) -> dict[str, float]:
     return {stat: sum(present[stat]) / len(present[stat]) for stat in wanted}
 
 
-def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, missing: Sequence[float]) -> str:
+def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, missing: Missing) -> str:
     axis = series.along.rpartition(".")[2]
     first, last = number(series.place(series.members[0])), number(series.place(series.members[-1]))
     if stop is None:
@@ -178,8 +189,8 @@ def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, mis
     if stop.kind == "unclear":
         return f"{series.name}: the trials differ too much to say where it stops scaling; more repetitions would."
     if stop.kind == "grows":
-        beyond = [number(place) for place in missing if place > series.place(series.members[-1])]
-        held = f"the highest with a number that holds (none at {', '.join(beyond)})"
+        beyond = {place: why for place, why in missing.items() if place > series.place(series.members[-1])}
+        held = f"the highest with a valid number; also tried: {_gaps(beyond)}"
         return f"{series.name} still scales at {axis} {last}, {held if beyond else 'the highest tried'}."
     assert stop.at and stop.interval and stop.between
     half = (stop.interval.hi - stop.interval.lo) / 2.0

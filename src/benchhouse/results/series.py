@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.results.matching import as_text, leaves, point_of
+from benchhouse.results.refusals import why_no_number
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.warehouse.grouping import grouped
@@ -47,6 +48,8 @@ class Member:
     executor: str = ""
     refused: frozenset[Column] = frozenset()
     """Figures that are INVALID in every trial."""
+    gone: str = ""
+    """Why it has no number at all."""
 
     @property
     def case(self) -> dict[str, Any]:
@@ -120,7 +123,14 @@ def without_number(trials: Iterable[Row], members: Iterable[Member]) -> list[Mem
     tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
     points = {key: point_of(own[0]) for key, own in tried.items() if key not in known}
     return [
-        Member(point.label, run_id, point.target_name, digest, _given(point.experiment, point.target, point.parameters))
+        Member(
+            point.label,
+            run_id,
+            point.target_name,
+            digest,
+            _given(point.experiment, point.target, point.parameters),
+            gone=why_no_number(row["outcome"] for row in tried[run_id, digest]),
+        )
         for (run_id, digest), point in points.items()
     ]
 

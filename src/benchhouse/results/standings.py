@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from benchhouse.analysis.compare import HIDDEN, Comparison, Pair, compare_many, hide_within, p_value
 from benchhouse.analysis.ranking import Ranked, rank
@@ -12,6 +13,7 @@ from benchhouse.results.refusals import reasons
 from benchhouse.results.series import Column, Member, case_names
 from benchhouse.warehouse.grouping import grouped
 
+Leading = TypeVar("Leading", Number, Ranking)
 SHOWN = 12
 NAMED = 3
 BEST_MEAN = "the best mean"
@@ -20,10 +22,18 @@ _CORRECTED = "after correction for many comparisons"
 
 
 def make_rankings(points: Sequence[Point], columns: Sequence[Number], confidence: float = 0.95) -> list[Ranking]:
-    """One ranking per leading metric that has a direction."""
-    leading = (column for column in columns if column.primary and column.direction)
-    rankings = (rank_points(points, column, confidence) for column in leading)
+    """One ranking per leading metric that has a direction; none where points were put to different tests.
+
+    One size or load is not better than another: then `side_by_side` ranks targets, test by test.
+    """
+    if several_tests(points):
+        return []
+    rankings = (rank_points(points, column, confidence) for column in columns if column.primary and column.direction)
     return [ranking for ranking in rankings if ranking]
+
+
+def several_tests(points: Sequence[Point]) -> bool:
+    return len({point.benchmark_case_id for point in points}) > 1
 
 
 def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.95) -> Ranking | None:
@@ -227,24 +237,31 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
     return sentences
 
 
-def _range(points: Sequence[Point], ranking: Ranking) -> str:
-    """Where points were put to different tests: from what to what a number goes, and where."""
-    column = ranking.metric, ranking.stat, ranking.unit
-    known = [(number, point.label) for point in points if (number := point.number(column))]
-    known.sort(key=lambda pair: pair[0].cell.value or 0.0)
-    (least, at_least), (most, at_most) = known[0], known[-1]
-    return f"{least.name}: from {_worth(least)} ({at_least}) to {_worth(most)} ({at_most}), over {len(known):,} points."
+def _ranges(points: Sequence[Point], columns: Sequence[Number]) -> list[str]:
+    """Where points were put to different tests: from what to what each number with a direction goes, and where."""
+    lines = []
+    for column in _first_of_each([column for column in columns if column.primary and column.direction]):
+        known = [(number, point.label) for point in points if (number := point.number(column.column))]
+        if len(known) > 1:
+            known.sort(key=lambda pair: pair[0].cell.value or 0.0)
+            ends = " to ".join(f"{_worth(number)} ({label})" for number, label in (known[0], known[-1]))
+            lines.append(f"{column.name}: from {ends}, over {len(known):,} points.")
+    return lines
 
 
 def _alone(point: Point, columns: Sequence[Number]) -> str:
     """What the only point comes to: its first few metrics, by their leading statistic."""
     leading = [column for column in columns if column.primary] or columns
-    firsts = list({column.metric: column for column in reversed(leading)}.values())[::-1]
-    numbers = [number for column in firsts if (number := point.number(column.column))]
+    numbers = [number for column in _first_of_each(leading) if (number := point.number(column.column))]
     listed = ", ".join(f"{number.name} {_worth(number)}" for number in numbers[:NAMED])
     n = max((number.cell.n for number in numbers), default=0)
     source = f"the means of {n} trials" if n > 1 else "from one trial, so without a spread"
     return f"{point.label}: {listed}; {source}."
+
+
+def _first_of_each(items: Sequence[Leading]) -> list[Leading]:
+    """Of each metric the first."""
+    return [own[0] for own in grouped(items, lambda item: item.metric).values()]
 
 
 def make_headline(
@@ -256,18 +273,15 @@ def make_headline(
     first: Sequence[str] = (),
 ) -> list[str]:
     """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
-    leading = {ranking.metric: ranking for ranking in reversed(rankings)}
-    first_of_each = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)][:3]
-    lines = [*first, *target_sentences(points, columns)[:3]]
-    if len({point.benchmark_case_id for point in points}) == 1:
-        lines += [ranking.sentence for ranking in first_of_each]
-    elif len(lines) == len(first):  # one size or load is not better than another: no verdict
-        lines += [_range(points, ranking) for ranking in first_of_each]
+    by_target = target_sentences(points, columns)[:NAMED]
+    ranges = _ranges(points, columns)[:NAMED] if several_tests(points) else []
+    verdicts = [ranking.sentence for ranking in _first_of_each(rankings)[:NAMED]]
+    lines = [*first, *(by_target or ranges), *verdicts]
     if not points:
         lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
     elif len(points) == 1:
         lines.append(_alone(points[0], columns))
-    elif not rankings:
+    elif not (rankings or ranges):
         lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
     primary = [[figure.name for figure in point.refused if figure.primary] for point in points]
     if any(primary):

@@ -16,6 +16,7 @@ from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.results.series import Column, Member, Series, sweeps
 from benchhouse.results.standings import BEST_MEAN
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 
 _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
@@ -62,8 +63,13 @@ def make_tradeoff(
     *,
     along: str = "",
     confidence: float = 0.95,
+    across: bool = True,
 ) -> Tradeoff:
-    """The curves of all points that have both metrics, and what each has of `y` where its `x` reaches the level."""
+    """The curves of all points that have both metrics, and what each has of `y` where its `x` reaches the level.
+
+    Members without any number are named, as they are on no curve. Where no two curves were put to the same test, curves
+    of different tests are compared after all, unless `across` is false.
+    """
     if x == y:
         raise BenchError(f"{name_of(*x)} can't be traded for itself", hint="Name another metric: --of METRIC")
     usable = [own for own in members if x in own.samples and y in own.samples and own.together(x, y)[0]]
@@ -85,7 +91,7 @@ def make_tradeoff(
         how: dict[str, Any] = {"x_scale": scales[0], "y_scale": scales[1], "direction": axes[0].direction}
         crossings = [pareto.cross(row, level, **how, seed=SEED, confidence=confidence) for row in knots]
         bounds = [_bound(each, crossing, y) for each, crossing in zip(series, crossings, strict=True)]
-        curves = _at_level(curves, crossings, bounds, scales[1], axes[1], confidence)
+        curves = _at_level(curves, _groups(curves, across), crossings, bounds, scales[1], axes[1], confidence)
     notes = _left_out([member for member in members if member not in usable], axes)
     made = Tradeoff(
         x=axes[0],
@@ -96,7 +102,7 @@ def make_tradeoff(
         curves=curves,
         notes=notes + _notes(curves),
     )
-    return made.model_copy(update={"sentences": _sentences(made)}) if level is not None else made
+    return made.model_copy(update={"sentences": _sentences(made, across)}) if level is not None else made
 
 
 def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
@@ -110,10 +116,11 @@ def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0
         means = {member.at: sum(member.samples[x].values) / len(member.samples[x].values) for member in usable}
         if all(len({means[member.at] for member in series.members}) < _FEWEST for series in sweeps(usable)):
             continue
-        made = [make_tradeoff(members, x, y, level, confidence=confidence) for level in _LEVELS]
+        options: dict[str, Any] = {"confidence": confidence, "across": False}  # one size is not better than another
+        made = [make_tradeoff(members, x, y, level, **options) for level in _LEVELS]
         counts = [sum(curve.at is not None and curve.at.reach == "met" for curve in each.curves) for each in made]
         best = counts.index(max(counts))
-        return made[best] if counts[best] else make_tradeoff(members, x, y, None, confidence=confidence)
+        return made[best] if counts[best] else make_tradeoff(members, x, y, None, **options)
     return None
 
 
@@ -195,35 +202,33 @@ def _bound(series: Series, crossing: Crossing, y: Column) -> float:
 
 
 def _left_out(members: Sequence[Member], axes: tuple[Axis, Axis]) -> list[str]:
-    """A point that is not on the curve is named where it was measured and refused."""
+    """A point that is not on the curve is named where it was tried, and failed or was refused."""
     notes = []
     for axis in axes:
-        invalid = [member for member in members if (axis.metric, axis.stat) in member.refused]
+        invalid = [member.label for member in members if (axis.metric, axis.stat) in member.refused]
         if invalid:
-            named = ", ".join(member.label for member in invalid[:_NAMED])
-            more = f" and {len(invalid) - _NAMED} more" if len(invalid) > _NAMED else ""
-            notes.append(f"{axis.name} is INVALID and on no curve: {named}{more}.")
+            notes.append(f"{axis.name} is INVALID and on no curve: {shortened(invalid, _NAMED)}.")
+    if gone := [f"{member.label} ({member.gone})" for member in members if member.gone]:
+        notes.append(f"Without a valid number and on no curve: {shortened(gone, _NAMED)}.")
     columns = {(axis.metric, axis.stat) for axis in axes}
-    if rest := sum(not columns & member.refused for member in members):
+    if rest := sum(not columns & member.refused and not member.gone for member in members):
         notes.append(f"{plural(rest, 'point')} without {axes[0].name} or {axes[1].name} left out.")
     return notes
 
 
 def _at_level(
     curves: Sequence[TradeoffCurve],
+    groups: Sequence[Sequence[int]],
     crossings: Sequence[Crossing],
     bounds: Sequence[float],
     scale: Scale,
     axis: Axis,
     confidence: float,
 ) -> list[TradeoffCurve]:
-    """The curves with what they have at the level, each against the best of its case.
-
-    Where every case has one curve, different tests are compared after all: nothing else was asked for.
-    """
+    """The curves with what they have at the level, each against the best of its group."""
     shared = ("reach", "value", "interval", "method", "place", "n", "nearest")
     levels: list[dict[str, Any]] = [{name: getattr(crossing, name) for name in shared} for crossing in crossings]
-    for group in _groups(curves):
+    for group in groups:
         met = [at for at in group if crossings[at].value is not None]
         met.sort(key=lambda at: crossings[at].value or 0.0, reverse=axis.direction == "higher")
         own = [crossings[at] for at in met], [bounds[at] for at in met]
@@ -232,10 +237,11 @@ def _at_level(
     return [curve.model_copy(update={"at": AtLevel(**level)}) for curve, level in zip(curves, levels, strict=True)]
 
 
-def _groups(curves: Sequence[TradeoffCurve]) -> list[list[int]]:
+def _groups(curves: Sequence[TradeoffCurve], across: bool) -> list[list[int]]:
+    """Which curves are compared, by place."""
     cases = grouped(range(len(curves)), lambda at: curves[at].case)
     alone = all(len(group) == 1 for group in cases.values())
-    return [list(range(len(curves)))] if alone else list(cases.values())
+    return [list(range(len(curves)))] if alone and across else list(cases.values())
 
 
 def _standings(
@@ -277,10 +283,10 @@ def _notes(curves: Sequence[TradeoffCurve]) -> list[str]:
     return notes
 
 
-def _sentences(tradeoff: Tradeoff) -> list[str]:
+def _sentences(tradeoff: Tradeoff, across: bool) -> list[str]:
     level = f"At {tradeoff.x.name} {quantity(tradeoff.level, tradeoff.x.unit)}"
     lines = []
-    for group in _groups(tradeoff.curves):
+    for group in _groups(tradeoff.curves, across):
         curves = [tradeoff.curves[at] for at in group]
         met = [curve for curve in curves if curve.at and curve.at.value is not None]
         best = next((curve for curve in met if curve.at and curve.at.verdict in _FIRST), None)

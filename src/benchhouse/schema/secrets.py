@@ -8,6 +8,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 _SECRET_KEY = re.compile(
@@ -20,6 +21,9 @@ _SECRET_VARIABLE = re.compile(
     r"(^|_|^PG)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$",
     re.IGNORECASE,
 )
+_SECRET_FILE = re.compile(r"(^|[_.-])(credentials?|password|passwd|secret|token|key)[_-]?file$", re.IGNORECASE)
+_ENTRY = re.compile(r"^\s*([\w.-]+)\s*[=:]\s*(.*?)\s*$", re.MULTILINE)
+_LARGEST_FILE = 1 << 20
 _READ_BY_DRIVERS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
 """Variables that are used without being named in a scenario."""
 _MADE_UP = "made-up-"
@@ -200,8 +204,11 @@ def _fit_for_address(value: str) -> str:
     return "".join(quote(char, safe="") if char in _RESERVED else char for char in value)
 
 
-def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
-    """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too."""
+def secret_values(parameters: Any, environ: Mapping[str, str], folder: str = "") -> list[str]:
+    """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too.
+
+    A file of credentials that they name (`credentials_file`) is read; a relative path starts in `folder`.
+    """
     values = {environ.get(name, "") for name in _READ_BY_DRIVERS}
 
     def walk(value: Any, key: str = "") -> None:
@@ -211,6 +218,8 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
         elif isinstance(value, list):
             for item in value:
                 walk(item, key)
+        elif isinstance(value, str) and value and _SECRET_FILE.search(key):
+            values.update(_in_file(Path(folder, Path(value).expanduser())))
         elif isinstance(value, str) and "$" in value:
             names = (name for name in mentioned(value) if is_secret_key(key) or holds_secret(name, environ))
             values.update(environ.get(name, "") for name in names)
@@ -219,6 +228,26 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
     values |= {line for value in values for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
     values |= {part for value in values for part in _in_addresses(value)}
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
+
+
+def _in_file(path: Path) -> list[str]:
+    """The secrets of a file such as ~/.aws/credentials, by the names before them; all of its lines where none is named.
+
+    One that can't be read has none that anybody could say again.
+    """
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            return []
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return []
+    named = [
+        match[2]
+        for match in _ENTRY.finditer(text)
+        if is_secret_key(match[1]) or match[1].lower().endswith("access_key_id")
+    ]
+    return named or [text]
 
 
 def echoes(values: list[str]) -> list[str]:

@@ -72,7 +72,7 @@ def run_trial(
     os.environ[SECRET] = make_up()
     known = ChainMap(_attached_secrets(spec), os.environ)
     made_up = [f"${name}" for name in known if name.startswith(SECRET)]
-    secrets = secret_values([spec.model_dump(mode="json"), made_up], known)
+    secrets = secret_values([spec.model_dump(mode="json"), made_up], known, spec.folder)
     redact = blanker(secrets)
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
     place = scratch or Scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")

@@ -119,6 +119,7 @@ def test_the_evidence_says_how_the_load_was_and_how_it_was_counted(lab):
         "mock",
         "server",
     )
+    assert facts["server_version"] == "0.1-mock"
     assert facts["finishes"] == {"length": 60}
     assert len(facts["prompts"]["digest"]) == 64
     assert (trial.folder / "artifacts" / "requests.parquet").exists()

@@ -11,6 +11,7 @@ from math import isnan
 
 import pytest
 
+from benchhouse.worker.monitors.declared import all_series
 from benchhouse.worker.monitors.tree import ProcessTree
 
 MB = 1_000_000
@@ -74,7 +75,7 @@ def test_bytes_written_are_counted_to_the_byte(tmp_path):
         process.stdin.flush()
         process.stdout.readline()
         after = look_again(tree)
-    assert after["write_calls"] - before["write_calls"] == 3_000_000 + len("done\n")
+    assert after["io_written"] - before["io_written"] == 3_000_000 + len("done\n")
     assert after["disk_written"] - before["disk_written"] == pytest.approx(3_000_000, rel=0.05)
 
 
@@ -127,7 +128,7 @@ def test_a_child_that_ended_stays_counted_whether_or_not_anybody_waits_for_it(wa
         after = look_again(tree)
         assert after["processes"] == 1
         assert before["cpu"] <= after["cpu"] < before["cpu"] + 0.2
-        assert before["write_calls"] <= after["write_calls"]
+        assert before["io_written"] <= after["io_written"]
 
 
 def test_counters_never_go_back_while_children_come_and_go():
@@ -240,3 +241,8 @@ def test_context_switches_and_waiting_are_summed_over_all_threads():
         assert seen["threads"] == 2
         assert seen["context_switches"] > 2
         assert seen["cpu_wait"] >= 0
+
+
+def test_no_series_in_bytes_is_called_a_count():
+    counts = ("_calls", "reads", "writes", "_count", "s_done")
+    assert [item.name for item in all_series() if item.unit.startswith("B") and item.name.endswith(counts)] == []

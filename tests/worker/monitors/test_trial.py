@@ -77,7 +77,7 @@ def test_memory_and_bytes_written_are_those_of_the_experiment(burnt):
     _, trial = burnt
     seen = summary_of(trial)
     assert 200e6 < seen.stats("trial", "rss", "steady").max < 300e6
-    assert seen.stats("trial", "write_calls", "trial").growth == pytest.approx(5_000_000, rel=0.02)
+    assert seen.stats("trial", "io_written", "trial").growth == pytest.approx(5_000_000, rel=0.02)
     assert seen.stats("node", "memory_used", "trial").max > 200e6
 
 

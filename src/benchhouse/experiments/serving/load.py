@@ -11,7 +11,7 @@ from benchhouse.experiments.serving.lengths import Fixed
 from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetPrompts, PromptSpec, SyntheticPrompts
 from benchhouse.experiments.serving.requests import Requests
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.http.client import HttpClient, NoAnswer
+from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.http.exposition import samples
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
@@ -25,6 +25,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.service import split_endpoints
 
 _QUEUE = "request_queue_time_seconds"
+_LONGEST_VERSION = 100
 _SERVER_METRICS = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generation_tokens", "gpu_cache_usage")
 METRICS = (
     higher(
@@ -135,6 +136,8 @@ class ServerMetrics:
     def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
         self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)
         self._before = {url: self._read(url) for url in urls}
+        versions = {self._version(url) for url, before in self._before.items() if before}
+        self.version = ", ".join(sorted(filter(None, versions)))
         self._after: dict[str, dict[str, float]] = {}
 
     def finish(self) -> None:
@@ -161,10 +164,23 @@ class ServerMetrics:
                 grown[name] = grown.get(name, 0.0) + value - self._before[url].get(name, 0.0)
         return grown
 
+    def _get(self, url: str, path: str) -> Response:
+        return self._client.get(url.rstrip("/").removesuffix("/v1") + path)
+
+    def _version(self, url: str) -> str:
+        """What the server says of its version, as vLLM does; nothing where it does not."""
+        try:
+            answer = self._get(url, "/version")
+            told = answer.json() if answer.ok else None
+        except NoAnswer:
+            return ""
+        version = told.get("version") if isinstance(told, dict) else None
+        return version[:_LONGEST_VERSION] if isinstance(version, str) else ""
+
     def _read(self, url: str) -> dict[str, float]:
         """The counters of interest, each summed over its labels."""
         try:
-            answer = self._client.get(f"{url.rstrip('/').removesuffix('/v1')}/metrics")
+            answer = self._get(url, "/metrics")
         except NoAnswer:
             return {}
         lines = answer.text().split("\n") if answer.ok else []
@@ -219,6 +235,7 @@ def _keep_evidence(target: ServingTarget, requests: Requests, book: Book, server
         cached_tokens=tally.cached_tokens,
         finishes=tally.finishes,
         server_metrics=server.facts(),
+        **({"server_version": server.version} if server.version else {}),
     )
 
 

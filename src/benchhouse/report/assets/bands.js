@@ -77,7 +77,7 @@ function bandRows({ host, metric, axis, notes }, series) {
     best.set(band.place, Math.min(worth, best.get(band.place) ?? Infinity));
   }
   const names = [...best.keys()].sort((a, b) => best.get(a) - best.get(b)).slice(0, MOST_BANDS);
-  if (best.size > MOST_BANDS) notes.push(`The best ${MOST_BANDS} of ${best.size} values are drawn; the table below holds all.`);
+  if (best.size > MOST_BANDS) notes.push(`The ${extreme(metric)} ${MOST_BANDS} of ${best.size} values are drawn; the table below holds all.`);
   const width = host.clientWidth, longest = Math.max(...names.map((name) => String(name).length), 1);
   const left = Math.min(longest * 6.8 + 16, width * 0.34), step = 11, row = Math.max(28, series.length * step + 14), height = 10 + names.length * row + 40;
   const x = scale(series.flatMap((one) => one.places.flatMap((band) => [band.min, band.max])), left, width - 14, { log: state.log, zero: state.zero, wanted: (width - left) / 80 });

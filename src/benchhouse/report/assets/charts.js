@@ -7,8 +7,17 @@ const state = { metric: 0, x: null, colour: null, log: false, zero: false, sx: 0
 const axisNamed = (name) => AXES.find((axis) => axis.name === name) || null;
 const primary = DATA.metrics.map((metric, at) => at).filter((at) => DATA.metrics[at].primary);
 const arrow = (metric) => (metric.direction === "higher" ? "higher is better" : metric.direction === "lower" ? "lower is better" : "");
+const extreme = (metric) => (metric.direction === "lower" ? "lowest" : "highest");
 const titled = (metric) => metric.label + (metric.unit && metric.unit !== "1" ? ` (${metric.unit})` : "");
 const hiddenBy = (point) => state.colour && state.hidden.has(String(point.axes[state.colour]));
+
+// What is not drawn for want of a number must not look as if it had not been tried.
+function without(...metrics) {
+  const lacking = DATA.points.filter((point) => metrics.some((at) => !point.numbers[at]));
+  const named = lacking.map((point) => point.label + (metrics.some((at) => point.refused.has(at)) ? " (INVALID)" : ""));
+  const names = [...named, ...DATA.missing], more = names.length - 6;
+  return names.length ? `Not drawn, without a valid number: ${names.slice(0, 6).join(", ")}${more > 0 ? ` and ${more} more` : ""}.` : "";
+}
 
 function tell(mark) {
   const { point, number, metric } = mark;
@@ -61,7 +70,7 @@ function drawSweep() {
   const notes = lost ? [`${lost} values at or below zero have no place on a log scale.`] : [];
   const draws = DATA.large && axis !== EACH ? drawBands : axis.numeric ? drawLines : drawRows;
   const marks = draws({ host, metric, axis, brush, points, values, notes });
-  note.textContent = notes.join(" ");
+  note.textContent = [...notes, without(state.metric)].join(" ").trim();
   const summed = draws === drawBands;
   listen(host, host.querySelector("svg"), marks, summed ? tellBand : tell, summed ? openBand : open);
 }
@@ -117,7 +126,7 @@ function drawRows({ host, metric, axis, brush, points, values, notes }) {
   const worth = (name) => (metric.direction === "lower" ? 1 : -1) * groups.get(name)[0].numbers[state.metric].value;
   if (names.length > MOST) {
     names = names.sort((a, b) => worth(a) - worth(b)).slice(0, MOST);
-    notes.push(`The best ${MOST} of ${groups.size} are drawn; the table below holds all.`);
+    notes.push(`The ${extreme(metric)} ${MOST} of ${groups.size} are drawn; the table below holds all.`);
   }
   if (axis === EACH || [...groups.values()].every((group) => group.length === 1)) {
     names.sort((a, b) => worth(a) - worth(b));
@@ -172,8 +181,9 @@ function drawScatter() {
   }
   stamp(svg, marks, brush, marks.length > 400 ? 2.6 : 4.6);
   if (curves) make(svg, "path", { d: front.map((mark) => SHAPES[0](round(mark.x), round(mark.y), 8)).join(""), fill: "none", stroke: "var(--ink)", "stroke-width": 1.1, opacity: 0.8 });
-  if (curves) document.getElementById("scatter-note").textContent = curvesNote(curves, front, mx, my);
-  else document.getElementById("scatter-note").textContent = front.length > 1 ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
+  const dashed = front.length > 1 ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
+  const drawn = curves ? curvesNote(curves, front, mx, my) : dashed;
+  document.getElementById("scatter-note").textContent = `${drawn} ${without(state.sx, state.sy)}`.trim();
   listen(figure, svg, marks, tell, open);
 }
 

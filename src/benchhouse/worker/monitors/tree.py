@@ -33,8 +33,8 @@ SERIES = (
     _process("major_faults", "1", "Pages that had to be read from a disk.", counter=True),
     _process("disk_read", "B", "Bytes fetched from storage.", counter=True),
     _process("disk_written", "B", "Bytes that are to go to storage.", counter=True),
-    _process("read_calls", "B", "Bytes read by calls: files, pipes, cache.", counter=True),
-    _process("write_calls", "B", "Bytes written by calls: files, pipes.", counter=True),
+    _process("io_read", "B", "Bytes read by calls: files, pipes, cache.", counter=True),
+    _process("io_written", "B", "Bytes written by calls: files, pipes.", counter=True),
     _process("context_switches", "1", "Times that threads got a core.", counter=True),
     _process("cpu_wait", "s", "Time that threads were ready and had no core.", counter=True),
 )

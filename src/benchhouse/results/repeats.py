@@ -1,0 +1,45 @@
+"""Metrics that repeat each other count once: in a closed loop `ttft_sent` is `ttft` under another name."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from benchhouse.analysis.ranking import holm
+from benchhouse.results.comparison import ComparisonTable, PointRow
+
+_SAME = 0.01  # of the value, on both sides: what is left of a request's wait where a client waits for its answer
+
+
+def count_once(table: ComparisonTable) -> ComparisonTable:
+    """The table without rows that say what an earlier one of their point says, and with p-values for the others."""
+    kept: list[PointRow] = []
+    told: dict[str, None] = {}
+    for row in table.rows:
+        if first := _said_before(row, kept):
+            told[f"{row.metric} has the values of {first.metric}, and counts once with it."] = None
+        else:
+            kept.append(row)
+    if not told:
+        return table
+    adjusted = holm({str(at): row.p_value for at, row in enumerate(kept) if row.p_value is not None})
+    rows = [replace(row, p_adjusted=adjusted.get(str(at))) for at, row in enumerate(kept)]
+    return replace(table, rows=rows, notes=[*table.notes, *told])
+
+
+def _said_before(row: PointRow, rows: Iterable[PointRow]) -> PointRow | None:
+    def about(row: PointRow) -> tuple[object, ...]:
+        return row.point, row.stat, row.unit, row.direction, row.trials_a, row.trials_b
+
+    def same(x: float, y: float) -> bool:
+        return abs(x - y) <= _SAME * max(abs(x), abs(y))
+
+    return next(
+        (
+            other
+            for other in rows
+            if about(other) == about(row)
+            and other.metric != row.metric
+            and same(other.mean_a, row.mean_a)
+            and same(other.mean_b, row.mean_b)
+        ),
+        None,
+    )
