@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
-# mock server and the fake GPU, Prometheus to scrape runs; Slurm for a cluster on this machine; Apptainer with what makes
-# small images and serves them; Java for Spark. Only what is missing.
+# mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; Slurm for a cluster on this
+# machine; Apptainer with what makes small images and serves them; Java for Spark. Only what is missing.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -15,6 +15,7 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
     missing+=(chromium fonts-dejavu-core)
 fi
+command -v strace >/dev/null || missing+=(strace)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 command -v java >/dev/null || missing+=(default-jre-headless)
 command -v mksquashfs >/dev/null || missing+=(squashfs-tools)

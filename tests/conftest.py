@@ -165,6 +165,20 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS / "results"), str(TESTS / "warehouse")]
 
 
+@pytest.fixture
+def leave_behind() -> Callable[..., Path]:
+    """`leave_behind(folder, name)`: an unfinished file, as a process that was killed while it wrote `name` left it."""
+    from benchhouse.processes.owned import temporary_name
+
+    def leave(folder: Path, name: str = "x.json") -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / re.sub(r"-s\d+-", "-s1-", temporary_name(name))  # nobody runs since the first tick of the boot
+        path.write_bytes(b"half")
+        return path
+
+    return leave
+
+
 @pytest.fixture(scope="session")
 def sweep():
     """Made-up report data."""

@@ -160,3 +160,19 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, elsewhere):
 def test_a_file_that_is_not_there_is_said(elsewhere):
     with pytest.raises(BenchError, match="no such file"):
         claims_of(elsewhere).verify("nothing.tar")
+
+
+def test_a_packet_that_can_not_be_written_leaves_nothing_nor_does_one_that_was_killed(
+    workspace, tmp_path, monkeypatch, leave_behind
+):
+    claim, folder = make(workspace), tmp_path / "packets"
+    leave_behind(folder, "claim.tar")
+
+    def refuse(file, *_):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(BenchError, match="No space left"):
+        patch.setattr(packets, "write_tar", refuse)
+        export(workspace, claim, folder / "claim.tar")
+    assert list(folder.iterdir()) == []

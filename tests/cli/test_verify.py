@@ -12,6 +12,7 @@ import pytest
 from benchhouse.api.workspace import Workspace
 from benchhouse.runs.execution import to_collect
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse.audit import collected_folders
 
 
 def test_an_untouched_run_is_as_sealed(lab):
@@ -66,6 +67,45 @@ def test_a_run_that_was_killed_before_it_was_collected_is_collected_by_the_next_
     done = lab.bench("query", "SELECT count(*) AS trials FROM trial_fact", "--json")
     assert json.loads(done.stdout)["rows"] == [{"trials": 2}] and "was killed before it was collected" in done.stderr
     assert "killed" not in lab.bench("query", "SELECT 1").stderr
+
+
+def test_a_trial_that_was_sealed_in_the_last_moment_is_collected_too(lab):
+    """The orchestrator was killed before it could note it."""
+    lab.run("once", workload={"n": [0, 1]})
+    events = WorkspaceFolder(lab.workspace).run(lab.run_id()).events
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines[:-1] if lab.folders()[0].name not in line))
+    forget(lab)
+    assert Workspace(lab.workspace).catch_up() == [lab.run_id()]
+    assert len(collected_folders(WorkspaceFolder(lab.workspace))) == 2
+
+
+def test_what_can_not_be_collected_now_is_told_and_collected_later(lab, monkeypatch):
+    lab.run("once", workload={"n": [0, 1]})
+    forget(lab)
+    workspace, notes = Workspace(lab.workspace), []
+
+    def refuse(path, *_):
+        raise OSError(5, "Input/output error", str(path))
+
+    for place in ("benchhouse.warehouse.rows._sealed_bytes", "benchhouse.warehouse.lake.encode"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, refuse)
+            assert workspace.catch_up(notes.append) == []
+    assert len(notes) == 3 and all("Input/output error" in line for line in notes)
+    assert workspace.catch_up(notes.append) == [lab.run_id()]
+    assert workspace.catch_up() == []
+
+
+def test_a_ledger_that_can_not_be_read_is_no_all_clear(lab, monkeypatch):
+    lab.run("once", workload={"n": [0]})
+
+    def refuse(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("benchhouse.runs.ledger.Ledger.events", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        Workspace(lab.workspace).verify()
 
 
 def test_an_experiment_sees_that_its_run_is_to_be_collected(lab, monkeypatch):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import shutil
 from datetime import datetime
@@ -9,7 +10,7 @@ from importlib.metadata import version
 
 import pytest
 
-from benchhouse.evidence.folder import LinkedFile, read_manifest, sealed_outcome, tidy
+from benchhouse.evidence.folder import LinkedFile, list_sealed, read_manifest, read_spec, seal, sealed_outcome, tidy
 from benchhouse.evidence.verify import verify
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -230,3 +231,33 @@ def test_tidy_leaves_plain_files_alone(tmp_path):
     (tmp_path / "a" / "b c\n.txt").write_text("x")
     assert tidy(tmp_path) == []
     assert (tmp_path / "a" / "b c\n.txt").read_text() == "x"
+
+
+def refuse(monkeypatch, call, name):
+    """From now on the system does not let this folder be listed."""
+    real = getattr(os, call)
+
+    def listed(path="."):
+        if os.fspath(path).rstrip("/").endswith(name):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, call, listed)
+
+
+def test_nothing_is_sealed_of_which_a_part_can_not_be_read(copy, monkeypatch):
+    folder = copy()
+    spec = read_spec(folder).model_copy(update={"final": f"{folder.path}-sealed"})
+    refuse(monkeypatch, "scandir", "/logs")
+    with pytest.raises(PermissionError):
+        seal(folder, spec, "succeeded")
+    assert folder.path.is_dir()
+
+
+def test_a_folder_that_can_not_be_listed_is_not_taken_for_an_empty_one(sealed, monkeypatch):
+    results = WorkspaceFolder(sealed.workspace).results
+    assert list_sealed(results) == list_sealed(results, "s") != []
+    assert list_sealed(results, "another") == list_sealed(results / "gone") == []
+    refuse(monkeypatch, "listdir", "/s")
+    with pytest.raises(PermissionError):
+        list_sealed(results)

@@ -1,10 +1,11 @@
 """What a worker hands on from one trial to the next, and what it doesn't."""
 
 import os
+import time
 
 import pytest
 
-from benchhouse.processes.owned import Scratch
+from benchhouse.processes.owned import Scratch, sweep_temporaries, temporary_name
 
 
 @pytest.fixture
@@ -54,3 +55,29 @@ def test_a_result_that_is_also_another_file_is_not_emptied(scratch, tmp_path):
 def test_a_removed_scratch_leaves_nothing(scratch, tmp_path):
     scratch.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_unfinished_goes_and_that_of_a_living_one_stays(tmp_path, leave_behind):
+    left = leave_behind(tmp_path)
+    mine, strange = tmp_path / temporary_name("x.json"), tmp_path / ".x.json.1.tmp"
+    for path in (mine, strange):
+        path.touch()
+    assert sweep_temporaries(tmp_path) == [left.name]
+    assert sorted(tmp_path.glob(".*")) == sorted([mine, strange])
+    assert sweep_temporaries(tmp_path / "not there") == []
+
+
+def test_an_unfinished_folder_goes_too(tmp_path, leave_behind):
+    left = leave_behind(tmp_path, "run")
+    left.unlink()
+    (left / "worker_logs").mkdir(parents=True)
+    assert sweep_temporaries(tmp_path) == [left.name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_machine_writes_stays_until_it_is_old(tmp_path):
+    theirs = tmp_path / f".x.json.{'0' * 12}-p1-s1-n4026531836.tmp"
+    theirs.touch()
+    assert sweep_temporaries(tmp_path) == []
+    os.utime(theirs, (time.time() - 4000,) * 2)
+    assert sweep_temporaries(tmp_path) == [theirs.name]

@@ -84,6 +84,14 @@ def test_the_newest_report_may_be_written_again(collected):
     assert not list(collected.reports.rglob(".*.tmp"))
 
 
+def test_what_a_killed_report_left_unfinished_goes_with_the_next(collected, leave_behind):
+    folder = write_report(collected, gather(collected, ["run-a"])).parent
+    for place in (folder, folder / "charts", folder.parent, folder.parent / "published"):
+        leave_behind(place, "index.html")
+    write_report(collected, gather(collected, ["run-a"]))
+    assert not list(collected.reports.rglob(".*.tmp"))
+
+
 def test_charts_are_files_too(collected):
     page = write_report(collected, gather(collected, ["run-a"]))
     charts = sorted((page.parent / "charts").glob("*.svg"))

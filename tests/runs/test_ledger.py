@@ -156,3 +156,26 @@ def test_leftovers_are_those_of_runs_that_nobody_works_on(workspace, ledger):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert leftovers(workspace, "elsewhere", ledger.folder.run_id) == []
+
+
+def test_a_run_is_made_whole_or_not_at_all(workspace, monkeypatch, leave_behind):
+    leave_behind(workspace.runs, "20260101-000000-abcdef")
+    with monkeypatch.context() as patch:
+        patch.setattr("benchhouse.runs.ledger.write_model", lambda *_: os.stat("/not there"))
+        with pytest.raises(BenchError, match="can't write"):
+            make(workspace)
+    assert list(workspace.runs.iterdir()) == []
+    made = make(workspace)
+    assert list_runs(workspace) == [path.name for path in workspace.runs.iterdir()] == [made.folder.run_id]
+
+
+def test_an_owner_that_can_not_be_seen_is_not_taken_for_none(ledger, monkeypatch):
+    assert ledger.owner() is None
+    ledger.own()
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.open", refuse)
+    with pytest.raises(PermissionError):
+        Ledger(ledger.folder).owner()

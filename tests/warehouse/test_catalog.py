@@ -56,3 +56,35 @@ def test_prefixes_find_trials(workspace):
             assert catalog.trial_ids(folder.name[:8], 5) == [folder.name]
             assert catalog.run_of(folder.name) == "run-a"
         assert catalog.trial_ids("zzzz", 5) == []
+
+
+def refuse(*_, **__):
+    raise sqlite3.OperationalError("unable to open database file")
+
+
+def test_a_catalog_that_can_not_be_opened_is_named_and_not_made_again(workspace, monkeypatch):
+    collect(workspace, "run-a", make_run(workspace))
+    monkeypatch.setattr("sqlite3.connect", refuse)
+    with pytest.raises(BenchError, match=r"catalog\.sqlite: unable to open") as found:
+        Warehouse.open(workspace)
+    assert "rebuild" not in found.value.hint
+
+
+def test_a_full_disk_is_told_as_such_and_the_catalog_stays_as_it_was(workspace):
+    collect(workspace, "run-a", make_run(workspace))
+    with open_catalog(workspace) as catalog:
+        catalog._db.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(BenchError, match=r"can't write .*full"):
+            catalog.publish("reports/a", (f"{at:064}" for at in range(10_000)), [])
+        assert catalog.refs("0", 5) == []
+
+
+def test_a_table_that_can_not_be_read_just_now_is_not_taken_for_damaged(workspace, monkeypatch):
+    collect(workspace, "run-a", make_run(workspace))
+
+    def refuse(path):
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr("benchhouse.warehouse.catalog.file_digest", refuse)
+    with Warehouse.open(workspace) as warehouse, pytest.raises(OSError, match="Input/output error"):
+        warehouse.query("SELECT count(*) FROM trial_fact")

@@ -11,6 +11,7 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
+from benchhouse.warehouse.lake import UNFINISHED
 from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.table import SCHEMA_VERSION
@@ -367,3 +368,52 @@ def test_published_files_are_kept_when_the_tables_grow(workspace):
     assert len(names) == _FILLED + len(pinned)
     rebuild(workspace)
     assert set(lake_bytes(workspace)) == names
+
+
+def leftovers(workspace):
+    return [path.name for path in workspace.warehouse.rglob(".*.tmp")]
+
+
+def refuse(*_, **__):
+    raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace", "os.write"])
+def test_tables_that_can_not_be_written_leave_nothing_and_are_written_the_next_time(workspace, monkeypatch, call):
+    collect(workspace, "run-b", [make_trial(workspace, "run-b")])
+    before, folders = lake_bytes(workspace), make_run(workspace)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(call, refuse)
+        collect(workspace, "run-a", folders)
+    assert lake_bytes(workspace).items() >= before.items() and leftovers(workspace) == []
+    assert collect(workspace, "run-a", folders).trials == len(folders)
+
+
+@pytest.mark.parametrize("act", [lambda workspace: collect(workspace, "run-a", make_run(workspace)), rebuild])
+def test_what_a_killed_collector_left_unfinished_goes_with_the_next(workspace, leave_behind, act):
+    leave_behind(workspace.warehouse / UNFINISHED, "trial_fact-run-a.parquet")
+    act(workspace)
+    assert leftovers(workspace) == []
+
+
+def test_a_trial_that_can_not_be_read_just_now_is_told_from_a_damaged_one(workspace, monkeypatch):
+    folders = make_run(workspace)
+    flip_byte(folders[0] / "meta.json", 20)
+    assert collect(workspace, "run-a", folders).refused == []
+    monkeypatch.setattr("benchhouse.warehouse.rows._sealed_bytes", refuse)
+    done = collect(workspace, "run-a", folders[1:2])
+    assert done.refused == done.unread == [f"{folders[1]}: [Errno 5] Input/output error"]
+
+
+def test_a_rebuild_that_can_not_read_what_was_published_removes_nothing(workspace, monkeypatch):
+    collect(workspace, "run-a", make_run(workspace))
+    before = lake_bytes(workspace)
+    report = workspace.reports / "demo" / "published" / "0.json"
+    report.parent.mkdir(parents=True)
+    report.write_text("{}")
+    for path in workspace.warehouse.glob("catalog.sqlite*"):
+        path.unlink()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr("pathlib.Path.read_bytes", refuse)
+        rebuild(workspace)
+    assert lake_bytes(workspace) == before

@@ -114,7 +114,7 @@ def carry_out(
     execution.to_collect(workspace, run_id)
     try:
         summary = execution.execute(workspace, prepared, ledger, options, listener)
-    except (KeyboardInterrupt, BenchError):
+    except (KeyboardInterrupt, BenchError, OSError):
         with contextlib.suppress(BenchError, OSError):  # what is done is kept, whatever broke the run off
             _collect(workspace, run_id, listener)
         raise

@@ -1,13 +1,14 @@
 """Re-hash what is sealed: a run, a folder, or all that the tables and claims of a workspace stand on."""
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.claims import shelf
-from benchhouse.evidence.folder import read_spec
+from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.verify import Damage, verify
+from benchhouse.runs.execution import unrecorded
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -35,12 +36,12 @@ def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:
     Of a run that was pulled from elsewhere, there is no ledger here: its folders are checked against their manifests.
     """
     if run_id not in list_runs(workspace):
-        folders = _unrecorded(workspace, "*", run_id, ())
+        folders = unrecorded(workspace, "", run_id, ())
         return Verification(len(folders), [item for folder in folders for item in verify(folder)], [])
     sealed = _recorded(workspace, run_id)
     damage = [item for path, manifest in sealed.items() for item in verify(TrialFolder(path), manifest)]
     scenario = Ledger(workspace.run(run_id)).record.scenario
-    strays = _unrecorded(workspace, scenario, run_id, {path.name.partition(".")[0] for path in sealed})
+    strays = unrecorded(workspace, scenario, run_id, {path.name.partition(".")[0] for path in sealed})
     for folder in strays:
         damage += verify(folder)
     return Verification(len(sealed) + len(strays), damage, [])
@@ -59,18 +60,6 @@ def _recorded(workspace: WorkspaceFolder, run_id: str) -> dict[Path, str]:
         aside = workspace.superseded(scenario, name, attempt)
         sealed[aside.path if aside.path.exists() else workspace.trial(scenario, name).path] = manifest
     return sealed
-
-
-def _unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
-    """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
-    folders = []
-    for path in sorted(workspace.results.glob(f"{scenario}/*/trial.json")):
-        folder = TrialFolder(path.parent)
-        if path.parent.name.partition(".")[0] not in recorded and folder.sealed:
-            with contextlib.suppress(OSError, ValueError):
-                if read_spec(folder).run_id == run_id:
-                    folders.append(folder)
-    return folders
 
 
 def verify_all(workspace: WorkspaceFolder) -> Verification:
@@ -96,11 +85,10 @@ def _all_folders(workspace: WorkspaceFolder, collected: Mapping[Path, str]) -> d
     A ledger also knows what is gone, and what a rebuild took out of the tables. Of a run of which nothing is left
     here, all was pruned, or moved away.
     """
-    manifests = workspace.results.glob("*/*/manifest.json")
-    found: dict[Path, str | None] = {path.parent: None for path in manifests if not path.parent.name.startswith(".")}
+    found: dict[Path, str | None] = dict.fromkeys(list_sealed(workspace.results))
     found |= collected
     for run_id in list_runs(workspace):
-        with contextlib.suppress(BenchError, OSError):
+        with contextlib.suppress(BenchError):  # a damaged record; one that can't be read is no all-clear
             known = _recorded(workspace, run_id)
             if not found.keys().isdisjoint(known):
                 found |= known

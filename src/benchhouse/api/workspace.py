@@ -77,13 +77,16 @@ class Workspace(Groups):
         """The folder itself."""
         return self.folder.root
 
-    def catch_up(self) -> list[str]:
-        """Collect what is sealed of runs that were killed before they were collected; their ids."""
+    def catch_up(self, note: Callable[[str], None] = lambda text: None) -> list[str]:
+        """Collect what is sealed of runs that were killed before they were collected; their ids.
+
+        `note` is told of each, and of what can't be collected now.
+        """
         if not self.folder.uncollected.is_dir() or not any(self.folder.uncollected.iterdir()):
             return []
         from benchhouse.runs.execution import collect_forgotten
 
-        return collect_forgotten(self.folder)
+        return collect_forgotten(self.folder, note)
 
     def init(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
         """Make this folder, or `folder` below it, a workspace: a first scenario and a .gitignore; what was written."""

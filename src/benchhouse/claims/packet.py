@@ -7,7 +7,6 @@ is checked from itself alone: laid out in a folder of its own, walked, and forgo
 
 import hashlib
 import io
-import os
 import re
 import tarfile
 import tempfile
@@ -20,6 +19,8 @@ from pydantic import Field, ValidationError
 from benchhouse.claims import shelf, signatures
 from benchhouse.claims.verification import Checked, walk
 from benchhouse.evidence.manifest import FileEntry
+from benchhouse.evidence.writing import replacing
+from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.claim import CLAIM_ID, Claim
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
@@ -74,10 +75,9 @@ def export(workspace: WorkspaceFolder, claim: Claim, envelope: bytes | None, tar
     try:
         files = {name: _describe(content) for name, content in sorted(held.items())}
         packet = Packet(claim_id=claim.id, with_raw=with_raw, files=files).signed_off()
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
+        sweep_temporaries(target.parent)
+        with replacing(target) as temporary, temporary.open("wb") as file:
             write_tar(file, packet, held)
-        temporary.replace(target)
     except OSError as error:
         raise unwritable(target, error) from error
     return packet

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
@@ -33,6 +35,7 @@ def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
     path = claim_path(workspace, claim.id)
     try:
         workspace.claims.mkdir(exist_ok=True)
+        sweep_temporaries(workspace.claims)
         if not path.exists() or path.read_bytes() != claim.text():
             write_text(path, claim.text().decode())
             path.chmod(0o444)
@@ -46,7 +49,7 @@ def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
 
 
 def list_ids(workspace: WorkspaceFolder) -> list[str]:
-    names = (path.stem for path in workspace.claims.glob("*.json"))
+    names = (path.stem for path in list_folder(workspace.claims) if path.suffix == ".json")
     return sorted(name for name in names if CLAIM_ID.fullmatch(name))
 
 

@@ -82,11 +82,14 @@ def open_workspace(ctx: click.Context) -> "Workspace":
     from benchhouse.api.workspace import Workspace
 
     workspace = Workspace(ctx.obj)
-    for run_id in workspace.catch_up():
-        from benchhouse.api import screen
-
-        screen.note(f"{run_id} was killed before it was collected: what it had sealed is in the tables now")
+    workspace.catch_up(_note)
     return workspace
+
+
+def _note(text: str) -> None:
+    from benchhouse.api import screen
+
+    screen.note(text)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2

@@ -174,6 +174,23 @@ def read_manifest(folder: TrialFolder) -> Manifest:
     return older.read(Manifest, folder.manifest.read_bytes())
 
 
+def list_sealed(results: Path, scenario: str = "") -> list[Path]:
+    """Every sealed folder below results/, set-aside attempts too; of all scenarios, or of one.
+
+    Raises OSError where a folder can't be read: `glob` would take it for an empty one.
+    """
+    homes = [results / scenario] if scenario else list_folder(results)
+    return sorted(path for home in homes for path in list_folder(home) if TrialFolder(path).sealed)
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """What is in a folder, but for hidden things; nothing where there is no folder."""
+    try:
+        return [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def sealed_outcome(folder: TrialFolder) -> Outcome | None:
     """How a sealed trial ended, or None when the folder is not sealed."""
     try:

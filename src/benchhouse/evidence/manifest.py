@@ -52,20 +52,21 @@ class Manifest(Model):
 
 def list_files(folder: Path) -> list[str]:
     """Relative paths of all that is below `folder` but folders and the manifest, sorted; links are not followed."""
-    return sorted(name for name in walk(os.fspath(folder))[0] if name != "manifest.json")
+    return sorted(name for name in walk(os.fspath(folder), lenient=True)[0] if name != "manifest.json")
 
 
-def walk(root: str) -> tuple[list[str], list[str]]:
+def walk(root: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
     """Relative paths of all that is below `root`: of files, links included, and of folders.
 
-    Text all the way: paths as objects are a tenth of a short trial. A folder that can't be read is as if it were empty.
+    Text all the way: paths as objects are a tenth of a short trial. With `lenient`, a folder that can't be read is as
+    if it were empty; a manifest that was made so would lack what is in it.
     """
     files: list[str] = []
     folders: list[str] = []
     waiting = [""]
     while waiting:
         inside = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(f"{root}/{inside}") as entries:
+        with contextlib.suppress(*([OSError] if lenient else [])), os.scandir(f"{root}/{inside}") as entries:
             for entry in entries:
                 name = inside + entry.name
                 if entry.is_dir(follow_symlinks=False):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema import hot_metrics
 from benchhouse.schema.hot_metrics import LABELS, RUN, SCOPE, SERIES_BUDGET, STATS
 from benchhouse.schema.measurement import Measurement
@@ -152,6 +153,7 @@ class RunFile:
     def _make_room(self, needed: int) -> None:
         """The folder has one budget for all runs: the oldest files go."""
         others = []
+        sweep_temporaries(self.folder)
         for path in self.folder.glob(_OURS):
             with contextlib.suppress(OSError):
                 if path != self.path:

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchhouse.processes.owned import temporary_name
 from benchhouse.schema.model import Model
 
 _CLOCK_SET_S = 2.0
@@ -29,7 +31,7 @@ def clock_change(expected: str) -> str:
 def write_text(path: Path, text: str, *, sync: bool = True) -> None:
     """Write a file whole or not at all: temporary name, fsync, rename. `seal` syncs what was written without."""
     folder, name = os.path.split(path)
-    temporary = f"{folder or '.'}/.{name}.{os.getpid()}.tmp"  # paths as objects are a tenth of a short trial
+    temporary = f"{folder or '.'}/{temporary_name(name)}"  # paths as objects are a tenth of a short trial
     try:
         _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666), text, sync=sync)
         os.replace(temporary, path)  # noqa: PTH105
@@ -37,6 +39,19 @@ def write_text(path: Path, text: str, *, sync: bool = True) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what then takes the place of `path`, synced and whole; where anything is raised, nothing does."""
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_fresh(path: Path, text: str) -> None:

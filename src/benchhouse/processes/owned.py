@@ -7,12 +7,15 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
-from benchhouse.processes.owner import OWNER, identity, is_gone
+from benchhouse.processes.owner import OWNER, boot, identity, is_gone
 from benchhouse.processes.tree import values_of
 
 _OWNED = re.compile(r"(?P<name>[a-z0-9-]+)-(?P<owner>p\d+-s\d+-n\d+)-c\d+")
+_TEMPORARY = re.compile(r"\..+\.(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)\.tmp")
+_STALE_S = 3600.0  # whoever writes a file of a workspace is done long before
 _serial = itertools.count(1)
 
 
@@ -25,6 +28,31 @@ def is_left_behind(entry: str, prefix: str) -> bool:
     """Whether a folder or cgroup of that name begins with `prefix` and its owner has ended."""
     owned = _OWNED.fullmatch(entry)
     return owned is not None and owned["name"].startswith(prefix.lower()) and is_gone(owned["owner"])
+
+
+def temporary_name(name: str) -> str:
+    """For what is to be called `name` once it is whole; other machines may write into the same folder."""
+    return f".{name}.{boot()}-{identity()}.tmp"
+
+
+def sweep_temporaries(folder: Path) -> list[str]:
+    """Remove what killed processes left unfinished in a folder; the names.
+
+    That of a process that lives stays. Whether one of another machine or container does, only its age can say.
+    """
+    swept = []
+    for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208 - names
+        owned, path = _TEMPORARY.fullmatch(name), folder / name
+        if owned and ((owned["boot"] == boot() and is_gone(owned["owner"])) or _is_stale(path)):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            swept.append(name)
+    return swept
+
+
+def _is_stale(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # its owner is done with it
+        return time.time() - path.lstat().st_mtime > _STALE_S
+    return False
 
 
 def make_scratch(name: str) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 from benchhouse.processes.tree import alive, start_time
@@ -28,6 +29,12 @@ def is_gone(text: str) -> bool:
     if owner is None or int(owner["namespace"]) != _namespace():
         return False
     return not alive(int(owner["pid"]), int(owner["start"]))
+
+
+@cache
+def boot() -> str:
+    """Of which boot of which machine an identity is: the first pid namespace has the same number on all of them."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
 
 
 def _namespace() -> int:

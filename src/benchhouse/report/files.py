@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.report import html, markdown
 from benchhouse.report.interval_chart import chart_files
 from benchhouse.results.content import ReportData, ReportFile
@@ -17,6 +17,7 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import Cell, QuerySpec
 
+_CHARTS = "charts"
 _LONGEST_NAME = 100  # of the characters that a folder's name may have
 
 
@@ -38,6 +39,8 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     home = folder.parent
     (home / PUBLISHED).mkdir(exist_ok=True)
+    for place in (home, home / PUBLISHED, folder, folder / _CHARTS):
+        sweep_temporaries(place)
     _keep_replaced(workspace, home)
     proof = report_json(data)
     kept = _kept(home, proof)
@@ -48,7 +51,7 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
         write_text(folder / name, text)
     for name in files:
         show_newest(folder / name)
-    _write_charts(folder / "charts", data)
+    _write_charts(folder / _CHARTS, data)
     return folder / "index.html"
 
 
@@ -66,14 +69,15 @@ def _write_charts(folder: Path, data: ReportData) -> None:
 def show_newest(file: Path) -> None:
     """The file of a run under the same name in the folder of its scenario: one file on disk where links can be had."""
     newest = file.parent.parent / file.name
-    temporary = newest.with_name(f".{newest.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
+    temporary = newest.with_name(temporary_name(newest.name))
     try:
-        temporary.hardlink_to(file)
-    except OSError:  # a file system without links
-        shutil.copyfile(file, temporary)
-    temporary.replace(newest)
-    temporary.unlink(missing_ok=True)  # where both were one file already, a rename leaves both
+        try:
+            temporary.hardlink_to(file)
+        except OSError:  # a file system without links
+            shutil.copyfile(file, temporary)
+        temporary.replace(newest)
+    finally:
+        temporary.unlink(missing_ok=True)  # where both were one file already, a rename leaves both
 
 
 def _kept(home: Path, proof: str) -> Path:

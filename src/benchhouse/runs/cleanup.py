@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from benchhouse.evidence.folder import read_spec
+from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.processes.owner import TAG
 from benchhouse.runs.keepers import attached_folders, bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger, list_runs
@@ -38,6 +39,7 @@ def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     swept = sweep(folders, [path.name.rpartition(".")[0] for path in partials])
     for path in partials:
         shutil.rmtree(path, ignore_errors=True)
+    sweep_temporaries(ledger.folder.path)
     with contextlib.suppress(OSError):  # not there, or in use
         (workspace.results / ledger.record.scenario / ".partial").rmdir()
     return swept

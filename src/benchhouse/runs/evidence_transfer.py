@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence import store
+from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.load.protocols.s3 import S3Refused, S3Target
 from benchhouse.schema.errors import BenchError
@@ -112,14 +113,12 @@ def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder
     from benchhouse.runs.selection import find_run
 
     folders: list[tuple[str | None, TrialFolder]] = []
-    for path in sorted(workspace.results.glob("*/*/manifest.json")):
-        if path.parent.name.startswith(".") or path.parent.parent.name.startswith("."):
-            continue
+    for folder in map(TrialFolder, list_sealed(workspace.results)):
         try:
-            run_id = str(json.loads(path.read_bytes())["run_id"])
+            run_id = str(json.loads(folder.manifest.read_bytes())["run_id"])
         except (OSError, ValueError, KeyError, TypeError):
             run_id = None  # what is wrong with it is told when it is checked
-        folders.append((run_id, TrialFolder(path.parent)))
+        folders.append((run_id, folder))
     here = {run_id for run_id, _ in folders}
     wanted = {run if run in here else find_run(workspace, run) for run in runs}
     return [folder for run_id, folder in folders if not wanted or run_id in wanted]

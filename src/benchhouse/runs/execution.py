@@ -4,13 +4,14 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchhouse.catalog.entries import plug
+from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs import stopping_rule
 from benchhouse.runs.cleanup import clean_up
@@ -22,7 +23,7 @@ from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import VERSION_AXIS, trial_id
@@ -276,11 +277,25 @@ def trial_folders(workspace: WorkspaceFolder, run_id: str, unread: list[str] | N
     return [folder.path for folder in folders if folder.sealed]
 
 
-def collect(workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = False) -> Collected:
+def unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
+    """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
+    folders = []
+    for path in list_sealed(workspace.results, scenario):
+        if path.name.partition(".")[0] not in recorded:
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                if read_spec(TrialFolder(path)).run_id == run_id:
+                    folders.append(TrialFolder(path))
+    return folders
+
+
+def collect(
+    workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = False, killed: bool = False
+) -> Collected:
     """Put a run's sealed trials into the tables; where its jobs go on without us, first see what became of them.
 
-    `unless_complete` leaves the tables alone that hold all of them already. A run that was pulled from elsewhere has no
-    ledger here: its tables are what there is.
+    `unless_complete` leaves the tables alone that hold all of them already. Where the orchestrator was `killed`, its
+    ledger may lack the last trial. A run that was pulled from elsewhere has no ledger here: its tables are what there
+    is.
     """
     from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
 
@@ -289,6 +304,9 @@ def collect(workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = 
     under_way = turn(workspace, run_id) or 0
     unread: list[str] = []
     folders = trial_folders(workspace, run_id, unread)
+    if killed:
+        scenario, names = Ledger(workspace.run(run_id)).record.scenario, {path.name for path in folders}
+        folders += [item.path for item in unrecorded(workspace, scenario, run_id, names) if "." not in item.path.name]
     if unless_complete and _is_complete(workspace, run_id, folders):
         return Collected(run_id, len(folders), 0, under_way=under_way)
     try:
@@ -296,8 +314,9 @@ def collect(workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = 
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
-    with contextlib.suppress(OSError):
-        (workspace.uncollected / run_id).unlink(missing_ok=True)
+    if not collected.refused:  # else the next command tries again
+        with contextlib.suppress(OSError):
+            (workspace.uncollected / run_id).unlink(missing_ok=True)
     return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
 
 
@@ -307,17 +326,23 @@ def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:
     (workspace.uncollected / run_id).touch()
 
 
-def collect_forgotten(workspace: WorkspaceFolder) -> list[str]:
+def collect_forgotten(workspace: WorkspaceFolder, note: Callable[[str], None]) -> list[str]:
     """Collect what is sealed of runs whose orchestrators were killed; their ids. What can't be is left for later."""
-    try:
-        names = sorted(path.name for path in workspace.uncollected.iterdir())
-    except OSError:
-        return []
     found = []
-    for run_id in names:
-        with contextlib.suppress(BenchError, OSError):
-            if Ledger(workspace.run(run_id)).owner() is None and collect(workspace, run_id).trials:
-                found.append(run_id)
+    for run_id in sorted(path.name for path in workspace.uncollected.iterdir()):
+        if Ledger(workspace.run(run_id)).owner() is not None:
+            continue
+        try:
+            collected = collect(workspace, run_id, killed=True)
+        except (BenchError, OSError) as error:
+            why = error.message if isinstance(error, BenchError) else str(error)
+            note(f"{run_id} was killed before it was collected, and can't be now: {why}")
+            continue
+        if collected.trials:
+            found.append(run_id)
+            note(f"{run_id} was killed before it was collected: what it had sealed is in the tables now")
+        for line in collected.skipped:
+            note(f"not collected: {line}")
     return found
 
 

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,7 +19,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from benchhouse.evidence.writing import now, write_model, write_text
+from benchhouse.evidence.folder import list_folder
+from benchhouse.evidence.writing import now, sync, write_model, write_text
+from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.processes.owner import identity, is_gone, pid_of
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
@@ -95,14 +98,21 @@ class Ledger:
     def create(
         cls, workspace: WorkspaceFolder, record: RunRecord, scenario_text: str, benchmark_text: str | None
     ) -> "Ledger":
+        """A folder with all that resuming needs, whole or not at all."""
         folder = workspace.run(record.run_id)
+        made = RunFolder(workspace.runs / temporary_name(record.run_id))
         try:
-            folder.worker_logs.mkdir(parents=True)
-            write_text(folder.scenario, scenario_text)
+            sweep_temporaries(workspace.runs)
+            made.worker_logs.mkdir(parents=True)
+            write_text(made.scenario, scenario_text)
             if benchmark_text is not None:
-                write_text(folder.benchmark, benchmark_text)
-            write_model(folder.record, record)
+                write_text(made.benchmark, benchmark_text)
+            write_model(made.record, record)
+            sync(made.path)
+            made.path.rename(folder.path)
+            sync(workspace.runs)
         except OSError as error:
+            shutil.rmtree(made.path, ignore_errors=True)
             raise unwritable(folder.path, error) from error
         return cls(folder)
 
@@ -159,8 +169,8 @@ class Ledger:
     def owner(self) -> int | None:
         """Process id of the live orchestrator, 0 where it has not written it yet, or None."""
         try:
-            handle = os.open(self.folder.lock, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+            handle = os.open(self.folder.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # nothing else: an owner that can't be seen is not none
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -232,4 +242,4 @@ def _lock(handle: int) -> bool:
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:
     """Ids of all runs of a workspace, oldest first."""
-    return sorted(path.parent.name for path in workspace.runs.glob("*/run.json"))
+    return sorted(path.name for path in list_folder(workspace.runs) if RunFolder(path).record.is_file())

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from benchhouse.evidence.writing import replacing
 from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, selected_lines
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
@@ -64,10 +65,10 @@ def pack(workspace: WorkspaceFolder, run_id: str, selection: Selection, output: 
     logs = RunLogs(workspace, run_id)
     folders = logs.check(selection)
     record = Ledger(workspace.run(run_id)).record
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     created_s = int(datetime.fromisoformat(record.created).timestamp())
     try:
         with (
+            replacing(output) as temporary,
             temporary.open("wb") as file,
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -85,14 +86,11 @@ def pack(workspace: WorkspaceFolder, run_id: str, selection: Selection, output: 
                 files=tarball.files,
                 left_out=[f"{name}: its lines have no times" for name in untimed],
             )
+            if not manifest.files:
+                raise BenchError(f"run {run_id} has no logs that match", f"see: bench logs tail {run_id}")
             tarball.finish(manifest)
-        if not manifest.files:
-            raise BenchError(f"run {run_id} has no logs that match", f"see: bench logs tail {run_id}")
-        temporary.replace(output)
     except OSError as error:
         raise unwritable(output, error, f"bench logs get {run_id}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return manifest
 
 

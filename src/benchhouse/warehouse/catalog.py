@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.digests import file_digest
-from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.units import by_metric
 
@@ -113,7 +113,7 @@ class Catalog:
     def open(cls, workspace: WorkspaceFolder) -> "Catalog":
         """Open a whole catalog; raises CatalogLost when there is none."""
         catalog = cls._connect(workspace, create=False)
-        if catalog._db.execute("SELECT 1 FROM unfinished").fetchone():
+        if catalog._first("SELECT 1 FROM unfinished", []):
             catalog.close()
             raise CatalogLost("the warehouse catalog was being made and was not finished")
         return catalog
@@ -140,7 +140,10 @@ class Catalog:
             raise CatalogLost("the warehouse has no catalog")
         writable = os.access(path.parent, os.W_OK)
         address = path.absolute().as_uri() if writable else read_only_address(path)
-        db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        try:
+            db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        except sqlite3.OperationalError as error:
+            raise _unusable(path, error) from error
         try:
             db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -157,7 +160,7 @@ class Catalog:
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.OperationalError as error:
             db.close()
-            raise BenchError(f"{path}: {error}", hint="Is another process holding it, or is the disk full?") from error
+            raise _unusable(path, error) from error
         except sqlite3.DatabaseError as error:
             db.close()
             raise CatalogLost(f"the warehouse catalog is damaged ({error})") from error
@@ -225,7 +228,7 @@ class Catalog:
             if self._seen.get((entry.file, entry.sha256)) == seen:
                 return True
             whole = file_digest(Path(path)) == entry.sha256
-        except OSError:
+        except FileNotFoundError:  # what can't be read just now is not lost: to make it again may lose its rows
             return False
         if whole:
             self._seen[entry.file, entry.sha256] = seen
@@ -346,8 +349,11 @@ class Catalog:
             yield
         except sqlite3.DatabaseError as error:
             path = self.workspace.warehouse / FILE_NAME
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL):
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL):
                 raise unwritable(path.parent, OSError(str(error))) from error
+            if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY):
+                raise _unusable(path, error) from error
             hint = "Make it again from the evidence: bench warehouse rebuild"
             raise BenchError(f"{path}: {error}", hint) from error
 
@@ -357,10 +363,16 @@ class Catalog:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # an error of the disk may have ended it
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> BenchError:
+    hint = "Is another process holding it, or is the disk full or broken?"
+    return BenchError(f"{path}: {error}", hint, Exit.TRIAL_FAILED)
 
 
 def _migrate(db: sqlite3.Connection) -> None:

@@ -13,13 +13,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from benchhouse.evidence.folder import list_folder, list_sealed
 from benchhouse.evidence.verify import verify
+from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
-from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
+from benchhouse.warehouse.lake import READ_BACK, UNFINISHED, list_lake, read_back, write_tables
+from benchhouse.warehouse.rows import NotCollectable, Refused, TrialRows, read_folder, tabulate
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
@@ -36,7 +38,8 @@ _STALE_TEMPORARY_S = 3600.0
 class Collected:
     """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away.
 
-    `unread` are the folders among those given that were not read, each with the reason.
+    `unread` are the folders among those given that were not read, each with the reason; `refused` those of them that
+    the system would not let us read, which another time it may.
     """
 
     run_id: str
@@ -45,6 +48,7 @@ class Collected:
     skipped: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Rebuilt:
 def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
     """Put a run's sealed folders into the tables. Trials collected earlier stay, whether given again or not."""
     given = sorted(set(folders))
+    sweep_temporaries(workspace.warehouse / UNFINISHED)
     with open_catalog(workspace, say, given) as catalog:
         return _collect(catalog, run_id, given)
 
@@ -152,18 +157,14 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
 
 def sealed_folders(workspace: WorkspaceFolder) -> list[Path]:
     """Every sealed trial folder under results/, without unfinished and superseded ones."""
-    return sorted(
-        manifest.parent
-        for manifest in workspace.results.glob("*/*/manifest.json")
-        if not manifest.parent.name.startswith(".") and ".attempt-" not in manifest.parent.name
-    )
+    return [path for path in list_sealed(workspace.results) if ".attempt-" not in path.name]
 
 
 def _collect(
     catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = (), *, keep_rows: bool = True
 ) -> Collected:
-    skipped: list[str] = []
-    fresh = _read_folders(catalog.workspace, run_id, folders, skipped, whole=not keep_rows)
+    skipped, refused = list[str](), list[str]()
+    fresh = _read_folders(catalog.workspace, run_id, folders, skipped, refused, whole=not keep_rows)
     for _ in range(_MERGE_ATTEMPTS):
         base = catalog.files_of(run_id)
         notes, dropped = list[str](), list[str]()
@@ -173,10 +174,10 @@ def _collect(
         trials = known | fresh
         notes = [line for line in [*skipped, *notes] if line not in dropped]
         if not trials and not dropped:
-            return Collected(run_id, 0, 0, notes, unread=skipped)
+            return Collected(run_id, 0, 0, notes, unread=skipped, refused=refused)
         rows = store(catalog, run_id, trials, base)
         if rows is not None:
-            return Collected(run_id, len(trials), rows, notes, dropped, skipped)
+            return Collected(run_id, len(trials), rows, notes, dropped, skipped, refused)
         time.sleep(0.01)
     raise BenchError(
         f"run {run_id}: other processes kept changing its tables, {_MERGE_ATTEMPTS} times in a row",
@@ -185,7 +186,13 @@ def _collect(
 
 
 def _read_folders(
-    workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], skipped: list[str], *, whole: bool = False
+    workspace: WorkspaceFolder,
+    run_id: str,
+    folders: Iterable[Path],
+    skipped: list[str],
+    refused: list[str] | None = None,
+    *,
+    whole: bool = False,
 ) -> dict[str, TrialRows]:
     """Rows of the trials whose evidence is as it was sealed: what rows are made of, or with `whole` all of it."""
     trials: dict[str, TrialRows] = {}
@@ -199,6 +206,8 @@ def _read_folders(
                 raise NotCollectable(f"belongs to run {rows.trial['run_id']}")
         except NotCollectable as reason:
             skipped.append(f"{folder}: {reason}")
+            if refused is not None and isinstance(reason, Refused):
+                refused.append(skipped[-1])
             continue
         known = trials.get(rows.trial["trial_id"])
         if known is None or rows.trial["attempt"] >= known.trial["attempt"]:
@@ -253,24 +262,29 @@ def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path
 
 
 def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
-    """Of two places the last is remembered: the copy in published/, for the next report overwrites report.json."""
+    """Of two places the last is remembered: the copy in published/, for the next report overwrites report.json.
+
+    Raises OSError where one can't be read: without its pins, the files that its numbers rest on would be removed.
+    """
     workspace = catalog.workspace
-    replaced = sorted(workspace.reports.glob("*/report.json"))
-    kept = sorted(workspace.reports.glob("*/published/*.json"))
-    claims = sorted(workspace.claims.glob("*.json"))  # a claim has its cells and queries as a report does
-    for path in [*claims, *replaced, *kept]:
+    homes = sorted(list_folder(workspace.reports))
+    replaced = [path for path in (home / "report.json" for home in homes) if path.is_file()]
+    kept = [path for home in homes for path in sorted(list_folder(home / "published"))]
+    claims = sorted(list_folder(workspace.claims))  # a claim has its cells and queries as a report does
+    for path in [*(path for path in claims if path.suffix == ".json"), *replaced, *kept]:
         try:
             report: dict[str, Any] = json.loads(path.read_bytes())
             refs = [str(cell["ref"]) for cell in report["cells"]]
             files = [str(entry["file"]) for spec in report["queries"].values() for entry in spec["inputs"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: not a report that can be read ({error!r})")
             continue
         catalog.publish(path.relative_to(workspace.root).as_posix(), refs, files)
 
 
 def _remove_temporaries(workspace: WorkspaceFolder) -> list[str]:
-    """What killed writers left behind; a living one is done long before its file is this old."""
+    """What killed writers left behind; older versions wrote among the tables, and named only their pid there."""
+    sweep_temporaries(workspace.warehouse / UNFINISHED)
     paths = [path for table in EVIDENCE_TABLES for path in sorted((workspace.warehouse / table).glob(".*.tmp"))]
     stale = [path for path in paths if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S]
     for path in stale:

@@ -1,5 +1,7 @@
 """The lake: one Parquet file per (table, run), named by its digest, written whole or not at all, never changed."""
 
+import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -9,6 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.evidence.folder import list_folder
+from benchhouse.processes.owned import temporary_name
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FileEntry
@@ -23,6 +27,7 @@ from benchhouse.warehouse.tables import EVIDENCE_TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UNFINISHED = ".unfinished"  # in the warehouse's folder: files that are being written; one folder to look for leftovers
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 
@@ -118,7 +123,7 @@ def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[st
 def list_lake(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:
     """(run_id, file) of everything in the lake's table folders; the run is empty where the name is not ours."""
     for table in EVIDENCE_TABLES:
-        for path in sorted((workspace.warehouse / table).glob("*")):
+        for path in sorted(list_folder(workspace.warehouse / table)):
             match = _NAME.fullmatch(path.name)
             yield (match["run"] if match else ""), f"{table}/{path.name}"
 
@@ -133,6 +138,8 @@ def _read(path: Path, table: Table) -> "pa.Table":
             raise NotCollectable("half-written or changed: its bytes do not match the digest in its name")
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise  # of the disk: its rows may be all that is left
         raise NotCollectable(f"can't be read ({error})") from error
     version = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
     if version != str(SCHEMA_VERSION):
@@ -153,8 +160,7 @@ def _write(root: str, files: Iterable[tuple[FileEntry, bytes]]) -> None:
             path = f"{root}/{entry.file}"
             if os.path.isfile(path) and file_digest(Path(path)) == entry.sha256:  # noqa: PTH113 - ten times a run
                 continue
-            folder, _, name = path.rpartition("/")
-            temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
+            temporary = f"{root}/{UNFINISHED}/{temporary_name(entry.file.replace('/', '-'))}"
             file = _create(temporary)
             begun.append((file, entry, temporary))
             left = memoryview(content)
@@ -163,7 +169,12 @@ def _write(root: str, files: Iterable[tuple[FileEntry, bytes]]) -> None:
         for file, entry, temporary in begun:
             if entry.table in READ_BACK:
                 os.fsync(file)
-            os.replace(temporary, f"{root}/{entry.file}")  # noqa: PTH105 - as above
+            _move(temporary, f"{root}/{entry.file}")
+    except BaseException:
+        for _, _, temporary in begun:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)  # noqa: PTH108 - as above
+        raise
     finally:
         for file, _, _ in begun:
             os.close(file)
@@ -174,5 +185,13 @@ def _create(path: str) -> int:
     try:
         return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - once a table
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - once
         return os.open(path, flags, 0o666)
+
+
+def _move(temporary: str, path: str) -> None:
+    try:
+        os.replace(temporary, path)  # noqa: PTH105 - as above
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - once a table
+        os.replace(temporary, path)  # noqa: PTH105

@@ -55,6 +55,10 @@ class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a
     """Why a folder, or a file of the lake, does not enter the tables."""
 
 
+class Refused(NotCollectable):
+    """The system would not let it be read: another time it may."""
+
+
 def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
     """Read one sealed folder. What is read must be what was sealed: the digests of the manifest are checked."""
     try:
@@ -62,7 +66,7 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotCollectable("no manifest.json: not finished") from error
     except OSError as error:
-        raise NotCollectable(f"manifest.json: {error.strerror}") from error
+        raise Refused(f"manifest.json: {error.strerror}") from error
     try:
         manifest = older.read(Manifest, sealed)
         spec = older.read(TrialSpec, _sealed_bytes(folder.spec, manifest))
@@ -85,8 +89,10 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
         return make_rows(spec, meta, measurements, hashlib.sha256(sealed).hexdigest(), place, summary)
     except ValidationError as error:
         raise NotCollectable(older.misread(error)) from error
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise NotCollectable(str(error)) from error
+    except OSError as error:
+        raise Refused(str(error)) from error
 
 
 def make_rows(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchhouse.processes.owner import identity, is_gone
+from benchhouse.processes.owner import boot, identity, is_gone
 
 _SECTOR = 512  # of /proc/diskstats, whatever the device has
 _NAME = re.compile(r"benchhouse-(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)-.*\.dat")
@@ -59,7 +59,7 @@ def free_bytes(folder: Path) -> int:
 
 def new_name(trial_id: str) -> str:
     """A name that says who made the file, for a trial that was killed can't remove its own; unique across machines."""
-    return f"benchhouse-{_boot()}-{identity()}-{trial_id}.dat"
+    return f"benchhouse-{boot()}-{identity()}-{trial_id}.dat"
 
 
 def sweep(folder: Path) -> list[str]:
@@ -67,11 +67,7 @@ def sweep(folder: Path) -> list[str]:
     swept = []
     for path in folder.glob("benchhouse-*.dat"):
         name = _NAME.fullmatch(path.name)
-        if name and name["boot"] == _boot() and is_gone(name["owner"]):
+        if name and name["boot"] == boot() and is_gone(name["owner"]):
             path.unlink(missing_ok=True)
             swept.append(path.name)
     return swept
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
