@@ -41,7 +41,7 @@ def test_a_runtime_that_was_chosen_against_the_image_is_told(plan, options, keys
     done = plan(*options, binds=["/data:/data"], **IMAGE, **keys)
     assert done.code == 0, done.err
     kind = "venv" if keys else "process"
-    assert f"no effect with executor 'slurm' and runtime '{kind}': artifacts, binds" in done.err
+    assert f"no effect with executor 'slurm' and runtime '{kind}': artifacts.container, binds" in done.err
 
 
 def test_slurms_own_words_are_told_where_no_slurm_reads_them(plan):
