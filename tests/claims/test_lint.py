@@ -75,6 +75,7 @@ def test_a_remark_says_why_a_number_needs_none(lint):
     [
         ("2.50 USD <!-- no claim: a price -->\nthen 3.50 USD\n", (2, 6)),
         ("3.50 USD\n2.50 USD <!-- no claim: a price -->", (1, 1)),
+        ("3.50 USD\n2.50 USD <!-- no claim: a price -->\n", (1, 1)),
         ("<!-- no claim: a price --> 2.50 USD and\n4.50 USD", (2, 1)),
         ("a\n1.50 USD <!-- no claim: a price --> 2.50 USD\n\n3.50 USD\n", (4, 1)),
     ],
