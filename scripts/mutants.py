@@ -237,7 +237,9 @@ def measure(mutants: list[Mutation], judgements: Judgements) -> dict[str, Score]
         queue = [(mutant, judgements.tests_of(mutant.module)) for mutant in mutants]
         for number, ((mutant, _), outcome, _, _) in enumerate(run(queue, rooms, limits), 1):
             scores.setdefault(mutant.module, Score()).count(mutant, outcome)
-            print(f"\r{number}/{len(queue)}", end="", file=sys.stderr, flush=True)
+            if outcome != KILLED and not judgements.verdict(mutant):  # told at once: all of them take hours
+                print(f"{outcome}, not judged: {mutant.module}\n  - {mutant.before}\n  + {mutant.after}", flush=True)
+            print(f"\r{number}/{len(queue)} ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return scores
 
@@ -266,8 +268,6 @@ def show(scores: dict[str, Score], drawn: str, judgements: Judgements) -> int:
         whole.outcomes += score.outcomes
         whole.survivors += score.survivors
     unjudged = [mutant for mutant in whole.survivors if not judgements.verdict(mutant)]
-    for mutant in unjudged:
-        print(f"\nnot judged: {mutant.module}\n  - {mutant.before}\n  + {mutant.after}")
     low, high = whole.interval()
     print(
         f"\n{drawn}; {whole.outcomes[KILLED]} of {whole.tried} killed: {whole.share:.1%} ({low:.1%} to {high:.1%})",
