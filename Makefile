@@ -11,7 +11,7 @@ export TESTS ?= tests
 QUICK := $(addprefix tests/,analysis api catalog claims documents plan results schema sites)
 QUICK_MARKS := not starts and not slow and not serial and not clients and not browser
 
-.PHONY: help venv demo quick test test-deps check docs reference messages bench clean
+.PHONY: help venv demo quick test test-deps check mutants docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: venv ## style, types, who may import whom
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutants: venv ## what share of small changes to the core its tests notice; a sample, or ALL=1; MODULES=plan for a part
+	$(BIN)/python scripts/mutants.py $(if $(ALL),--all) $(MODULES)
 
 docs: venv ## the documentation as a site in site/
 	$(BIN)/mkdocs build --strict --quiet

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchhouse.analysis.axis_spread import axis_spreads, spread
+from benchhouse.analysis.axis_spread import AxisSpread, axis_spreads, spread
 
 
 def grid(value):
@@ -39,3 +39,22 @@ def test_quartiles_are_of_type_seven():
     )  # fmt: skip
     with pytest.raises(ValueError, match="no values"):
         spread([])
+    assert found.points == 4
+
+
+def test_the_share_that_an_axis_explains_is_epsilon_squared():
+    points = [({"a": a}, value) for a, value in (("x", 1.0), ("x", 2.0), ("y", 5.0), ("y", 6.0), ("y", 7.0))]
+    explained = 1.0 - (2.5 / 3) / (26.8 / 4)
+    assert axis_spreads(points, "higher") == [AxisSpread("a", 2, "y", 6.0, "x", 1.5, pytest.approx(explained))]
+    assert axis_spreads(points, None)[0].best == "y"
+    assert axis_spreads([(axes, 3.0) for axes, _ in points], "higher")[0].explained == 0.0
+    partial = [*points, ({}, 9.0)]
+    assert [(row.levels, row.explained) for row in axis_spreads(partial, "higher")] == [(2, 0.0)]
+    assert axis_spreads(points[:2], "higher") == []
+
+
+def test_values_of_an_axis_that_are_no_numbers_are_told_as_text():
+    points = [({"on": at % 2 == 0, "list": [at // 2]}, float(at)) for at in range(4)]
+    found = {row.axis: (row.best, row.worst) for row in axis_spreads(points, "higher")}
+    assert found == {"list": ("[1]", "[0]"), "on": ("False", "True")}
+    assert [row.axis for row in axis_spreads(points, "higher")] == ["list", "on"]

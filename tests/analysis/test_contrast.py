@@ -61,3 +61,34 @@ def test_values_without_spread_are_exact_from_three_on():
 def test_the_same_seed_gives_the_same_ends():
     found = of_one(noisy(10.0, 1.0, 8, 4))
     assert interval(found, confidence=0.95, seed=7) == interval(found, confidence=0.95, seed=7)
+
+
+def test_the_numbers_of_an_estimate_are_those_of_its_influences():
+    number = Estimate(2.0, ((-1.0, 0.0, 1.0),))
+    assert (number.n, number.df, number.error) == (3, 2.0, pytest.approx(math.sqrt(1 / 3)))
+    assert p_value(number) == pytest.approx(1.0 - math.sqrt(12 / 14))
+    reach = 4.302653 / math.sqrt(3)
+    assert interval(number, confidence=0.95, seed=1) == (pytest.approx((2.0 - reach, 2.0 + reach)), "Welch t")
+    both = number.minus(Estimate(0.5, ((-2.0, 2.0), (0.0, 0.0, 0.0, 0.0))))
+    assert (both.value, both.n) == (1.5, 2)
+    assert both.groups == ((-1.0, 0.0, 1.0), (2.0, -2.0), (-0.0,) * 4)
+    assert both.df == pytest.approx((1 / 3 + 4.0) ** 2 / ((1 / 3) ** 2 / 2 + 4.0**2))
+    assert both.error == pytest.approx(math.sqrt(1 / 3 + 4.0))
+    assert Estimate(1.0, ()).n == 0 and Estimate(1.0, ((5.0,),)).error == 0.0
+
+
+def test_a_number_without_spread_is_zero_or_it_is_not():
+    assert p_value(Estimate(0.1, ((0.0, 0.0),))) == 0.0
+    assert interval(Estimate(0.1, ((0.0, 0.0),)), confidence=0.95, seed=1) == (
+        None, "none, too few equal values to call them exact",
+    )  # fmt: skip
+
+
+def test_resampling_begins_with_five_trials_and_ends_with_two_hundred():
+    methods = [interval(of_one(noisy(10.0, 1.0, n, 4)), confidence=0.95, seed=7)[1] for n in (2, 4, 5, 200, 201)]
+    assert methods == ["Welch t", "Welch t", "bootstrap-t, 1999 resamples", "bootstrap-t, 1999 resamples", "Welch t"]
+
+
+def test_a_slope_at_zero_is_found_too():
+    found = estimate(lambda means: 3.0 * means[0], [([-1.0, 1.0],)])
+    assert found.groups[0] == pytest.approx((-3.0, 3.0))

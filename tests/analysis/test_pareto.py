@@ -172,6 +172,33 @@ def test_the_frontier_holds_what_nothing_beats(points, directions, kept):
     assert frontier(points, directions) == kept
 
 
+@pytest.mark.parametrize(
+    ("bounds", "kept"),
+    [
+        ([(0.5, 0.5), (0.5, 0.5)], [1]),
+        ([(0.5, 0.5), (0.51, 0.5)], [0, 1]),
+        ([(0.0, 0.0), (0.0, 1.01)], [0, 1]),
+        ([(0.0, 0.0), (0.0, 0.0)], [1]),
+    ],
+)
+def test_nobody_is_beaten_by_less_than_both_can_be_off(bounds, kept):
+    assert frontier([(1.0, 1.0), (2.0, 2.0)], ("higher", "higher"), bounds) == kept
+    assert frontier([(-1.0, 1.0), (-2.0, 2.0)], ("lower", "higher"), bounds) == kept
+    assert frontier([(1.0, 1.0), (1.0, 1.0)], ("higher", "higher"), bounds) == [0, 1]
+
+
+def test_a_scale_bends_and_straightens():
+    for scale, value, bent in (
+        (Scale("linear"), -2.0, -2.0),
+        (Scale("log"), 100.0, math.log(100.0)),
+        (Scale("miss"), 0.9, -math.log(0.1)),
+    ):
+        assert scale.bend(value) == pytest.approx(bent) and scale.straighten(bent) == pytest.approx(value)
+    assert Scale("miss", 0.01).bend(1.0) == pytest.approx(-math.log(0.01))
+    assert [Scale(kind).label("x") for kind in ("miss", "log", "linear")] == ["−log(1 − x)", "log x", "x"]
+    assert scale_of_level([1.0, 1.0], "higher", 1.0) == Scale("miss", 0.5)
+
+
 def test_scales_are_chosen_by_what_the_numbers_are():
     assert scale_of_level([0.5, 1.0], "higher", 0.95).kind == "miss"
     assert scale_of_level([0.5, 1.0], "lower", 0.95).kind == "log"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchhouse.analysis.summary import (
     QUANTILE,
     enough_for,
+    mean,
     quantile,
     shaky_quantiles,
     summarise,
@@ -122,3 +123,9 @@ def test_a_hundred_thousand_values_take_well_under_a_second():
     started = time.process_time()
     summarise(sample)
     assert time.process_time() - started < 1.0
+
+
+def test_the_mean_is_that_of_all_values_whatever_the_first_and_the_last_are():
+    assert mean([1.0, 4.0, 1.0]) == mean([1.0, 1.0, 4.0]) == 2.0
+    assert mean([0.1] * 3) == 0.1 and mean([0.7] * 11) == 0.7
+    assert mean([-2.0]) == -2.0

@@ -60,11 +60,28 @@ def test_numbers_without_a_claim_are_found_at_their_place(lint):
 def test_counts_need_a_claim_only_when_asked_for(lint):
     assert told(lint("We ran 16 cores in 2026.\n")) == []
     assert [one[:2] for one in told(lint("We ran 16 cores in 2026.\n", strict=True))] == [(1, 8)]
+    found = lint("1899 1900 2100 2101 and 19000, -1950 or 5 ms\n", strict=True)
+    assert [one[:2] for one in told(found)] == [(1, 1), (1, 16), (1, 25), (1, 41)]
+    assert (found.ignored, found.cited) == (3, 0)
 
 
 def test_a_remark_says_why_a_number_needs_none(lint):
     assert told(lint("A list price of 2.50 USD. <!-- no claim: the vendor's page -->\n")) == []
     assert len(told(lint("A list price of 2.50 USD. <!-- no claim: -->\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2.50 USD <!-- no claim: a price -->\nthen 3.50 USD\n", (2, 6)),
+        ("3.50 USD\n2.50 USD <!-- no claim: a price -->", (1, 1)),
+        ("3.50 USD\n2.50 USD <!-- no claim: a price -->\n", (1, 1)),
+        ("<!-- no claim: a price --> 2.50 USD and\n4.50 USD", (2, 1)),
+        ("a\n1.50 USD <!-- no claim: a price --> 2.50 USD\n\n3.50 USD\n", (4, 1)),
+    ],
+)
+def test_a_remark_is_of_the_numbers_on_its_line_alone(lint, text, at):
+    assert [one[:2] for one in told(lint(text))] == [at]
 
 
 @pytest.mark.parametrize(

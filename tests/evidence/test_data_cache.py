@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.evidence.data_cache import DataCache
+from benchhouse.evidence.data_cache import DataCache, nearest_source
+from benchhouse.schema.digests import digest as digest_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Data
 
@@ -178,6 +179,76 @@ def test_keys_that_look_alike_are_kept_apart(tmp_path):
     paths = {cache.build(key, lambda part: part.touch()) for key in ("a/b", "a_b", "a b", "../a", "x" * 300, "x" * 301)}
     assert len(paths) == 6
     assert all((tmp_path / "cache" / "built" / "e") == path.parent for path in paths)
+
+
+def test_what_is_built_is_filed_under_its_experiment_and_its_key(tmp_path):
+    cache = DataCache(tmp_path, "a/b c", [])
+    key = "k y" * 30
+    path = cache.build(key, lambda part: part.write_bytes(CONTENT))
+    assert path == tmp_path / "built" / "a_b_c" / f"{'k_y' * 20}-{digest_of(key)[:12]}"
+    assert path.with_name(f"{path.name}.sha256").read_text() == hashlib.sha256(CONTENT).hexdigest()
+    assert len(list((tmp_path / "locks").iterdir())) == 1
+
+
+def test_a_folder_may_be_built_and_is_not_built_again(tmp_path):
+    cache, made = DataCache(tmp_path, "e", []), []
+
+    def make(part):
+        made.append(part)
+        part.mkdir()
+        (part / "x").touch()
+
+    path = cache.build("key", make)
+    assert cache.build("key", make) == path and (path / "x").exists()
+    assert len(made) == 1 and [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_data_is_on_disk_before_it_has_its_name(tmp_path, source, disk):
+    cache = DataCache(tmp_path / "cache", "e", [declared(source)])
+    name = cache.fetch("table").name
+    part = f"cache/data/.part-{name}/{name}"
+    assert disk == [f"sync {part}", f"rename {part} cache/data/{name}"]
+    built = cache.build("key", lambda part: part.touch()).relative_to(tmp_path).as_posix()
+    assert disk[2].startswith("sync cache/built/e/.part-") and disk[3].endswith(f" {built}")
+    assert disk[4].startswith(f"sync cache/built/e/.{Path(built).name}.sha256."), "and so is its digest"
+
+
+def test_a_file_whose_name_has_a_space_is_copied(tmp_path):
+    (tmp_path / "a b.csv").write_bytes(CONTENT)
+    cache = DataCache(tmp_path / "cache", "e", [declared(tmp_path / "a b.csv")])
+    assert cache.fetch("table").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "nearest"),
+    [
+        ("https://registry.npmjs.org/a/-/a.tgz", {}, "https://registry.npmjs.org/a/-/a.tgz"),
+        ("https://registry.npmjs.org/a", {"npm_config_registry": "http://mine/"}, "http://mine/a"),
+        ("https://registry.npmjs.org/a", {"NPM_CONFIG_REGISTRY": "http://mine"}, "http://mine/a"),
+        ("https://host/https://registry.npmjs.org/a", {"npm_config_registry": "http://mine"},
+         "https://host/https://registry.npmjs.org/a"),
+    ],
+)  # fmt: skip
+def test_npms_own_setting_for_another_registry_applies(url, environ, nearest):
+    assert nearest_source(url, environ) == nearest
+
+
+def test_a_download_that_fails_is_told_and_leaves_nothing(tmp_path):
+    cache = DataCache(tmp_path, "e", [declared("http://127.0.0.1:1/table")])
+    with pytest.raises(BenchError, match="can't download table from"):
+        cache.fetch("table")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_another_error_than_a_cache_of_others_is_raised_as_it_is(tmp_path, source, monkeypatch):
+    DataCache(tmp_path, "e", [declared(source)]).fetch("table")
+
+    def refused(self, *args, **more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    with pytest.raises(OSError, match="No space left"):
+        DataCache(tmp_path, "e", [declared(source)]).fetch("table")
 
 
 def test_an_experiment_gets_its_data_and_a_wrong_digest_fails_its_trial(lab, tmp_path):

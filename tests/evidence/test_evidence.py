@@ -10,9 +10,8 @@ from importlib.metadata import version
 
 import pytest
 
-from benchhouse.evidence.folder import LinkedFile, list_sealed, read_manifest, read_spec, seal, sealed_outcome, tidy
+from benchhouse.evidence.folder import list_sealed, read_manifest, read_spec, seal, sealed_outcome
 from benchhouse.evidence.verify import verify
-from benchhouse.evidence.writing import write_text
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.rows import NotCollectable, read_folder
 
@@ -126,22 +125,6 @@ def test_packages_are_collected_from_a_folder_that_stands_alone(sealed, copy):
         read_folder(WorkspaceFolder(sealed.workspace), folder)
 
 
-def test_a_file_that_was_changed_since_is_not_linked_to(tmp_path):
-    shared = LinkedFile()
-    first, second, third = (tmp_path / name for name in "abc")
-    shared.write(first, "text")
-    shared.sealed_in(first)
-    shared.write(second, "text")
-    assert second.samefile(first)
-    first.write_text("changed")
-    shared.write(third, "text")
-    assert (third.read_text(), first.read_text()) == ("text", "changed")
-    first.unlink()
-    third.unlink()
-    shared.write(third, "text")
-    assert third.read_text() == "text" and third.stat().st_nlink == 1
-
-
 @pytest.mark.parametrize("act", ["samples", "odd_artifacts", "raise"])
 def test_one_flipped_bit_anywhere_is_found_and_named(copy, act):
     folder = copy(act)
@@ -215,22 +198,6 @@ def test_a_manifest_that_is_consistently_forged_is_found_by_the_ledger(sealed, t
     finally:
         folder.manifest.write_bytes(kept[0])
         folder.metrics.write_bytes(kept[1])
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    write_text(path, "before")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "after \ud800")
-    assert path.read_text() == "before"
-    assert [item.name for item in tmp_path.iterdir()] == ["file"]
-
-
-def test_tidy_leaves_plain_files_alone(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b c\n.txt").write_text("x")
-    assert tidy(tmp_path) == []
-    assert (tmp_path / "a" / "b c\n.txt").read_text() == "x"
 
 
 def refuse(monkeypatch, call, name):

@@ -11,10 +11,11 @@ from benchhouse.api.verification import Verification, verify_all, verify_run
 from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest, read_spec
-from benchhouse.evidence.manifest import describe_file, list_files
+from benchhouse.evidence.manifest import Manifest, describe_file, list_files
 from benchhouse.evidence.verify import is_as_signed, verify
 from benchhouse.runs.ledger import list_runs
 from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.experiment import Data
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.warehouse.ingest import rebuild
@@ -104,6 +105,36 @@ def test_a_document_of_today_is_read_as_it_is_and_one_of_nobody_is_refused(oldes
             older.read(TrialSpec, content)
     with pytest.raises(ValidationError):
         older.read(Meta, folder.spec.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("model", "content", "why"),
+    [
+        (Manifest, b"{", "manifest.json can't be read: Invalid JSON: "),
+        (Meta, b"[]", "meta.json can't be read: "),
+        (TrialSpec, b'{"trial_id": 3}', "trial.json can't be read: trial_id: Input should be a valid string"),
+        (TrialSpec, b'{"runtime": 3}', "trial.json can't be read: trial_id: Field required"),
+        (Data, b'{"name": 3}', "Data can't be read: name: Input should be a valid string"),
+    ],
+)
+def test_why_a_document_is_not_read_is_told_with_its_place(model, content, why):
+    with pytest.raises(ValidationError) as refused:
+        older.read(model, content)
+    assert older.misread(refused.value).startswith(why)
+    assert "newer benchhouse" not in older.misread(refused.value)
+
+
+@pytest.mark.parametrize("change", [{"flavour": 1}, {"schema_version": 7}])
+def test_a_document_of_a_later_shape_is_told_as_that(oldest, change):
+    folder = sealed(oldest)[0]
+    text = json.dumps(json.loads(folder.manifest.read_bytes()) | change).encode()
+    with pytest.raises(ValidationError) as refused:
+        older.read(Manifest, text)
+    assert older.misread(refused.value).endswith("; a newer benchhouse may have written it: use that one")
+    old = json.loads(folder.spec.read_bytes())
+    assert older.read(TrialSpec, json.dumps(old | {"runtime": "venv"}).encode()).runtime.kind == "venv"
+    with pytest.raises(ValidationError):
+        older.read(TrialSpec, json.dumps(old | change).encode())
 
 
 def test_every_sealed_document_says_the_version_of_its_shape(oldest):

@@ -1,6 +1,8 @@
 """The evidence store, on a disk and on a real S3 server: same layout, every byte checked, nothing of others touched."""
 
+import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,10 +12,12 @@ from services.seaweedfs import seaweedfs  # noqa: F401 - a fixture
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from trial_maker import flip_byte, make_trial
 
-from benchhouse.evidence.store import DiskShelf, object_key, pointers
+from benchhouse.evidence.folder import seal
+from benchhouse.evidence.store import Carried, DiskShelf, Pointer, check, object_key, pointers, pull, push
+from benchhouse.evidence.verify import manifest_digest, verify
 from benchhouse.runs import evidence_transfer
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -218,3 +222,120 @@ def test_the_command_line_pushes_verifies_and_pulls(bench, workspace, seaweedfs,
     assert json.loads(bench("evidence", "pull", *store, "--dry-run", "--json", cwd=home).out)["dry_run"]
     assert bench("evidence", "pull", *store, cwd=home).code == 0
     assert bench("verify", "--all", cwd=home).code == 0
+
+
+# -- by the byte, on a disk; the folder holds a.txt, empty.txt and sub/b.txt
+
+
+def sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return DiskShelf(tmp_path / "shelf")
+
+
+@pytest.fixture
+def pointer(shelf, sealed):
+    list(push(shelf, [sealed]))
+    return Pointer("r1", "demo", "t1", manifest_digest(sealed))
+
+
+def test_a_push_writes_each_object_once_and_says_last_that_the_folder_is_there(shelf, sealed, disk):
+    size = 3 + sealed.manifest.stat().st_size
+    new = Carried(run_id="r1", folder="demo/t1", what="new", objects=4, size=size)
+    assert list(push(shelf, [sealed], dry_run=True)) == [new] and list(shelf.keys("")) == []
+    assert list(push(shelf, [sealed, sealed], dry_run=True))[1].objects == 0
+    assert list(push(shelf, [sealed])) == [new]
+    manifest = manifest_digest(sealed)
+    objects = sorted(object_key(one) for one in (sha(b"x"), sha(b""), sha(b"yy"), manifest))
+    key = f"trials/r1/demo/t1/{manifest}"
+    assert list(shelf.keys("objects/")) == objects and list(shelf.keys("")) == [*objects, key]
+    assert b"".join(shelf.read(key)) == f"{manifest}\n".encode()
+    assert [event.split()[0] for event in disk] == ["sync", "rename"] * 5, "on disk before it has its name"
+    assert disk[-1].endswith(key)
+    assert list(push(shelf, [sealed])) == [Carried(run_id="r1", folder="demo/t1", what="same")]
+    assert pointers(shelf) == pointers(shelf, ["r1", "r1"]) == [Pointer("r1", "demo", "t1", manifest)]
+    assert pointers(shelf, ["r2"]) == pointers(shelf, []) == []
+
+
+def test_equal_files_of_two_folders_are_kept_and_read_once(shelf, sealed, spec, tmp_path):
+    other = spec.model_copy(update={"trial_id": "t2", "final": str(tmp_path / "demo" / "t2")})
+    shutil.copytree(sealed.path, tmp_path / "demo" / ".partial")
+    (tmp_path / "demo" / ".partial" / "manifest.json").unlink()
+    second = TrialFolder(seal(TrialFolder(tmp_path / "demo" / ".partial"), other, "succeeded"))
+    assert [one.objects for one in push(shelf, [sealed, second])] == [4, 1]
+    assert [(one[1], one[2]) for one in check(shelf, pointers(shelf))] == [(3, []), (0, [])]
+
+
+def test_what_is_wrong_in_a_store_is_told_object_by_object(shelf, pointer):
+    def damage():
+        ((_, _, found),) = check(shelf, [pointer])
+        return [(one.trial, one.file, one.kind, one.detail) for one in found]
+
+    root = Path(shelf.name)
+    assert damage() == []
+    x = root / object_key(sha(b"x"))
+    x.write_bytes(b"z")
+    (root / object_key(sha(b"yy"))).unlink()
+    assert damage() == [
+        ("demo/t1", "a.txt", "changed", f"sha256 {sha(b'z')[:12]}, sealed as {sha(b'x')[:12]}"),
+        ("demo/t1", "sub/b.txt", "missing", f"object {sha(b'yy')[:12]} is missing"),
+    ]
+    (root / pointer.key).write_text("x")
+    assert damage()[0] == ("demo/t1", pointer.key, "changed", "its text does not fit its name")
+    (root / object_key(pointer.manifest)).unlink()
+    ((file, kind, detail),) = [one[1:] for one in damage()]
+    assert (file, kind) == ("manifest.json", "missing") and pointer.manifest[:12] in detail
+
+
+def test_a_pull_brings_a_whole_folder_or_none(shelf, pointer, tmp_path):
+    results = tmp_path / "results"
+    new = Carried(run_id="r1", folder="demo/t1", what="new", objects=4, size=3)
+    assert list(pull(shelf, results, [pointer], dry_run=True)) == [new] and not results.exists()
+    assert list(pull(shelf, results, [pointer])) == [new]
+    here = TrialFolder(results / "demo" / "t1")
+    assert verify(here, pointer.manifest) == []
+    assert [path.name for path in (results / "demo").iterdir()] == ["t1"]
+    assert list(pull(shelf, results, [pointer])) == [Carried(run_id="r1", folder="demo/t1", what="same")]
+    (here.path / "a.txt").write_text("z")
+    (here.path / "more").touch()
+    (refused,) = pull(shelf, results, [pointer])
+    detail = f"sha256 {sha(b'z')[:12]}, sealed as {sha(b'x')[:12]}"
+    assert (refused.what, refused.reason) == (
+        "refused", f"another one is here: a.txt: changed ({detail}) and 1 more",
+    )  # fmt: skip
+    shutil.rmtree(here.path)
+    (Path(shelf.name) / object_key(sha(b"x"))).unlink()
+    (refused,) = pull(shelf, results, [pointer])
+    assert (refused.what, refused.run_id) == ("refused", "r1")
+    assert refused.reason == f"a.txt: its object {sha(b'x')[:12]} is missing in {shelf.name}"
+    assert list((results / "demo").iterdir()) == []
+
+
+def test_what_is_pulled_is_on_disk_before_it_has_its_name(shelf, pointer, tmp_path, disk):
+    list(pull(shelf, tmp_path / "results", [pointer]))
+    assert [event.rpartition("/")[2] for event in disk if event.startswith("sync")] == [
+        "a.txt", "empty.txt", "b.txt", "manifest.json",
+    ]  # fmt: skip
+    assert disk[-1].startswith("rename results/demo/.pull-t1.") and disk[-1].endswith(" results/demo/t1")
+
+
+def test_a_shelf_that_keeps_other_bytes_than_it_was_given_is_found_at_once(sealed, tmp_path):
+    class Lossy(DiskShelf):
+        def put(self, key, source, sha256):
+            super().put(key, b"lost", sha256)
+
+    with pytest.raises(BenchError, match=r"sha256 .*, sealed as .*, right after it was written"):
+        list(push(Lossy(tmp_path / "shelf"), [sealed]))
+    assert pointers(Lossy(tmp_path / "shelf")) == []
+
+
+def test_a_shelf_that_can_not_be_written_is_told_and_nothing_half_is_left(shelf, tmp_path):
+    (tmp_path / "shelf" / "objects" / "ab" / "taken" / "x").mkdir(parents=True)
+    with pytest.raises(BenchError, match="can't write"):
+        shelf.put("objects/ab/taken", b"x", "")
+    assert [path.name for path in (tmp_path / "shelf" / "objects" / "ab").iterdir()] == ["taken"]
+    (tmp_path / "shelf" / ".hidden").touch()
+    assert list(shelf.keys("")) == []

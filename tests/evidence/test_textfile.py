@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.prometheus import is_clean, needs_prometheus, promtool
 
+from benchhouse.evidence import textfile
 from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, results, trial_labels, within
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.hot_metrics import (
@@ -290,3 +291,67 @@ def test_odd_label_values_are_escaped(tmp_path):
     text = render([Sample("benchhouse_x", 1.0, (("cluster", 'a"b\\c\nd'),), "a\\b\nc")])
     assert promtool("check", "metrics", text=text).returncode == 0
     assert text.splitlines()[-1] == 'benchhouse_x{cluster="a\\"b\\\\c\\nd"} 1.0'
+
+
+def test_samples_of_a_name_stand_together_behind_its_explanation():
+    samples = [
+        Sample("b", 1, (("x", "1"), ("y", 'q"')), "one\ntwo"), Sample("a", 2.5, help='say "a"', kind="counter"),
+        Sample("b", 3.0, (("x", "2"),), "other"),
+    ]  # fmt: skip
+    text = render(samples)
+    assert text == (
+        '# HELP a say "a"\n# TYPE a counter\na 2.5\n'
+        '# HELP b one\\ntwo\n# TYPE b gauge\nb{x="1",y="q\\""} 1.0\nb{x="2"} 3.0\n'
+    )
+    assert count_series(text) == 3 and count_series("# x\n\na 1\n") == 1
+
+
+def test_the_first_ones_are_kept_and_none_twice():
+    one, two = Sample("a", 1.0), Sample("a", 2.0, (("x", "1"),))
+    assert within([one, Sample("b", math.nan), one, two, Sample("c", math.inf), Sample("d", 4.0)], 2) == ([one, two], 2)
+    assert within([one], 0) == ([], 1)
+
+
+def test_results_are_of_whole_trials_in_base_units_and_say_what_they_are():
+    rows = [measured(20.0), measured(2.0, "qps", "value", "1/s"), measured().model_copy(update={"scope": "node"})]
+    labels = (("run_id", "r1"),)
+    assert results(rows, labels) == [
+        Sample(
+            "benchhouse_result_ttft_p99_seconds", pytest.approx(0.02), labels, "ttft, p99, of the last trial of a case."
+        ),
+        Sample("benchhouse_result_qps_per_second", 2.0, labels, "qps, of the last trial of a case."),
+    ]
+
+
+def test_sampled_values_have_their_scope_and_kind():
+    series = Series(name="gpu_wait", unit="ms", family="gpu", kind="counter", description="Wait.")
+    (plain,) = textfile.telemetry([("gpu1", Series(name="odd", unit="1", family="node"), 2.0)], ())
+    (counted,) = textfile.telemetry([("gpu0", series, 2000.0)], (("run_id", "r1"),))
+    assert (plain.value, plain.labels, plain.help, plain.kind) == (2.0, (("scope", "gpu1"),), "odd", "gauge")
+    assert (counted.labels, counted.help, counted.kind) == ((("run_id", "r1"), ("scope", "gpu0")), "Wait.", "counter")
+    assert counted.value == pytest.approx(2.0)
+
+
+def test_a_run_without_trials_says_how_many_are_planned_and_no_time(tmp_path, monkeypatch):
+    file = RunFile(tmp_path, "r1")
+    file.count({"out_of_memory": 0}, planned=9)
+    file.write()
+    assert [line for line in file.path.read_text().splitlines() if "HELP" not in line and "TYPE" not in line] == [
+        'benchhouse_run_series_dropped{run_id="r1"} 0.0',
+        'benchhouse_run_trials_out_of_memory{run_id="r1"} 0.0',
+        'benchhouse_run_trials_planned{run_id="r1"} 9.0',
+    ]
+    assert "Trials of the run: out of memory." in file.path.read_text()
+    monkeypatch.setattr(textfile.time, "time", lambda: 1234.5)
+    file.take(spec_of(), meta_of(gpus=()), [])
+    file.write()
+    assert 'benchhouse_run_last_trial_timestamp_seconds{run_id="r1"} 1234.5\n' in file.path.read_text()
+    assert (
+        file.path.name == "benchhouse_run_r1.prom"
+        and LiveFile(tmp_path, spec_of()).path.name == "benchhouse_live_r1.prom"
+    )
+
+
+def test_labels_that_nothing_is_known_of_are_left_out():
+    labels = trial_labels(spec_of(partition=None, qos="high", parameters={}), "", {})
+    assert labels == (("run_id", "r1"), ("benchmark_case_id", "c"), ("scheduler_path", "slurm/high"))

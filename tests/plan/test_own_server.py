@@ -27,6 +27,7 @@ def test_the_service_is_started_with_the_model_and_answers_to_its_name():
 
 def test_a_name_with_a_dot_is_that_of_the_recipe_with_an_underscore():
     assert own(REFERENCE.replace("service: vllm", "service: llama.cpp")).target == {"url": "service:llama_cpp"}
+    assert own(REFERENCE.replace("service: vllm", "service: llama-cpp")).target == {"url": "service:llama_cpp"}
 
 
 def test_what_else_is_said_of_the_target_stays():

@@ -3,7 +3,7 @@
 import pytest
 
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.scenario_file import parse_scenario
+from benchhouse.plan.scenario_file import is_space, parse_scenario
 
 
 def read(value, **environ):
@@ -93,3 +93,24 @@ def test_secrets_in_plain_text_or_where_nobody_understands_them_are_refused(text
         parse_scenario(f"scenario: s\n{text}\n", "s", ENVIRON)
     assert "ter2" not in str(refused.value)
     assert all("ter2" not in problem.source for problem in refused.value.problems)
+
+
+def test_what_a_run_keeps_is_the_text_itself():
+    assert parse_scenario("scenario: s\n", "s", {}).text == "scenario: s\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "space"),
+    [
+        ({"workload": {}}, False),
+        ({"entitySpace": []}, True),
+        ({"config": {"entitySpace": []}}, True),
+        ({"experiments": []}, True),
+        ({"experiments": {"experiments": []}}, True),
+        ({"experiments": {}}, False),
+        ({"operation": {}, "spaces": []}, True),
+        ({"operation": {}}, False),
+    ],
+)
+def test_a_space_of_ado_is_told_from_a_scenario(data, space):
+    assert is_space(data) is space

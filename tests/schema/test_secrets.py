@@ -9,12 +9,19 @@ import pytest
 
 from benchhouse.schema.secrets import (
     REDACTED,
+    blanker,
     credential,
+    echoes,
     escape,
     exposed,
     holds_secret,
+    is_made_up,
+    is_plain_secret,
     is_secret_key,
     is_secret_variable,
+    make_up,
+    mentioned,
+    redact_keys,
     redactor,
     reference,
     resolve,
@@ -259,7 +266,138 @@ def test_an_echo_is_blanked_in_every_encoding(said):
         ("url: http://me:hunter2@host", True),
         ("environment: {HF_TOKEN: $HF_TOKEN}", False),
         ("gen_tokens: 5", False),
+        ("a: 1, password: hunter2", True),
+        ("'api_key': hunter2", True),
+        ("name: password", False),
+        ("key AKIAABCDEFGHIJKLMNOP", True),
+        ("", False),
     ],
 )
 def test_a_line_of_a_file_that_shows_a_secret_is_known(line, shown):
     assert shows_secret(line) is shown
+
+
+def test_of_a_secret_of_several_lines_each_line_of_eight_letters_is_one_too():
+    environ = {"P": "-first-line-\nabcdefgh\nabcdefg\n"}
+    assert secret_values({"password": "$P"}, environ) == [environ["P"], "-first-line-", "abcdefgh"]
+    assert redactor({"password": "$P"}, environ)("x abcdefgh y abcdefg") == f"x {REDACTED} y abcdefg"
+
+
+def test_a_secret_of_fewer_than_four_letters_is_not_looked_for():
+    assert secret_values({"password": "$A", "token": "$B"}, {"A": "abc", "B": "abcd"}) == ["abcd"]
+
+
+def test_variables_that_drivers_read_are_secrets_although_nothing_names_them():
+    environ = {"AWS_SECRET_ACCESS_KEY": "secret1", "AWS_SESSION_TOKEN": "secret22", "PGPASSWORD": "secret333"}
+    assert secret_values({}, environ) == ["secret333", "secret22", "secret1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("$A and ${B_1}$C", {"A", "B_1", "C"}), ("$$ $9 ${} $", set()), ("a$_x", {"_x"}), ("", set()), ("${9}", {"9"})],
+)
+def test_every_variable_that_a_text_mentions_is_found(text, names):
+    assert mentioned(text) == names
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "plain"),
+    [
+        ("HF_TOKEN", "abc", True),
+        ("HF_TOKEN", "$MINE", False),
+        ("HF_TOKEN", "Bearer ${MINE}", False),
+        ("HF_TOKEN", "x$MINE", True),
+        ("HOME", "abc", False),
+        ("HOME", "http://me:hunter2@host", True),
+    ],
+)
+def test_a_variable_that_shows_its_secret_in_the_file_is_known(variable, value, plain):
+    assert is_plain_secret(variable, value) is plain
+
+
+def test_a_secret_that_is_made_up_is_new_each_time_and_known_as_one():
+    assert is_made_up(make_up()) and not is_made_up("hunter2")
+    assert len({make_up() for _ in range(3)}) == 3 and len(make_up()) == len("made-up-") + 32
+
+
+def test_lists_keep_the_key_that_they_stand_under_and_what_is_no_text_stays():
+    given = {"password": ["$K", "${K}x", 5, None], "other": ["$K", True], 3: "$K"}
+    assert resolve(given, {"K": "k1"}) == {"password": ["k1", "k1x", 5, None], "other": ["$K", True], 3: "$K"}
+    assert escape({"password": ["$K", 5], "other": ["$K", "a$", 5]}, {"K": "k1"}) == {
+        "password": ["$K", 5],
+        "other": ["$$K", "a$$", 5],
+    }
+    environ = {"DB_PASSWORD": "x", "API_KEY": "y"}
+    assert escape("$a$DB_PASSWORD$b${API_KEY}$", environ) == "$$a$DB_PASSWORD$$b${API_KEY}$$"
+
+
+def test_only_the_part_before_the_host_is_encoded():
+    environ = {"DB_PASSWORD": "a/?#@[] b", "API_KEY": "c/d"}
+    assert resolve("$API_KEY http://$DB_PASSWORD@h/$API_KEY", environ) == "c/d http://a%2F%3F%23%40%5B%5D%20b@h/c/d"
+
+
+def test_an_address_for_messages_has_neither_credentials_nor_query():
+    assert without_secrets("http://me:p@host/a?key=1#x") == "http://host/a"
+    assert without_secrets("http://host/a#x?key=1") == "http://host/a"
+    assert user_and_password("http://host") == ("http://host", "", "")
+    assert user_and_password("http://m%40e:p%3Aq:r@host/x") == ("http://host/x", "m@e", "p:q:r")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "päss/w\"o'&<r>\\d",  # as it is
+        "p\\u00e4ss/w\\\"o'&<r>\\\\d",  # JSON
+        "päss/w\\\"o'&<r>\\\\d",
+        "p\\u00e4ss\\/w\\\"o'&<r>\\\\d",
+        "päss/w&quot;o&#x27;&amp;&lt;r&gt;\\d",  # HTML
+        "päss/w&#34;o&#39;&amp;&lt;r&gt;\\d",
+        "päss/w\"o'&amp;&lt;r&gt;\\d",
+        "päss%2Fw\"o'&<r>\\d",  # an address
+        "p%C3%A4ss/w%22o%27%26%3Cr%3E%5Cd",
+        "p%c3%a4ss%2fw%22o%27%26%3cr%3e%5cd",
+        "p%25C3%25A4ss%252Fw%2522o%2527%2526%253Cr%253E%255Cd",
+        "70c3a473732f77226f27263c723e5c64",
+        "70C3A473732F77226F27263C723E5C64",
+        "70 c3 a4 73 73 2f 77 22 6f 27 26 3c 72 3e 5c 64",
+        "70:c3:a4:73:73:2f:77:22:6f:27:26:3c:72:3e:5c:64",
+        "%70%C3%A4%73%73%2F%77%22%6F%27%26%3C%72%3E%5C%64",
+    ],
+)
+def test_each_form_of_a_secret_is_among_its_echoes(form):
+    assert form in echoes(["päss/w\"o'&<r>\\d"])
+
+
+def test_echoes_come_longest_first_and_a_secret_is_found_as_it_was_before_it_was_encoded():
+    forms = echoes(["a%2Fbcd", "xyzw"])
+    assert [len(form) for form in forms] == sorted(map(len, forms), reverse=True)
+    assert {"a/bcd", "xyzw", "a%252Fbcd"} <= set(forms)
+    assert min(map(len, forms)) == 4
+
+
+def test_base64_is_found_at_each_place_from_six_letters_on():
+    assert "YWJjZG" in echoes(["abcde"])
+    assert not any(form.startswith("YWJjZ") for form in echoes(["abcd"]))
+    hidden = "s3cr3t?>s3cr3t"
+    for before in ("", "x", "xy"):
+        for encode in (b64encode, urlsafe_b64encode):
+            coded = encode(f"{before}{hidden}".encode()).decode()
+            assert REDACTED in blanker([hidden])(coded) and REDACTED in blanker([hidden])(quote(coded, safe=""))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AKIA" + "A1" * 8,
+        "sk-" + "a" * 20,
+        *(f"gh{kind}_" + "a" * 30 for kind in "pousr"),
+        "hf_" + "a" * 30,
+        *(f"xox{kind}-" + "1" * 10 for kind in "abpr"),
+        "-----BEGIN RSA PRIVATE KEY-----\n" + "A" * 64 + "\nBBB=\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\\n" + "A" * 64 + "\\n-----END PRIVATE KEY-----",
+    ],
+)
+def test_each_well_known_shape_is_blanked_and_nothing_beside_it(key):
+    assert redact_keys(f"x {key} y") == f"x {REDACTED} y"
+    assert exposed(f"x {key} y") == key
+    assert redact_keys(f"x {key[:5]} y") == f"x {key[:5]} y"

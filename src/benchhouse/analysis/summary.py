@@ -116,11 +116,9 @@ def finite(values: Sequence[float]) -> list[float]:
     return floats
 
 
-def mean(ordered: Sequence[float]) -> float:
-    """The mean of sorted values; exactly the common value of a constant sample, whatever the rounding."""
-    if ordered[0] == ordered[-1]:
-        return ordered[0]
-    return math.fsum(ordered) / len(ordered)
+def mean(values: Sequence[float]) -> float:
+    """The mean, in any order; exactly the common value of a constant sample, whatever the rounding."""
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))
 
 
 def variance(values: Sequence[float], centre: float) -> float:

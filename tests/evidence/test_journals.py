@@ -1,0 +1,58 @@
+"""Journals: lines that are whole, on disk, and never in each other's way."""
+
+import fcntl
+
+import pytest
+
+from benchhouse.evidence import journals
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.telemetry import Phase
+
+LINES = [Phase(name=name, begin_s=0.0, end_s=1.0) for name in "abc"]
+
+
+def test_lines_are_appended_and_read_in_their_order(tmp_path):
+    path = tmp_path / "deep" / "er" / "journal"
+    journals.append(path, LINES[0], "bench x")
+    journals.append(path, LINES[1:], "bench x")
+    assert journals.read(path, Phase) == (LINES, 0)
+    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_no_line_is_no_file(tmp_path):
+    journals.append(tmp_path / "deep" / "journal", [], "bench x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_that_a_kill_has_torn_costs_only_itself(tmp_path):
+    path = tmp_path / "journal"
+    journals.append(path, LINES[0], "bench x")
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:9])
+    journals.append(path, LINES[1], "bench x")
+    path.write_bytes(path.read_bytes() + b"\n  \n\xff\n")
+    assert journals.read(path, Phase) == (LINES[:2], 2)
+
+
+def test_a_line_is_on_disk_and_two_writers_take_turns(tmp_path, disk, monkeypatch):
+    turns = []
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: turns.append((file.name, how)))
+    journals.append(tmp_path / "journal", LINES, "bench x")
+    assert disk == ["sync journal"]
+    assert turns == [(str(tmp_path / "journal"), fcntl.LOCK_EX)]
+
+
+def test_what_can_not_be_written_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "journal"
+    with pytest.raises(BenchError) as told:
+        journals.append(path, LINES, "bench x")
+    assert f"can't write {path}: " in told.value.message and "then: bench x" in told.value.hint
+    assert told.value.exit_code == Exit.TRIAL_FAILED
+    assert journals.note(path, LINES, "bench x") == f"the verdict was not kept: {told.value.message}"
+    assert journals.note(tmp_path / "journal", LINES, "bench x") == ""
+    assert journals.read(tmp_path / "journal", Phase) == (LINES, 0)
+
+
+def test_no_journal_has_no_lines(tmp_path):
+    assert journals.read(tmp_path / "nowhere", Phase) == journals.read(tmp_path, Phase) == ([], 0)
