@@ -108,14 +108,17 @@ def chart_files(data: ReportData) -> dict[str, str]:
     return charts
 
 
+def _ends(item: Number) -> tuple[float | None, float | None]:
+    """None where the values themselves show that these would be no interval."""
+    return (None, None) if item.doubt else (item.low, item.high)
+
+
 def _chart(data: ReportData, column: Number) -> str:
     present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
     if column.direction:
         present.sort(key=lambda item: item[1].cell.value, reverse=column.direction == "higher")
     shown = present[:_MOST_BARS]
-    bars = [
-        Bar(label, item.cell.value, item.low, item.high, number(item.cell.value, item.stdev)) for label, item in shown
-    ]
+    bars = [Bar(label, item.cell.value, *_ends(item), number(item.cell.value, item.stdev)) for label, item in shown]
     left_out = len(present) - len(shown)
     which = f"the {'best' if column.direction else 'first'} {len(shown)} of {plural(len(present), 'point')}"
     better = f"{column.direction} is better" if column.direction else ""
