@@ -118,11 +118,14 @@ def test_negative_values_are_compared_in_their_own_unit():
 
 
 def test_tied_values_leave_a_finite_interval_within_the_cap():
-    a, b = [0.9, 0.9, 0.9, 0.9, 0.95], [0.9] * 5
+    a, b = [-0.9, -0.9, -0.9, -0.9, -0.95], [-0.9] * 5
     interval = compare(a, b, direction="higher", seed=1).difference_interval
     var = variance(a, mean(sorted(a))) / 5
     widest = CAP * critical_t(0.95, welch_df(var, 0.0, 5, 5)) * math.sqrt(var)
-    assert -0.01 - widest <= interval.lo <= interval.hi <= -0.01 + widest
+    assert 0.01 - widest <= interval.lo <= interval.hi <= 0.01 + widest
+    positive = compare([-value for value in a], [0.9] * 5, direction="higher", seed=1).change_interval
+    reach = widest / mean(sorted(-value for value in a)) - math.log(0.91 / 0.9)
+    assert math.log1p(positive.lo) >= -reach - 2 * math.log(0.91 / 0.9) and math.log1p(positive.hi) <= reach
 
 
 @pytest.mark.parametrize(
@@ -225,12 +228,54 @@ def test_the_verdict_goes_by_the_interval_that_is_shown(a, b):
 
 
 def test_a_large_drop_from_a_noisy_baseline_is_seen():
-    result = compare([2.1e6, 9.8e6, 3.9e6, 12.0e6, 6.5e6], [15e3, 16e3, 14e3, 15e3, 17e3], direction="higher", seed=1)
+    result = compare(NOISY, [15e3, 16e3, 14e3, 15e3, 17e3], direction="higher", seed=1)
     assert result.verdict == "worse"
     assert result.change_interval.hi < -0.98
 
 
-def test_a_mean_that_is_hardly_known_gets_no_relative_interval():
-    result = compare([0.001, 0.001], [0.001, 0.001, 0.207], direction="higher", seed=1)
-    assert result.change_interval is None
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([0.001, 0.001], [0.001, 0.001, 0.207]),
+        ([10.0, 10.1, 9.9], [10.0, 10.2, 2500.0]),
+        ([10.0, 10.1, 9.9, 10.0], [10.0, 10.2, 9.8, 2500.0]),
+        ([10.0, 10.1, 9.9, 10.0, 10.05], [10.0, 10.2, 9.8, 10.1, 2500.0]),
+    ],
+    ids=["n=2 and 3", "n=3", "n=4", "n=5"],
+)
+def test_one_huge_value_is_no_evidence_of_a_difference(a, b):
+    result = compare(a, b, direction="higher", seed=1)
+    assert result.change_interval.covers(0.0)
     assert result.verdict == "no evidence of a difference"
+
+
+@settings(deadline=None, max_examples=60)
+@given(positive_sample, positive_sample)
+def test_the_scale_is_that_of_the_metric_and_never_chosen_by_the_spread(a, b):
+    result = compare(a, b, direction="higher", seed=1)
+    assert (result.change_interval is None) == (result.difference_interval is None)
+
+
+NOISY = [2.1e6, 9.8e6, 3.9e6, 12.0e6, 6.5e6]
+EIGHT = [100.0, 101.0, 99.5, 100.4, 99.9, 100.2, 99.7, 103.0]
+BEFORE = [  # as released with that definition: interval of the difference, of the change, p
+    (1, EIGHT, [value * 1.1 for value in EIGHT],
+     (8.906052781632441, 11.265175717592356), (0.08746164784289638, 0.1122685682113517), 9.299346398986699e-11),
+    (2, EIGHT, [value * 1.1 for value in EIGHT],
+     (8.84225295557939, 11.28961129403301), (0.08717300070806513, 0.11277108909930351), 9.299346398986699e-11),
+    (2, SLOW[:3], FAST[:3], (-14.266957935527518, -9.733042064472482), (-0.14122932374704372, -0.0982458746974081),
+     0.00014088856417576387),
+    (2, NOISY, [15e3, 16e3, 14e3, 15e3, 17e3], (-13988484.55896252, -1125061.5818071263),
+     (-0.9989201593663358, -0.9942247580269571), 1.7175212242436412e-05),
+    (2, [1.0, 9.0, 2.0], [5.0, 0.5, 30.0], (-28.400417382612673, 44.067084049279345), None, 0.4869670207030484),
+    (2, [-1.0, 2.0, 3.0, 1.0, 0.5], [4.0, 5.0, 3.5, 6.0, 2.0], (0.6705961172481056, 5.178362494603396), None,
+     0.014063722330612228),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "a", "b", "difference", "change", "p"), BEFORE)
+def test_an_earlier_definition_gives_what_it_gave(definition, a, b, difference, change, p):
+    result = compare(a, b, direction="lower", seed=1, definition=definition)
+    assert result.difference_interval == pytest.approx(difference, rel=1e-9)
+    assert result.change_interval == (pytest.approx(change, rel=1e-9) if change else None)
+    assert result.p_value == pytest.approx(p, rel=1e-9)

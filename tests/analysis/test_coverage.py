@@ -25,13 +25,29 @@ def coverage():
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
-@pytest.mark.parametrize("index", [1, 5, 6], ids=["gauss", "lognormal unequal", "heavy tails"])
+@pytest.mark.parametrize(
+    "index", [1, 5, 6, 8, 9], ids=["gauss", "lognormal unequal", "heavy tails", "skewed", "exponential"]
+)
 def test_intervals_cover_the_truth_as_often_as_they_say(coverage, index, n):
     scenario = coverage.SCENARIOS[index]
     measured = coverage.measure(scenario, n, 1.0, runs=600, seed=1)
     # 600 runs have a standard error of 0.9 points, so the bars are moved out by two of them.
     assert measured.lowest_allowed - 0.018 <= measured.difference <= measured.highest_allowed + 0.018
     assert measured.lowest_allowed - 0.018 <= measured.change <= measured.highest_allowed + 0.018
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize(("shape", "cv"), [("gauss", 0.1), ("lognormal", 0.53), ("exponential", 1.0)])
+def test_the_interval_of_a_mean_covers_it(coverage, shape, cv, n):
+    measured = coverage.measure_mean(shape, cv, n, runs=2000, seed=1)
+    assert measured.lowest_allowed - 0.01 <= measured.share <= measured.highest_allowed + 0.01
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_where_a_sample_shows_that_no_interval_fits_it_says_so(coverage, n):
+    for step in (2.0, 4.0):
+        assert coverage.measure_rounded(step, n, 600, seed=1).share >= 0.91
+    assert coverage.measure_modes(0.2, n, 600, seed=1).share >= 0.91
 
 
 def shares(shift, cv, n, batches=10):

@@ -90,3 +90,27 @@ def test_equal_targets_are_seldom_told_apart_however_many_there_are():
     assert (
         wrong <= 16
     )  # 10 are expected at most; of a true 5% more than 16 have a chance of 2%, and the draws are fixed
+
+
+WIDE, LOW = [2.5e6, 5e6, 9e6, 16e6, 29e6], [0.9e6, 1.0e6, 1.1e6, 1.2e6, 1.3e6]
+
+
+@pytest.mark.parametrize(("wide", "low"), [(WIDE, LOW), (WIDE[::2], LOW[::2])], ids=["n=5", "n=3"])
+def test_samples_that_lie_ten_times_apart_are_ranked_however_they_spread(wide, low):
+    assert told(rank_targets({"wide": wide, "low": low}, "higher")) == [
+        ("wide", 1, "best"), ("low", 2, "worse than the best"),
+    ]  # fmt: skip
+
+
+def test_samples_that_do_not_overlap_are_never_called_tied():
+    """Among three targets three values of each are too few after correction."""
+    found = told(rank_targets({"wide": WIDE[::2], "low": LOW[::2], "lower": [0.8e6, 1.0e6, 1.2e6]}, "higher"))
+    assert found[0] == ("wide", 1, "best mean")
+    assert {verdict for *_, verdict in found[1:]} == {"not told from the best"}
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_equal_targets_are_seldom_told_apart_in_skewed_noise(n):
+    source = random.Random(6)
+    boards = [{str(at): [source.expovariate(1.0) for _ in range(n)] for at in range(10)} for _ in range(200)]
+    assert sum(any(item.rank != 1 for item in rank_targets(board, "lower")) for board in boards) <= 16

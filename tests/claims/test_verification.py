@@ -8,7 +8,7 @@ from benchhouse.analysis.compare import DEFINITION
 from benchhouse.api.verification import verify_all
 from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
-from benchhouse.claims.creation import comparison_fields
+from benchhouse.claims.creation import comparison_fields, value_fields
 from benchhouse.schema.claim import Reason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.query import cell_ref
@@ -142,6 +142,19 @@ def test_a_claim_is_computed_again_by_the_definition_that_it_was_made_with(works
         assert checked.ok, said(checked)
         assert f"made with definition 1 of intervals, by which it is the same; definition {DEFINITION}" in said(checked)
     assert b'"definition"' not in claim.model_copy(update={"definition": None}).text()
+
+
+def test_a_claim_of_one_number_is_computed_again_by_its_definition_too(workspace):
+    claim = make(workspace)
+    with Warehouse.open(workspace) as warehouse:
+        rows = queries.points(warehouse, [claim.cells[0].key["run_id"]]).dicts()
+    row = next(row for row in rows if all(row[name] == value for name, value in claim.cells[0].key.items()))
+    before = value_fields(row, claim.policy.confidence, 2)
+    assert before["interval"] != claim.interval
+    checked = forge(workspace, claim, **before, definition=2)
+    assert checked.ok, said(checked)
+    assert f"made with definition 2 of intervals, by which it is the same; definition {DEFINITION}" in said(checked)
+    assert not forge(workspace, claim, **before).ok  # says the newest, and is an earlier one
 
 
 def test_no_definition_excuses_a_forged_interval(workspace):

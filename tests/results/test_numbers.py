@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from benchhouse.results.numbers import (
@@ -130,3 +132,11 @@ def test_interval_of_the_mean_is_students():
     low, high = mean_interval(10.0, 2.0, 5)
     assert (low, high) == pytest.approx((10 - 2.7764451 * 2 / 5**0.5, 10 + 2.7764451 * 2 / 5**0.5))
     assert mean_interval(10.0, None, 1) is None
+
+
+def test_interval_of_a_positive_metric_reaches_further_up_than_down():
+    low, high = mean_interval(10.0, 2.0, 5, minimum=0.1)
+    reach = 2.7764451 * 0.2 / 5**0.5
+    assert (low, high) == pytest.approx((10.0 * (1.0 - reach), 10.0 * math.exp(reach)))
+    assert mean_interval(10.0, 0.0, 5, minimum=10.0) == (10.0, 10.0)
+    assert all(math.isfinite(end) for end in mean_interval(1.0, 1.4, 2, minimum=0.01, confidence=0.999_999))

@@ -26,9 +26,10 @@ SQL = f"SELECT {', '.join(f'{column.name}' for column in POINTS_VIEW.columns if 
 
 
 def numbers(draw: random.Random) -> list[Measurement]:
-    """One that is never below zero, though its interval could be, and one that is."""
+    """One that is positive, one that is never below zero, though its interval could be, and one that is."""
     return [
         Measurement(metric="time", stat="value", value=draw.lognormvariate(0, 2), unit="s", direction="lower"),
+        Measurement(metric="wait", stat="value", value=max(0.0, draw.gauss(0, 1)), unit="s", direction="lower"),
         Measurement(metric="skew", stat="value", value=draw.gauss(0, 1), unit="ms", error_bound=draw.random()),
     ]
 
@@ -55,7 +56,8 @@ def warehouse(swept):
 def test_intervals_are_those_of_the_report(warehouse):
     rows = warehouse.query("SELECT * FROM points").dicts()
     assert {(row["n"], row["ci_low"] is None) for row in rows} == {(n, n == 1) for n in COUNTS.values()}
-    smallest = {metric: min(row["min"] for row in rows if row["metric"] == metric) for metric in ("time", "skew")}
+    metrics = {row["metric"] for row in rows}
+    smallest = {metric: min(row["min"] for row in rows if row["metric"] == metric) for metric in metrics}
     for row in rows:
         expected = mean_interval(row["mean"], row["stdev"], row["n"], smallest[row["metric"]])
         if expected is None:
@@ -64,6 +66,8 @@ def test_intervals_are_those_of_the_report(warehouse):
         assert (row["ci_low"], row["ci_high"]) == pytest.approx(expected, rel=1e-7, abs=1e-9)
         assert row["stderr"] == pytest.approx(row["stdev"] / row["n"] ** 0.5, rel=1e-12)
     assert any(row["ci_low"] == 0 for row in rows if row["metric"] == "time")
+    skewed = [row["ci_high"] - row["mean"] > 1.01 * (row["mean"] - row["ci_low"]) for row in rows if row["n"] > 1]
+    assert skewed == [row["metric"] == "time" or row["ci_low"] == 0 for row in rows if row["n"] > 1]
     assert any(row["ci_low"] < 0 for row in rows if row["metric"] == "skew" and row["n"] > 1)
 
 

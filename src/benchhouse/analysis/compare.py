@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from benchhouse.analysis.student import P_METHOD, critical_t, two_sided_p, welch_df
+from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.memory import worth
+from benchhouse.analysis.student import LARGEST_LOG, P_METHOD, critical_t, two_sided_p, welch_df
 from benchhouse.analysis.summary import finite, mean, variance
 
 if TYPE_CHECKING:
@@ -31,17 +33,20 @@ SMALLEST_EXACT = 3  # two equal values may be chance where a clock is coarse; th
 LARGEST_RESAMPLED = 200
 """Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
 CAP = 2.0  # critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd
-DEFINITION = 2
-"""Version of the intervals, told with every claim; 1 had no HEAVY_TAILED. Raise it when an interval changes, and keep
-the earlier ones: a claim is computed again by its own."""
+DEFINITION = 3
+"""Version of the intervals, told with every claim; 1 had no HEAVY_TAILED, 2 the scale by LARGEST_RELATIVE_ERROR. Raise
+it when an interval changes, and keep the earlier ones: a claim is computed again by its own."""
 HEAVY_TAILED = 8
 """From so many values a side on, an end nearer than Welch's moves half-way there: with heavy tails resampling alone
 covers 92.5%, Welch's alone 97%."""
 LARGEST_RELATIVE_ERROR = 0.3
-"""Standard error of a mean, relative to it: beyond, the log of a ratio is too far from normal to be trusted."""
+"""Of definitions 1 and 2: a relative change only where both means were known so well. That picked the samples that
+look tame by chance, whose intervals are too narrow."""
+LARGEST_RELATIVE_VARIANCE = 0.75**2
+"""Of a mean, relative to it; it can't pass one. Beyond, a single value makes up the mean, and nothing else is known."""
 
 _ROUNDING = 1e-12
-LARGEST_LOG = 700.0  # exp of more overflows
+_NEARLY_ALL = -36.0  # exp of less is lost beside one: a total loss, which no positive value is
 
 
 class Interval(NamedTuple):
@@ -53,11 +58,15 @@ class Interval(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two samples to compare; `direction` says which way the metric improves (None: neither)."""
+    """Two samples to compare; `direction` says which way the metric improves (None: neither).
+
+    `memory` is that of the noise (`analysis.memory`), for sides of which one ran after the other.
+    """
 
     a: Sequence[float]
     b: Sequence[float]
     direction: Direction = None
+    memory: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class Comparison:
     difference_interval: Interval | None
     change: float | None  # difference / |mean_a|, a fraction; None when mean_a is zero
     change_interval: Interval | None
-    """None, too, unless all values are positive and both means known to 30%: else a ratio has no useful interval."""
+    """None, too, unless all values are positive: else a ratio has no interval."""
     confidence: float
     method: str
     hedges_g: float | None
@@ -83,6 +92,7 @@ class Comparison:
     p_method: str
     direction: Direction
     verdict: Verdict
+    doubt: str = ""  # why the interval is no more than a spread, where a side shows that itself
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
         """The result in one line of plain words, with the given names for the two sides."""
@@ -102,7 +112,8 @@ class Comparison:
         if interval.lo == interval.hi:
             return f"{self.method}, {repetitions}"
         lo, hi = (f"{end:+.4g}" if self._absolute else _percent(end, "+") for end in interval)
-        return f"{self.confidence * 100:g}% interval {lo} to {hi}, {repetitions}"
+        doubted = f"; {self.doubt}" if self.doubt else ""
+        return f"{self.confidence * 100:g}% interval {lo} to {hi}, {repetitions}{doubted}"
 
     @property
     def _absolute(self) -> bool:
@@ -138,34 +149,64 @@ def compare_many(
         raise ValueError(f"a confidence lies between 0 and 1, found {confidence}")
     if (resamples + 1) * (1.0 - confidence) / 2.0 < 1.0 - 1e-9:
         raise ValueError(f"{resamples} resamples are too few for a {confidence * 100:g}% interval")
-    samples = [(_Sample.of(pair.a), _Sample.of(pair.b)) for pair in pairs]
+    samples = [(_Sample.of(pair.a, pair.memory), _Sample.of(pair.b, pair.memory)) for pair in pairs]
     # Each pair is worked out smaller side first and turned round afterwards, so that swapping the two sides of a
     # comparison flips its signs and changes nothing else (order of trials is gone already: samples are sorted).
     turned = [(b, a) if b.values_key < a.values_key else (a, b) for a, b in samples]
-    criticals = _bootstrap(turned, confidence, resamples, seed)
+    how = _How(confidence, resamples, definition)
+    criticals = _bootstrap(turned, how, seed)
     results = []
     for pair, sides, (a, b), critical in zip(pairs, samples, turned, criticals, strict=True):
-        bounds = _bounds(a, b, critical, confidence, resamples, definition)
+        bounds = _bounds(a, b, critical, how)
         if sides[0] is not a:
             bounds = bounds.reversed()
-        results.append(_comparison(*sides, bounds, pair.direction, confidence))
+        results.append(_comparison(*sides, bounds, pair.direction, how))
     return results
+
+
+class _How(NamedTuple):
+    confidence: float
+    resamples: int
+    definition: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
     values: list[float]
     mean: float
+    memory: float
     var_of_mean: float
+    df: float  # by which that variance is known
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "_Sample":
+    def of(cls, values: Sequence[float], memory: float = 0.0) -> "_Sample":
         ordered = sorted(finite(values))
         if not ordered:
             raise ValueError("a comparison needs at least one value on each side, found none")
         centre = mean(ordered)
         n = len(ordered)
-        return cls(ordered, centre, variance(ordered, centre) / n if n > 1 else 0.0)
+        if n < 2:
+            return cls(ordered, centre, memory, 0.0, 0.0)
+        known = worth(n, memory)
+        return cls(ordered, centre, memory, variance(ordered, centre) / n * known.inflation, known.df)
+
+    def log_var(self, definition: int) -> float:
+        """Variance of the log of the mean; of one that a single value makes up, as wide as its logarithms allow.
+
+        The mean of positive values is at least that of their logarithms, which knows of no huge value.
+        """
+        relative = self.var_of_mean / self.mean / self.mean
+        if relative <= LARGEST_RELATIVE_VARIANCE or definition < 3:
+            return relative
+        below = math.log(self.mean) - mean([math.log(value) for value in self.values])
+        return max(relative, (below + math.sqrt(self.var_of_logs)) ** 2)
+
+    @property
+    def var_of_logs(self) -> float:
+        """Variance of the mean of the logarithms. No p-value of resampled sizes is made with less: far out, where a
+        correction for many pairs looks, skewed values would pass too often."""
+        logs = [math.log(value) for value in self.values]
+        return variance(logs, mean(logs)) / len(logs) * worth(len(logs), self.memory).inflation
 
     @property
     def values_key(self) -> tuple[int, list[float]]:
@@ -184,60 +225,59 @@ class _Bounds(NamedTuple):
         return _Bounds(flipped[0], flipped[1], self.method)
 
 
-def _bootstrap(
-    pairs: list[tuple[_Sample, _Sample]], confidence: float, resamples: int, seed: int
-) -> "list[Criticals | None]":
-    """Bootstrap-t critical values for the pairs whose size and spread allow it."""
+def _bootstrap(pairs: list[tuple[_Sample, _Sample]], how: _How, seed: int) -> "list[Criticals | None]":
+    """Bootstrap-t critical values for the pairs whose size, spread and noise allow it."""
     batches: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     for place, (a, b) in enumerate(pairs):
         sizes = len(a.values), len(b.values)
-        if min(sizes) >= SMALLEST_RESAMPLED and max(sizes) <= LARGEST_RESAMPLED and a.var_of_mean + b.var_of_mean > 0.0:
-            batches[(*sizes, _relative(a, b))].append(place)
+        allowed = min(sizes) >= SMALLEST_RESAMPLED and max(sizes) <= LARGEST_RESAMPLED and not a.memory
+        if allowed and a.var_of_mean + b.var_of_mean > 0.0:
+            batches[(*sizes, _relative(a, b, how.definition))].append(place)
     criticals: list[Criticals | None] = [None] * len(pairs)
     if batches:  # only then is numpy needed
         from benchhouse.analysis.bootstrap import resample
     for (_, _, positive), places in batches.items():
         values = [(pairs[place][0].values, pairs[place][1].values) for place in places]
-        answers = resample(values, positive=positive, confidence=confidence, resamples=resamples, seed=seed)
+        answers = resample(values, positive=positive, confidence=how.confidence, resamples=how.resamples, seed=seed)
         for place, answer in zip(places, answers, strict=True):
             criticals[place] = answer
     return criticals
 
 
-def _bounds(
-    a: _Sample, b: _Sample, criticals: "Criticals | None", confidence: float, resamples: int, definition: int
-) -> _Bounds:
+def _bounds(a: _Sample, b: _Sample, criticals: "Criticals | None", how: _How) -> _Bounds:
     difference = b.mean - a.mean
-    log_ratio = math.log(b.mean) - math.log(a.mean) if _relative(a, b) else None
+    relative = _relative(a, b, how.definition)
+    log_ratio = math.log(b.mean) - math.log(a.mean) if relative else 0.0
     n_a, n_b = len(a.values), len(b.values)
     if min(n_a, n_b) < 2:
         return _Bounds(None, None, "none, too few repetitions")
     if a.var_of_mean + b.var_of_mean == 0.0:
         if min(n_a, n_b) < SMALLEST_EXACT and difference:
             return _Bounds(None, None, "none, too few equal values to call them exact")
-        point = None if log_ratio is None else Interval(log_ratio, log_ratio)
+        point = Interval(log_ratio, log_ratio) if relative else None
         return _Bounds(Interval(difference, difference), point, "exact values, no spread")
 
     def interval(estimate: float, var_a: float, var_b: float, critical: "Critical | None") -> Interval:
-        t = critical_t(confidence, welch_df(var_a, var_b, n_a, n_b))
+        t = critical_t(how.confidence, welch_df(var_a, var_b, a.df + 1.0, b.df + 1.0))
         lo, hi = (max(critical.lo, -CAP * t), min(critical.hi, CAP * t)) if critical else (-t, t)
-        if min(n_a, n_b) >= HEAVY_TAILED and definition > 1:
+        if min(n_a, n_b) >= HEAVY_TAILED and how.definition > 1:
             lo, hi = min(lo, (lo - t) / 2.0), max(hi, (hi + t) / 2.0)
         error = math.sqrt(var_a + var_b)
         return Interval(estimate - hi * error, estimate - lo * error)
 
+    method = f"bootstrap-t, {how.resamples} resamples"
+    if a.memory:
+        method = f"Welch t, widened for noise that remembers ({a.memory:.2f})"
+    elif not criticals:
+        method = f"Welch t, n too {'small' if min(n_a, n_b) < SMALLEST_RESAMPLED else 'large'} to resample"
     absolute = interval(difference, a.var_of_mean, b.var_of_mean, criticals.difference if criticals else None)
-    relative = None
-    if log_ratio is not None:
-        var_a, var_b = a.var_of_mean / a.mean / a.mean, b.var_of_mean / b.mean / b.mean
-        relative = interval(log_ratio, var_a, var_b, criticals.log_ratio if criticals else None)
-    if criticals:
-        return _Bounds(absolute, relative, f"bootstrap-t, {resamples} resamples")
-    size = "small" if min(n_a, n_b) < SMALLEST_RESAMPLED else "large"
-    return _Bounds(absolute, relative, f"Welch t, n too {size} to resample")
+    if not relative:
+        return _Bounds(absolute, None, method)
+    var_a, var_b = (side.log_var(how.definition) for side in (a, b))
+    return _Bounds(absolute, interval(log_ratio, var_a, var_b, criticals.log_ratio if criticals else None), method)
 
 
-def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, confidence: float) -> Comparison:
+def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, how: _How) -> Comparison:
     difference = b.mean - a.mean
     change = difference / abs(a.mean) if a.mean else None
     return Comparison(
@@ -249,14 +289,15 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
         difference_interval=bounds.difference,
         change=change,
         change_interval=_change_interval(change, bounds.log_ratio),
-        confidence=confidence,
+        confidence=how.confidence,
         method=bounds.method,
         hedges_g=hedges_g(a.values, b.values),
         cliffs_delta=cliffs_delta(a.values, b.values),
-        p_value=_p_value(a, b),
+        p_value=_p_value(a, b, how.definition),
         p_method=P_METHOD,
         direction=direction,
         verdict=verdict_of(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
+        doubt=(doubt(a.values) or doubt(b.values)) if how.definition > 2 else "",
     )
 
 
@@ -270,20 +311,21 @@ def hide_within(compared: Comparison, bound_a: float | None, bound_b: float | No
 
 def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Welch's t test on the scale that `compare` decides by; None where a side has fewer than two values."""
-    return _p_value(_Sample.of(a), _Sample.of(b))
+    return _p_value(_Sample.of(a), _Sample.of(b), DEFINITION)
 
 
-def _p_value(a: _Sample, b: _Sample) -> float | None:
-    n_a, n_b = len(a.values), len(b.values)
-    if min(n_a, n_b) < 2:
+def _p_value(a: _Sample, b: _Sample, definition: int) -> float | None:
+    if min(len(a.values), len(b.values)) < 2:
         return None
     if a.var_of_mean + b.var_of_mean == 0.0:
         return 1.0 if a.mean == b.mean else 0.0
     difference, var_a, var_b = b.mean - a.mean, a.var_of_mean, b.var_of_mean
-    if _relative(a, b):  # on the scale of the interval that decides
+    if _relative(a, b, definition):  # on the scale of the interval that decides
         difference = math.log(b.mean) - math.log(a.mean)
-        var_a, var_b = var_a / a.mean / a.mean, var_b / b.mean / b.mean
-    return two_sided_p(difference / math.sqrt(var_a + var_b), welch_df(var_a, var_b, n_a, n_b))
+        var_a, var_b = (side.log_var(definition) for side in (a, b))
+        if definition > 2 and min(len(a.values), len(b.values)) >= SMALLEST_RESAMPLED:
+            var_a, var_b = max(var_a, a.var_of_logs), max(var_b, b.var_of_logs)
+    return two_sided_p(difference / math.sqrt(var_a + var_b), welch_df(var_a, var_b, a.df + 1.0, b.df + 1.0))
 
 
 def _change_interval(change: float | None, log_ratio: Interval | None) -> Interval | None:
@@ -291,7 +333,7 @@ def _change_interval(change: float | None, log_ratio: Interval | None) -> Interv
         return None
     if log_ratio.lo == log_ratio.hi:
         return Interval(change, change)
-    return Interval(math.expm1(log_ratio.lo), math.expm1(min(log_ratio.hi, LARGEST_LOG)))
+    return Interval(math.expm1(max(log_ratio.lo, _NEARLY_ALL)), math.expm1(min(log_ratio.hi, LARGEST_LOG)))
 
 
 def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
@@ -306,11 +348,10 @@ def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, directio
     return "better" if (mean_b > mean_a) == (direction == "higher") else "worse"
 
 
-def _relative(a: _Sample, b: _Sample) -> bool:
-    """Whether a ratio means something: all values positive, and both means known well enough for their logarithm."""
-    return all(
-        side.values[0] > 0.0 and side.var_of_mean <= (LARGEST_RELATIVE_ERROR * side.mean) ** 2 for side in (a, b)
-    )
+def _relative(a: _Sample, b: _Sample, definition: int) -> bool:
+    """Whether the ratio decides: where all values are positive, which is the metric's nature and not the sample's."""
+    known = all(side.var_of_mean <= (LARGEST_RELATIVE_ERROR * side.mean) ** 2 for side in (a, b))
+    return min(a.values[0], b.values[0]) > 0.0 and (known or definition > 2)
 
 
 def hedges_g(a: Sequence[float], b: Sequence[float]) -> float | None:

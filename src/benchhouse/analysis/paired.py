@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from benchhouse.analysis.compare import (
     CONFIDENCE,
-    LARGEST_LOG,
     Comparison,
     Direction,
     Interval,
     cliffs_delta,
     verdict_of,
 )
-from benchhouse.analysis.student import critical_t, two_sided_p
+from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.student import LARGEST_LOG, critical_t, two_sided_p
 from benchhouse.analysis.summary import finite, mean, variance
 
 FEWEST = 3
@@ -56,6 +56,7 @@ def compare_paired(
         p_method="paired t test",
         direction=direction,
         verdict=verdict_of(0.0, centre, decided, direction),
+        doubt=doubt(steps),
     )
 
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from benchhouse.analysis.compare import CONFIDENCE, LARGEST_LOG, Direction, Interval, Verdict, verdict_of
+from benchhouse.analysis.compare import CONFIDENCE, Direction, Interval, Verdict, verdict_of
 from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
+from benchhouse.analysis.student import LARGEST_LOG
 
 Kind = Literal["miss", "log", "linear"]
 Reach = Literal["met", "short", "beyond"]

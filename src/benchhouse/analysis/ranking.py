@@ -27,6 +27,7 @@ FEW = SMALLEST_RESAMPLED
 Direction = Literal["higher", "lower"]
 Verdict = Literal[
     "best",
+    "best mean",
     "tied for best",
     "worse than the best",
     "not told from the best",
@@ -153,7 +154,7 @@ def rank_targets(
             summary=summaries[name],
             against_best=beside.get(name),
             better=tuple(better.get(name, ())),
-            verdict=_verdict(name, best, ranks, better, beside.get(name)),
+            verdict=_verdict(name, best, ranks, better, beside),
         )
         for name in order
     ]
@@ -200,15 +201,20 @@ def _verdict(
     best: str | None,
     ranks: Mapping[str, int],
     better: Mapping[str, Sequence[str]],
-    beside: Comparison | None,
+    beside: Mapping[str, Comparison],
 ) -> Verdict:
     if name not in ranks:
         return "too few repetitions"
     if name == best:
-        alone = sum(rank == 1 for rank in ranks.values()) == 1
-        return "best" if alone else "tied for best"
+        first = [other for other in ranks if ranks[other] == 1 and other != best]
+        return "tied for best" if any(_tied(beside[other]) for other in first) else "best mean" if first else "best"
     if best in better[name]:
         return "worse than the best"
-    if beside and beside.verdict == HIDDEN:
+    if beside[name].verdict == HIDDEN:
         return "within error bounds"
-    return "tied for best" if ranks[name] == 1 else "not told from the best"
+    return "tied for best" if ranks[name] == 1 and _tied(beside[name]) else "not told from the best"
+
+
+def _tied(beside: Comparison) -> bool:
+    """Not where no value of one side lies among those of the other: these are too few to tell, which is no tie."""
+    return beside.verdict == HIDDEN or abs(beside.cliffs_delta) < 1.0

@@ -4,6 +4,7 @@ import math
 from functools import lru_cache
 
 P_METHOD = "Welch's t test"
+LARGEST_LOG = 700.0  # exp of more overflows
 
 
 def two_sided_p(t: float, df: float) -> float:
@@ -41,7 +42,19 @@ def _critical_z(confidence: float) -> float:
     return z
 
 
-def welch_df(var_a: float, var_b: float, n_a: int, n_b: int) -> float:
+def mean_interval(mean: float, error: float, df: float, confidence: float, *, positive: bool) -> tuple[float, float]:
+    """Student's interval of a mean whose standard error is `error`.
+
+    Where all values are `positive`, the upper end is that on the scale of logarithms: next to zero they are skewed, so
+    that a mean that came out too small has a spread that did, too, and the truth lies above the plain interval.
+    """
+    half = critical_t(confidence, df) * error
+    if not positive:
+        return mean - half, mean + half
+    return max(0.0, mean - half), mean * math.exp(min(half / mean, LARGEST_LOG))
+
+
+def welch_df(var_a: float, var_b: float, n_a: float, n_b: float) -> float:
     """Welch-Satterthwaite degrees of freedom from the variances of the two means; not both may be zero."""
     share = var_a / (var_a + var_b)
     return 1.0 / (share**2 / (n_a - 1) + (1.0 - share) ** 2 / (n_b - 1))

@@ -118,7 +118,7 @@ def timing(run: Run, request: TimingRequest) -> Timing:
         if "mean" not in stats:
             continue
         mean = stats["mean"]
-        low, high = mean_interval(mean.mean, mean.stdev, mean.n, 0.0) or (None, None)
+        low, high = mean_interval(mean.mean, mean.stdev, mean.n, mean.min) or (None, None)
         values[name] = mean.values
         commands.append(
             TimedCommand(

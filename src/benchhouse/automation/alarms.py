@@ -323,7 +323,7 @@ def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: Standing) -
         limit = level + abs(level) * (rule.worse_by if side == "above" else -rule.worse_by)
         meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, unit)}"
     assert limit is not None  # one of them is given: the file was checked
-    ends = mean_interval(last.mean, last.stdev, last.n)
+    ends = mean_interval(last.mean, last.stdev, last.n, min(run.min for run in past.runs))
     spread = " (one trial: how sure is not known)"
     if ends:
         spread = f" ({quantity(ends[0], unit)} to {quantity(ends[1], unit)}, n={last.n})"

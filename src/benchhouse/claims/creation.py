@@ -7,6 +7,7 @@ from typing import Any
 
 import benchhouse
 from benchhouse.analysis.compare import DEFINITION, compare, hide_within
+from benchhouse.analysis.doubts import doubt
 from benchhouse.claims.safety import Basis, interval_of
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import CompareOptions, compare_selected
@@ -24,6 +25,7 @@ from benchhouse.warehouse.query import Result, Warehouse
 Row = Mapping[str, Any]
 Key = tuple[str, str, str, str]
 _T_METHOD = "Student's t over trials"
+_LOG_METHOD = f"{_T_METHOD}, upper end on the scale of logarithms"
 _MADE_AT = "; a rule ended repetitions, so intervals are made at "
 
 
@@ -76,7 +78,10 @@ def value_or_comparison(
     rows: Sequence[Row], policy: Policy, made: float, definition: int = DEFINITION
 ) -> dict[str, Any]:
     """What a claim says of its one or two numbers; intervals made at `made`, which is more where a rule ended runs."""
-    fields = value_fields(rows[0], made) if len(rows) == 1 else comparison_fields(rows[0], rows[1], made, definition)
+    if len(rows) == 1:
+        fields = value_fields(rows[0], made, definition)
+    else:
+        fields = comparison_fields(rows[0], rows[1], made, definition)
     if made != policy.confidence:
         fields["method"] += f"{_MADE_AT}{made:.6g}"
     return fields
@@ -91,16 +96,18 @@ def made_at(claim: Claim) -> float:
         return claim.policy.confidence
 
 
-def value_fields(row: Row, confidence: float) -> dict[str, Any]:
+def value_fields(row: Row, confidence: float, definition: int) -> dict[str, Any]:
     """What a claim says of one number; computed again by whoever checks it."""
-    ends = interval_of(row["values"], confidence)
+    ends = interval_of(row["values"], confidence, definition)
+    logs = definition > 2 and min(row["values"]) > 0.0
     shown = quantity(row["mean"], row["unit"], row["stdev"])
     interval = f"{quantity(ends[0], '1')} to {quantity(ends[1], row['unit'])}" if ends else "none"
-    about = f"{confidence * 100:g}% interval {interval}, n={row['n']}"
+    doubted = doubt(row["values"]) if definition > 2 else ""
+    about = f"{confidence * 100:g}% interval {interval}, n={row['n']}" + (f"; {doubted}" if doubted else "")
     where = row["point"] or row["target_name"]
     return {
         "kind": "value", "value": row["mean"], "unit": row["unit"], "interval": ends, "n": row["n"],
-        "point": where, "method": _T_METHOD,
+        "point": where, "method": _LOG_METHOD if logs else _T_METHOD,
         "statement": f"{row['scenario']}, {where}: {name_of(row['metric'], row['stat'])} is {shown} ({about})",
     }  # fmt: skip
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.analysis.student import critical_t
+from benchhouse.analysis.compare import DEFINITION
+from benchhouse.analysis.student import mean_interval
 from benchhouse.analysis.summary import mean, shaky_quantiles, variance
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.results.circumstances import circumstances
@@ -113,14 +114,19 @@ def _judge_images(side: Side, folder_of: Callable[[Row], TrialFolder]) -> Iterat
     return judge_images(side.name, specs)
 
 
-def interval_of(values: Sequence[float], confidence: float) -> tuple[float, float] | None:
-    """Student's t interval of the mean; None for fewer than two values. Never below zero where no value is."""
+def interval_of(values: Sequence[float], confidence: float, definition: int = DEFINITION) -> tuple[float, float] | None:
+    """Student's t interval of the mean; None for fewer than two values. Never below zero where no value is.
+
+    Before definition 3 no end was made on the scale of logarithms.
+    """
     if len(values) < 2:
         return None
     ordered = sorted(values)
-    centre = mean(ordered)
-    half = critical_t(confidence, len(ordered) - 1) * math.sqrt(variance(ordered, centre) / len(ordered))
-    return max(0.0, centre - half) if ordered[0] >= 0.0 else centre - half, centre + half
+    centre, n = mean(ordered), len(ordered)
+    error = math.sqrt(variance(ordered, centre) / n)
+    positive = ordered[0] > 0.0 and definition > 2
+    low, high = mean_interval(centre, error, n - 1, confidence, positive=positive)
+    return max(0.0, low) if ordered[0] >= 0.0 else low, high
 
 
 def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator[Reason]:
@@ -129,7 +135,7 @@ def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator
         trials = "1 trial" if len(values) == 1 else f"{len(values)} trials"
         message = f"{name}: {trials}, the policy asks for {policy.min_replicates} or more"
         yield Reason(code="few_replicates", message=message)
-    ends = interval_of(values, policy.confidence)
+    ends = interval_of(values, policy.confidence, definition=2)  # told as ± of the value, so without its skew
     if ends is None:
         yield Reason(code="no_interval", message=f"{name}: one trial has no interval")
     else:

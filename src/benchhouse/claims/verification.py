@@ -141,7 +141,7 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
         if not wrong[definition]:
             break
     used = min(wrong, key=lambda definition: (bool(wrong[definition]), -definition))
-    if wrong[used] or used == DEFINITION or len(rows) == 1:
+    if wrong[used] or used == DEFINITION:
         return wrong[used], []
     ends = value_or_comparison(rows, claim.policy, made_at(claim))["interval"]
     says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"

@@ -350,6 +350,8 @@ def _doubts(boards: Iterable[Board]) -> list[str]:
             name, n = row.standing.target, row.standing.summary.n
             if n < FEW:
                 notes[f"few repetitions: {name} has {n}; {FEW} or more give a sharper answer"] = None
+            if row.standing.against_best and row.standing.against_best.doubt:
+                notes[f"{name} against the best: {row.standing.against_best.doubt}"] = None
             if row.points > len(row.experiments):
                 notes[f"{name} pools {row.points} different points; filter or bind what they differ in"] = None
             if row.disagree:

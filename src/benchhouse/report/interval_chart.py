@@ -109,6 +109,11 @@ def chart_files(data: ReportData) -> dict[str, str]:
     return charts
 
 
+def _ends(item: Number) -> tuple[float | None, float | None]:
+    """None where the values themselves show that these would be no interval."""
+    return (None, None) if item.doubt else (item.low, item.high)
+
+
 def _chart(data: ReportData, column: Number) -> str:
     present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
     missing = [
@@ -119,9 +124,7 @@ def _chart(data: ReportData, column: Number) -> str:
     if column.direction:
         present.sort(key=lambda item: item[1].cell.value, reverse=column.direction == "higher")
     shown = present[:_MOST_BARS]
-    bars = [
-        Bar(label, item.cell.value, item.low, item.high, number(item.cell.value, item.stdev)) for label, item in shown
-    ]
+    bars = [Bar(label, item.cell.value, *_ends(item), number(item.cell.value, item.stdev)) for label, item in shown]
     bars += missing[:_MOST_MISSING]
     left_out = len(present) - len(shown)
     extreme = {"higher": "highest", "lower": "lowest"}.get(column.direction or "", "first")

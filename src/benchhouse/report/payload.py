@@ -215,6 +215,7 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
         "stdev": _column([short(number.stdev, 4) for number in numbers]),
         "low": _column([short(number.low, 6) for number in numbers]),
         "high": _column([short(number.high, 6) for number in numbers]),
+        "doubt": _column([number.doubt for number in numbers]),
         "samples": _column([number.samples for number in numbers]),
         "shaky": _column([number.shaky for number in numbers]),
         "off": _column([off_text(number.cell.value, number.error_bound) for number in numbers]),

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from benchhouse.analysis.compare import HIDDEN, Comparison, Interval, Pair, compare_many, hide_within
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
-from benchhouse.results import matching
+from benchhouse.results import lasting_noise, matching
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
 from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
@@ -132,6 +133,11 @@ class PointRow:
     error_bound_a: float | None = None
     """How far a figure of A can be off, in the metric's unit, the most of its trials; None where none says."""
     error_bound_b: float | None = None
+    doubt: str = ""
+    """Why the interval is no more than a spread, where a side shows that itself."""
+    memory: float | None = 0.0
+    """What noise remembers from trial to trial, by earlier runs, where one side ran after the other; None: not known,
+    as there are too few. Intervals are made wider for it."""
 
     @property
     def name(self) -> str:
@@ -218,7 +224,11 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
 
 
 def compare_runs(
-    a: Side, b: Side, options: CompareOptions = DEFAULTS, order: Mapping[str, int] | None = None
+    a: Side,
+    b: Side,
+    options: CompareOptions = DEFAULTS,
+    order: Mapping[str, int] | None = None,
+    earlier: lasting_noise.Earlier = list,
 ) -> ComparisonTable:
     """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
 
@@ -250,10 +260,15 @@ def compare_runs(
     numbers, outlier_notes = without_outliers(numbers, options.outliers)
     trials = {row["trial_id"]: row for side in (a, b) for row in side.trials}
     rounds, pairing_notes = choose_rounds(numbers, trials or None, options.paired)
+    memories: list[float | None] = [0.0] * len(numbers)
     if rounds:
         compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in numbers]
     else:
-        values = [Pair(x["values"], y["values"], x["direction"]) for _, x, y in numbers]
+        memories = lasting_noise.memories([(x, y) for _, x, y in numbers], trials, earlier)
+        values = [
+            Pair(x["values"], y["values"], x["direction"], memory or 0.0)
+            for (_, x, y), memory in zip(numbers, memories, strict=True)
+        ]
         compared = compare_many(values, confidence=confidence, seed=SEED)
     compared = [
         hide_within(result, x.get("error_bound"), y.get("error_bound"))
@@ -262,8 +277,8 @@ def compare_runs(
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
-        _row(pair, x, y, result, adjusted.get(str(at)), (a.name, b.name))
-        for at, ((pair, x, y), result) in enumerate(zip(numbers, compared, strict=True))
+        _row(pair, x, y, result, adjusted.get(str(at)), (a.name, b.name), memory)
+        for at, ((pair, x, y), result, memory) in enumerate(zip(numbers, compared, memories, strict=True))
     ]
     differences = _differences(pairs, a.facts, b.facts)
     return ComparisonTable(
@@ -360,8 +375,17 @@ def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
             )
 
 
-def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]) -> PointRow:
+def _row(
+    pair: Matched,
+    x: Row,
+    y: Row,
+    result: Comparison,
+    adjusted: float | None,
+    names: tuple[str, str],
+    memory: float | None,
+) -> PointRow:
     a, b = pair
+    apart = f"; {lasting_noise.APART}" if memory is None else ""
     label = a.label if a.label == b.label else f"{a.label} → {b.label}"
     return PointRow(
         point=label,
@@ -383,12 +407,14 @@ def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | No
         change_interval=_ends(result.change_interval),
         difference_interval=_ends(result.difference_interval),
         p_adjusted=adjusted,
-        sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}",
+        sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}{apart}",
         shaky=any(_shaky(side) for side in (x, y)),
         trials_a=list(x["trials"]),
         trials_b=list(y["trials"]),
         error_bound_a=x.get("error_bound"),
         error_bound_b=y.get("error_bound"),
+        doubt=result.doubt,
+        memory=memory,
     )
 
 
@@ -445,6 +471,9 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
             f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {often} would look different "
             "by chance alone; p_adjusted of --json corrects for that."
         )
+    if doubted := [f"{row.name}: {row.doubt}" for row in rows if row.doubt]:
+        notes.append(f"{shortened(list(dict.fromkeys(doubted)), _LISTED)}.")
+    notes += lasting_noise.notes([(row.name, row.memory) for row in rows])
     if hidden := [row.bounds_text for row in rows if row.verdict == HIDDEN]:
         told = "; ".join(hidden[:_LISTED]) + (f"; and {len(hidden) - _LISTED} more" if len(hidden) > _LISTED else "")
         notes.append(f"Within error bounds: both sides together can be off by more than the difference ({told}).")
@@ -460,7 +489,8 @@ def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptio
     side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
     witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
     folders = [TrialFolder(warehouse.workspace.root / row["folder"]) for row in witnesses if row]
-    table = compare_runs(side_a, side_b, options, declared_order(folders))
+    earlier = partial(lasting_noise.earlier_rows, warehouse, [*side_a.rows, *side_b.rows])
+    table = compare_runs(side_a, side_b, options, declared_order(folders), earlier)
     notes = dict.fromkeys(note for _, refused in picked for note in refused)
     return replace(table, notes=[*notes, *table.notes])
 

@@ -26,6 +26,7 @@ class Number(Model):
     stdev: float | None = Field(None, description="Over trials; null for one trial.")
     low: float | None = Field(None, description="Lower end of the 95% interval of the mean.")
     high: float | None = None
+    doubt: str = Field("", description="Why low to high is a spread and no interval, where the values show that.")
     minimum: float
     maximum: float
     values: list[float] = Field(description="One per trial, in the order of cell.trials.")

@@ -43,7 +43,7 @@ WITH grouped AS (
   GROUP BY t.run_id, m.metric, m.stat, m.unit, m.direction
 )
 SELECT run_id, started, metric, stat, unit, direction, len("values") AS n, list_avg("values") AS mean,
-       list_stddev_samp("values") AS stdev
+       list_stddev_samp("values") AS stdev, list_min("values") AS min
 FROM grouped ORDER BY started, run_id, metric, stat
 """.strip()
 
@@ -100,6 +100,7 @@ class RunValue:
     n: int
     mean: float
     stdev: float | None
+    min: float
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ def gather(
     metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat, refused)
     mine = [row for row in rows if (row["metric"], row["stat"]) == (metric, stat)]
     _refuse_mixed(mine, metric, stat)
-    runs = [RunValue(row["run_id"], str(row["started"]), row["n"], row["mean"], row["stdev"]) for row in mine]
+    told = ("n", "mean", "stdev", "min")
+    runs = [RunValue(row["run_id"], str(row["started"]), *(row[name] for name in told)) for row in mine]
     detected = find_changes([run.mean for run in runs], floor=floor)
     direction = mine[0]["direction"]
     changes = []

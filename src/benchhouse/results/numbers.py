@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection
 
-from benchhouse.analysis.student import critical_t
+from benchhouse.analysis import student
 from benchhouse.analysis.summary import enough_for
 
 THIN = "\u2009"
@@ -60,13 +60,14 @@ def mean_interval(
 ) -> tuple[float, float] | None:
     """The interval of the mean over n trials by Student's t; None for fewer than two.
 
-    `minimum` is the smallest value of this metric anywhere: where none is below zero, neither is the interval.
+    `minimum` is the smallest value of this metric anywhere: where it is positive, the upper end is made on the scale of
+    logarithms; where none is below zero, neither is the interval.
     """
     if n < 2 or stdev is None:
         return None
-    half = critical_t(confidence, n - 1) * stdev / math.sqrt(n)
-    low = mean - half
-    return max(0.0, low) if minimum is not None and minimum >= 0.0 else low, mean + half
+    positive = minimum is not None and minimum > 0.0
+    low, high = student.mean_interval(mean, stdev / math.sqrt(n), n - 1, confidence, positive=positive)
+    return max(0.0, low) if minimum is not None and minimum >= 0.0 else low, high
 
 
 def shaky(stat: str, samples: int) -> str:

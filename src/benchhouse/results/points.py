@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from benchhouse.analysis.doubts import doubt
 from benchhouse.results.content import Number, Point, RefusedFigure
 from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
 from benchhouse.results.refusals import why_no_number
@@ -148,6 +149,7 @@ def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float
         stdev=stdev,
         low=interval[0] if interval else None,
         high=interval[1] if interval else None,
+        doubt=doubt(row["values"]),
         minimum=row["min"],
         maximum=row["max"],
         values=list(row["values"]),

@@ -55,9 +55,15 @@ def _why_not(x: Row, y: Row, trials: Mapping[str, Row], fewest: int) -> str:
         return f"{name_of(x['metric'], x['stat'])} has {plural(len(common), 'round')} in common, {fewest} are needed"
     starts = [[side[number] for side in sides] for number in common]
     if any(max(now) > min(later) for now, later in pairwise(starts)):
-        apart = max(sides[0].values()) < min(sides[1].values()) or max(sides[1].values()) < min(sides[0].values())
+        apart = ran_apart(x, y, trials)
         return "one side ran after the other" if apart else "the trials of the sides did not take turns"
     return ""
+
+
+def ran_apart(x: Row, y: Row, trials: Mapping[str, Row]) -> bool:
+    """Whether one side ran after the other, by start times; not known without them."""
+    first, second = ([trials[name]["started"] for name in row["trials"] if name in trials] for row in (x, y))
+    return bool(first and second) and (max(first) < min(second) or max(second) < min(first))
 
 
 def pair_rounds(x: Row, y: Row, rounds: Rounds, confidence: float) -> Comparison:

@@ -160,7 +160,9 @@ def _sentence(
     equal = [points[int(row.name)].label for row in ranked if row.place == 1]
     if 1 < len(equal) < len(ranked):
         return f"{len(equal)} of {len(ranked):,} points share the {extreme} {metric}, {worth}: {_listed(equal)}."
-    if len(tied) == len(others) and not any(_differ_alone(best, numbers[row.name]) for row in tied):
+    if len(tied) == len(others) and not any(
+        _differ_alone(best, numbers[row.name], compared.get(row.name)) for row in tied
+    ):
         between = f"between the {len(ranked):,} points"
         return f"No evidence of a difference in {metric} {between}; the {extreme} mean is {worth}."
     if tied or untested:
@@ -192,8 +194,10 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def _differ_alone(best: Number, other: Number) -> bool:
-    """Whether the two would be told apart if they were the only ones."""
+def _differ_alone(best: Number, other: Number, compared: Comparison | None) -> bool:
+    """Whether the two would be told apart if they were the only ones: by the interval that is shown, where one is."""
+    if compared:
+        return compared.verdict in ("better", "worse")
     return (p_value(best.values, other.values) or 0.0) <= 0.05
 
 

@@ -58,7 +58,10 @@ POINTS_VIEW = Table(
             "ci_low", "number", "Lower end of the 95% interval of the mean by Student's t; not below zero where no "
             "value of the metric in the run is; null for one trial.",
         ),
-        Column("ci_high", "number", "Upper end of that interval; null for one trial."),
+        Column(
+            "ci_high", "number", "Upper end of that interval, on the scale of logarithms where all values of the "
+            "metric in the run are positive; null for one trial.",
+        ),
         Column("min", "number", "Smallest value."),
         Column("max", "number", "Largest value."),
         Column("values", "numbers", "The values, by repetition."),
@@ -211,7 +214,8 @@ def _view(points: str, table: str, key: Callable[[str], str]) -> str:
     t = f"CASE WHEN n < 2 THEN NULL WHEN n <= {len(T_QUANTILES) + 1} THEN {table} ELSE {expansion} END"
     return f"""
 SELECT {columns} FROM (
-  SELECT *, CASE WHEN least_value >= 0 AND mean < half THEN 0 ELSE mean - half END AS ci_low, mean + half AS ci_high
+  SELECT *, CASE WHEN least_value >= 0 AND mean < half THEN 0 ELSE mean - half END AS ci_low,
+         CASE WHEN least_value > 0 THEN mean * exp(half / mean) ELSE mean + half END AS ci_high
   FROM (
     SELECT *, stdev / sqrt({whole}) AS stderr, stdev / sqrt({whole}) * ({t}) AS half,
            min(min) OVER (PARTITION BY run_id, metric, stat, unit) AS least_value,

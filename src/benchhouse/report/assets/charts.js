@@ -21,7 +21,7 @@ function without(...metrics) {
 
 function tell(mark) {
   const { point, number, metric } = mark;
-  const interval = number.low === null ? "no interval: " + (number.n < 2 ? "one trial" : "unknown") : `95% interval ${show(number.low)} to ${show(number.high)}`;
+  const interval = number.low === null ? "no interval: " + (number.n < 2 ? "one trial" : "unknown") : `95% interval ${show(number.low)} to ${show(number.high)}${number.doubt ? ` (${number.doubt})` : ""}`;
   const spread = number.stdev === null ? "" : `, stdev ${show(number.stdev, 3)}`;
   return [
     html("b", {}, withUnit((number.shaky ? "~" : "") + show(number.value), metric.unit)), ` ${metric.label}`,

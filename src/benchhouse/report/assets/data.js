@@ -16,7 +16,7 @@ function unpack(packed) {
       const point = points[column.at ? column.at[place] : place], values = column.values[place];
       point.numbers[metric] = {
         value, text: column.text[place], spread: pick(column.spread, place), n: pick(column.n, place), stdev: pick(column.stdev, place),
-        low: pick(column.low, place), high: pick(column.high, place), min: Math.min(...values), max: Math.max(...values),
+        low: pick(column.low, place), high: pick(column.high, place), doubt: pick(column.doubt, place), min: Math.min(...values), max: Math.max(...values),
         samples: pick(column.samples, place), shaky: pick(column.shaky, place), off: pick(column.off, place), ref: column.ref[place], query: pick(column.query, place),
         values, trials: pick(column.trials, place) || point.trials,
       };

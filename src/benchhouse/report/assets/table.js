@@ -104,7 +104,7 @@ function openLineage(ref) {
     html("div", { class: "copy" }, shown, copy),
     pairs([
       ["Full value", withUnit(String(number.value), metric.unit)],
-      ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${show(number.low, 6)} to ${show(number.high, 6)}`],
+      ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${show(number.low, 6)} to ${show(number.high, 6)}${number.doubt ? ` (${number.doubt})` : ""}`],
       ["Error bound", number.off ? withUnit(number.off, metric.unit) : ""],
       ["Spread over trials", number.stdev === null ? "unknown: one trial" : `stdev ${show(number.stdev, 4)}, min ${show(number.min, 6)}, max ${show(number.max, 6)}, n = ${number.n}`],
       ["Samples behind it", number.samples ? String(number.samples) : ""],
