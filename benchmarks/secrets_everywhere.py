@@ -1,7 +1,7 @@
 """Does a secret leave the process anywhere, in any encoding?
 
 Every documented way in gets a secret of its own: parameters, headers, addresses, variables with whole addresses, axes,
-the environment, recipes and their servers, monitors, artifacts, credentials that drivers read by themselves, channels
+the environment, recipes and their servers, monitors, credentials that drivers read by themselves, channels
 of alarms, engines and stores. The experiment, a server and a Prometheus endpoint then say every secret that they got,
 in five encodings, wherever something can be said: output, logs, metadata, warnings, failures, artifacts.
 Files with a secret in plain text are given to the commands that must refuse them.
@@ -229,7 +229,7 @@ def scenario(house: House, port: int) -> dict[str, Any]:
         "LISTED_TOKEN": "a list in workload", "AXIS": "an axis", "ENV": "environment",
         "OUTSIDE_PASSWORD": "services.endpoint", "ECHO_PARAMETER": "parameter of a server",
         "KEPT_PARAMETER": "parameter of an attached server", "ECHO_TOKEN": "environment of a recipe",
-        "PROM_PASSWORD": "monitors.prometheus.url", "DATA_SECRET": "artifacts.dataset",
+        "PROM_PASSWORD": "monitors.prometheus.url",
         "AWS_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY", "PGPASSWORD": "PGPASSWORD",
         "SPARK": "spark.conf", "RAY": "ray.runtime_env",
     }  # fmt: skip
@@ -262,7 +262,6 @@ def scenario(house: House, port: int) -> dict[str, Any]:
             "interval": 0.1,
             "prometheus": [{"url": f"http://me:$PROM_PASSWORD@127.0.0.1:{port}/metrics"}, {"url": "$PROM_URL"}],
         },
-        "artifacts": {"dataset": "https://me:$DATA_SECRET@127.0.0.1/data"},
         "spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "$SPARK"}},
         "ray": {"runtime_env": {"env_vars": {"HF_TOKEN": "$RAY"}}},
     }  # fmt: skip
@@ -351,7 +350,6 @@ def check_arrival(house: House, echo: list[str]) -> list[str]:
     unused = (
         "spark",
         "ray",
-        "artifacts.dataset",
         "engine",
         "address of an engine",
         "endpoint of a store",

@@ -100,7 +100,7 @@ def test_a_server_of_which_nobody_knows_what_it_is_is_not_published(workspace, s
         make(workspace, number)
     (reason,) = caught.value.reasons
     name = next(iter(spec.get("services", {"lab": 0})))
-    assert reason.code == "unpinned_image" and f"artifacts: {{{name}: " in reason.message
+    assert reason.code == "unpinned_image" and f"artifacts: {{servers: {{{name}: " in reason.message
     assert "PASSWORD" not in reason.message and "key" not in reason.message
 
 
@@ -115,9 +115,11 @@ def test_a_version_that_the_server_told_counts(workspace, spec, custom):
     ("spec", "name"), [(BARE, "lab"), (BARE, "server"), (OUTSIDE, "llm"), (OUTSIDE, "server")], ids=str
 )
 def test_an_image_that_the_scenario_names_counts(workspace, spec, name):
-    number = make_run_of(workspace, "run-t", STEADY, spec=spec | {"artifacts": {name: f"lab/vllm@sha256:{'d' * 64}"}})
+    number = make_run_of(
+        workspace, "run-t", STEADY, spec=spec | {"artifacts": {"servers": {name: f"lab/vllm@sha256:{'d' * 64}"}}}
+    )
     assert make(workspace, number).label == "PUBLICATION-GRADE"
-    named = make_run_of(workspace, "run-u", STEADY, spec=spec | {"artifacts": {name: "vllm"}})
+    named = make_run_of(workspace, "run-u", STEADY, spec=spec | {"artifacts": {"servers": {name: "vllm"}}})
     assert codes(workspace, named) == ["unpinned_image"]
 
 

@@ -75,9 +75,14 @@ def told(reasons):
 
 def test_intervals_are_students():
     half = 4.302653 * 10.0 / math.sqrt(3)
-    assert interval_of([30.0, 10.0, 20.0], 0.95) == pytest.approx((max(0.0, 20.0 - half), 20.0 + half))
+    assert interval_of([30.0, 10.0, 20.0], 0.95, 2) == pytest.approx((max(0.0, 20.0 - half), 20.0 + half))
     assert interval_of([-10.0, 0.0, 10.0], 0.95) == pytest.approx((-half, half))
-    assert interval_of([1.0, 3.0], 0.9) == pytest.approx((0.0, 2.0 + 6.313752))
+    assert interval_of([1.0, 3.0], 0.9, 2) == pytest.approx((0.0, 2.0 + 6.313752))
+
+
+def test_the_upper_end_of_positive_values_is_on_the_scale_of_logarithms():
+    half = 4.302653 * 10.0 / math.sqrt(3)
+    assert interval_of([30.0, 10.0, 20.0], 0.95) == pytest.approx((0.0, 20.0 * math.exp(half / 20.0)))
 
 
 def test_the_limits_of_the_policy_are_those_of_the_number():
@@ -118,8 +123,8 @@ def trial(at=1, **fields):
     usual = {
         "trial_id": f"t{at}", "run_id": "r", "instance_digest": "d" * 64, "warmup": False, "outcome": "succeeded",
         "failure_code": None, "failure_message": None, "warnings": [], "git_dirty": False, "git_commit": "c" * 40,
-        "started": f"2026-01-0{at}", "ended": f"2026-02-0{at}", "repetition": at, "folder": f"f{at}",
-        "workload_spec_digest": "e" * 64, "artifact_manifest_digest": "a" * 64,
+        "host": "h", "duration_s": 1.0, "started": f"2026-01-0{at}", "ended": f"2026-02-0{at}", "repetition": at,
+        "folder": f"f{at}", "workload_spec_digest": "e" * 64, "artifact_manifest_digest": "a" * 64,
     }  # fmt: skip
     return usual | fields
 
@@ -159,19 +164,21 @@ def test_a_percentile_of_too_few_samples_a_trial_is_told():
 
 def test_images_without_a_digest_and_servers_of_others_are_told():
     def spec(image=None, digest=None, **services):
-        return SimpleNamespace(runtime=SimpleNamespace(image=image), container_digest=digest, services=services)
+        runtime = SimpleNamespace(image=image)
+        return SimpleNamespace(runtime=runtime, container_digest=digest, services=services, artifacts={}, target={})
 
+    meta, known = (SimpleNamespace(container_digest=digest, custom={}) for digest in (None, "d"))
     endpoint = SimpleNamespace(recipe=None, use=SimpleNamespace(endpoint="http://a"))
     kept = SimpleNamespace(recipe="r", use=None)
     assert (
-        told(judge_images("x", [(spec(), None), (spec("i"), "d"), (spec("i", "d"), None), (spec(a=kept), None)])) == []
+        told(judge_images("x", [(spec(), meta), (spec("i"), known), (spec("i", "d"), meta), (spec(a=kept), meta)]))
+        == []
     )
-    assert told(judge_images("x", [(spec("i", db=endpoint), None), (spec("i"), None)])) == [
-        (
-            "unpinned_image",
-            "x: the image i has no digest; service 'db' is an endpoint that somebody else keeps: http://a",
-        )
-    ]
+    ((code, message),) = told(judge_images("x", [(spec("i", db=endpoint), meta), (spec("i"), meta)]))
+    assert code == "unpinned_image"
+    assert message.startswith(
+        "x: the image i has no digest; nobody noted the version or image of the server at http://a"
+    )
 
 
 def row(**fields):
@@ -220,6 +227,6 @@ def test_a_basis_has_the_trials_of_its_points_in_the_order_of_their_values():
     assert [(one.trial_id, one.side, one.value) for one in basis.trials()] == [
         ("t2", "a", 20.0), ("t1", "a", 10.0), ("t4", "b", 40.0),
     ]  # fmt: skip
-    assert [one.side for one in Basis([first]).trials()] == ["b", "b"]
-    assert Basis([first]).changed() == []
+    assert [one.side for one in Basis([first], {}).trials()] == ["b", "b"]
+    assert Basis([first], {}).changed() == []
     assert Side(row(), []).used == []

@@ -144,14 +144,13 @@ def elsewhere(packages, scenario, tmp_path):
 def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench, elsewhere, tmp_path):
     elsewhere.write_text(
         "scenario: s\nexperiment: sum\nbinds: ['/no/dir:/data']\n"
-        "artifacts: {dataset: /no/such/data, container: /no.sif}\nruntime: {kind: apptainer}\n"
+        "artifacts: {container: /no.sif}\nruntime: {kind: apptainer}\n"
     )
     done = bench("submit", "-c", elsewhere)
     assert done.code == 2
     assert "compute nodes of site 'far' do not reach the internet" in done.err
     for line in (
         "the image /no.sif is not there: make it on a login node: bench images pull",
-        "artifacts.dataset: /no/such/data does not exist",
         "a bind: /no/dir does not exist",
         "data table (file://",
     ):

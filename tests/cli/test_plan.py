@@ -10,14 +10,21 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm_vllm_baseline.yaml"
 
 
-def test_the_example_config_is_planned_as_it_stands(bench, monkeypatch):
-    monkeypatch.setenv("WORK", "/work")
+@pytest.fixture
+def work(monkeypatch, tmp_path):
+    """$WORK as the example expects it, with a dataset."""
+    (tmp_path / "work" / "data").mkdir(parents=True)
+    (tmp_path / "work" / "data" / "prompts.jsonl").write_text('{"prompt": "why"}\n')
+    monkeypatch.setenv("WORK", str(tmp_path / "work"))
+
+
+def test_the_example_config_is_planned_as_it_stands(bench, work):
     done = bench("plan", EXAMPLE, "--json")
     plan = json.loads(done.out)
     assert done.code == 0
     assert (plan["points"], plan["repetitions"], plan["trials"]) == (18, 3, 54)
     assert plan["axes"] == ["prompt_len", "gen_tokens", "batch", "concurrency"]
-    assert plan["resources"] == {"nodes": 1, "gpus": 1, "cpus": 8, "memory": 32_000_000_000}
+    assert plan["resources"] == {"nodes": 1, "gpus": 1, "cpus": 8, "memory": 32 << 30}
     shown = bench("plan", EXAMPLE)
     assert "54 = 18 points x 3 repetitions" in shown.out
     assert "serving.load" in shown.out
@@ -35,13 +42,17 @@ def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatc
         assert "4 problems" in done.err
 
 
-def test_running_the_example_config_says_what_is_missing(bench, monkeypatch, tmp_path):
-    monkeypatch.setenv("WORK", "/work")
+def test_running_the_example_config_says_what_is_missing(bench, work, tmp_path):
     done = bench("run", EXAMPLE)
     assert done.code == 2
     assert "this machine can't give what a trial asks for" in done.err
     assert "1 GPUs" in done.err
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]
+    (tmp_path / "work" / "data" / "prompts.jsonl").unlink()
+    done = bench("run", EXAMPLE)
+    assert done.code == 2
+    assert ":20:12: the dataset" in done.err and "prompts.jsonl does not exist" in done.err
+    assert "it can be planned for, and not run" in bench("plan", EXAMPLE).err
 
 
 def test_a_service_that_nobody_drives_can_be_planned_and_not_run(bench, tmp_path):
@@ -127,8 +138,9 @@ NEEDS_SLURM = pytest.mark.skipif(
 @NEEDS_SLURM
 def test_the_example_config_becomes_a_script_for_meluxina(bench, monkeypatch, tmp_path):
     monkeypatch.setenv("WORK", str(tmp_path))
-    for name in ("results", "data/prompts.jsonl"):
-        (tmp_path / name).mkdir(parents=True)
+    for name in ("results", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "prompts.jsonl").write_text('{"prompt": "why"}\n')
     done = bench("plan", EXAMPLE, "--site", "meluxina", "--runtime", "process", "--dry-run")
     assert done.code == 0, done.err
     for line in (

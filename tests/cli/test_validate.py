@@ -85,6 +85,7 @@ MISTAKES = {
     "negative duration": ("limits: {wall: -5}\n", (4, 16, "expected at least 0")),
     "bad size": ("limits: {memory: 4 fish}\n", (4, 18, "'4 fish' is not a size")),
     "endless size": (f"limits: {{memory: {'9' * 400}TB}}\n", (4, 18, "is not a size")),
+    "size without its unit": ("limits: {memory: 500}\n", (4, 18, "500 bytes of memory: give the unit, 500MiB")),
     "memory twice": ("resources: {memory: 1GB, mem_gb: 1}\n", (4, 12, "either memory or mem_gb")),
     # what to run
     "unknown experiment": ("\nscenario: bad\nexperiment: comand\n", (3, 13, "no experiment named 'comand'", "command")),

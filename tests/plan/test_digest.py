@@ -189,6 +189,6 @@ def test_a_dotted_name_that_leads_into_no_mapping_is_a_name_in_every_release(pla
 )
 def test_what_is_remembered_of_a_point_is_what_it_is_bound_to(text, plan_of):
     plan = plan_of(text)
-    bound = [plan._instance(*plan._inputs(point)) for point in plan.space.points()]
+    bound = [plan._instance(*plan._inputs(point), {}) for point in plan.space.points()]
     assert list(plan.instances()) == bound
-    assert [digest for _, _, digest in plan._bound()] == [instance.digest() for instance in bound]
+    assert [digest for _, _, digest, _ in plan._bound()] == [instance.digest() for instance in bound]

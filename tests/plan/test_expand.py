@@ -74,14 +74,14 @@ BENCHMARK = "benchmark: b\nexperiment: search\nworkload: {size: [1, 2]}\n"
 
 
 def test_the_scenario_overrides_resources_and_each_limit_of_its_benchmark(plan_of):
-    asked = BENCHMARK + "resources: {cpus: 2}\nlimits: {wall: 60, memory: 5}\n"
+    asked = BENCHMARK + "resources: {cpus: 2}\nlimits: {wall: 60, memory: 5MiB}\n"
     assert plan_of("", code=search).resources == Resources(cpus=3)
     assert plan_of("", code=None).resources == Resources()
     assert plan_of("uses: b", code=search, benchmark=BENCHMARK).resources == Resources(cpus=3)
     assert plan_of("uses: b", code=search, benchmark=asked).resources == Resources(cpus=2)
     plan = plan_of("uses: b\nresources: {gpus: 1}\nlimits: {wall: 30}", code=search, benchmark=asked)
     assert plan.resources == Resources(gpus=1)
-    assert plan.limits == Limits(wall=30.0, memory=5)
+    assert plan.limits == Limits(wall=30.0, memory=5 << 20)
 
 
 @pytest.mark.parametrize(

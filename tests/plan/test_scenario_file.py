@@ -7,7 +7,7 @@ from benchhouse.plan.scenario_file import is_space, parse_scenario
 
 
 def read(value, **environ):
-    return parse_scenario(f"scenario: s\nartifacts: {{x: {value}}}\n", "s.yaml", environ).scenario.artifacts["x"]
+    return parse_scenario(f"scenario: s\nenvironment: {{x: {value}}}\n", "s.yaml", environ).scenario.environment["x"]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,7 @@ ENVIRON = {"PROM_PASSWORD": "hunter2", "PROM_URL": "http://me:hun/ter2@host", "L
     [
         ("monitors: {prometheus: [{url: 'http://me:$PROM_PASSWORD@host/metrics'}]}", "$PROM_PASSWORD"),
         ("monitors: {prometheus: [{url: $PROM_URL}]}", "$PROM_URL"),
-        ("artifacts: {dataset: 'https://me:${PROM_PASSWORD}@host/d'}", "${PROM_PASSWORD}"),
-        ("artifacts: {dataset: $PROM_URL}", "$PROM_URL"),
+        ("target: {url: 'https://me:${PROM_PASSWORD}@host/d'}", "${PROM_PASSWORD}"),
         ("target: {headers: {Authorization: Bearer $LLM}}", "Bearer $LLM"),
         ("target: {url: $PROM_URL}", "$PROM_URL"),
         ("spark: {conf: {spark.hadoop.fs.s3a.secret.key: $LLM}}", "$LLM"),
@@ -86,6 +85,7 @@ def test_secrets_stay_references_wherever_they_stand(text, kept):
         ("spark: {conf: {spark.authenticate.secret: hunter2}}", "is a secret in plain text"),
         ("binds: ['$PROM_PASSWORD:/x']", "'binds' can't hold a secret, and \\$PROM_PASSWORD is one"),
         ("description: $PROM_URL", "'description' can't hold a secret"),
+        ("artifacts: {dataset: $PROM_URL}", "'dataset' can't hold a secret"),
     ],
 )
 def test_secrets_in_plain_text_or_where_nobody_understands_them_are_refused(text, message):

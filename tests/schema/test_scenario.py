@@ -24,7 +24,7 @@ def test_names_that_are_folders_everywhere(name):
 
 
 def test_resources_speak_slurm_too():
-    assert Resources.model_validate({"cpus_per_task": 8, "mem_gb": 1.5}) == Resources(cpus=8, memory=1_500_000_000)
+    assert Resources.model_validate({"cpus_per_task": 8, "mem_gb": 1.5}) == Resources(cpus=8, memory=3 << 29)
 
 
 @pytest.mark.parametrize(

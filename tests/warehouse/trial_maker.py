@@ -9,7 +9,17 @@ from benchhouse.evidence.folder import seal, write_metrics_csv
 from benchhouse.evidence.writing import write_model, write_text
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput
+from benchhouse.schema.measurement import (
+    ErrorCounts,
+    Extras,
+    HistogramEntry,
+    HistogramsFile,
+    LatencyMs,
+    Measurement,
+    MetricsFile,
+    ResourceUse,
+    Throughput,
+)
 from benchhouse.schema.resources import Limits, Resources, Runtime
 from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.topology import Cluster, Topology
@@ -180,10 +190,10 @@ def make_trial(
         component=spec.component,
         service=spec.service,
         config=spec.parameters,
-        throughput=Throughput(value=None if failed else value, unit="1/s"),
-        latency_ms={},
-        resource={},
-        errors={},
+        throughput=Throughput(value=None if failed else value, unit="items_per_s"),
+        latency_ms=LatencyMs(p50=None, p90=None, p99=None),
+        resource=ResourceUse(gpu_util=None, gpu_mem_mb=None, cpu_util=None, ram_mb=None),
+        errors=ErrorCounts(rate=None, timeouts=0),
         notes="",
         benchhouse=extras,
     )

@@ -309,9 +309,9 @@ def hide_within(compared: Comparison, bound_a: float | None, bound_b: float | No
     return compared
 
 
-def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
+def p_value(a: Sequence[float], b: Sequence[float], definition: int = DEFINITION) -> float | None:
     """Welch's t test on the scale that `compare` decides by; None where a side has fewer than two values."""
-    return _p_value(_Sample.of(a), _Sample.of(b), DEFINITION)
+    return _p_value(_Sample.of(a), _Sample.of(b), definition)
 
 
 def _p_value(a: _Sample, b: _Sample, definition: int) -> float | None:

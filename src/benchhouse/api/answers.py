@@ -327,15 +327,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a good file holds: points and trials of a scenario, or bindings of a logical benchmark."""
+    """What a good file holds: points and trials of a scenario, bindings of a logical benchmark, or measurements."""
 
     file: str
     points: int | None = None
     trials: int | None = None
     bindings: int | None = None
+    measurements: int | None = None
 
     @property
     def counts(self) -> dict[str, int]:
         """What there is of each, by noun."""
-        counts = {"points": self.points, "trials": self.trials, "bindings": self.bindings}
+        names = ("points", "trials", "bindings", "measurements")
+        counts = {name: getattr(self, name) for name in names}
         return {noun: number for noun, number in counts.items() if number is not None}

@@ -358,11 +358,15 @@ class Workspace(Groups):
         return pages.write(self, runs or ("@last",), audience, curves, listener_of(progress))
 
     def validate(self, path: str | os.PathLike[str]) -> "Validation":
-        """Check a scenario, a space of ado or a logical benchmark; every mistake is raised at once, with its place."""
+        """Check a scenario, a space of ado, a logical benchmark or a metrics.json of any tool; every mistake is raised
+        at once, with its place."""
         from benchhouse.api.answers import Validation
+        from benchhouse.evidence.metrics_check import check_metrics
         from benchhouse.nexus import logical
         from benchhouse.runs.preparation import prepare_all
 
+        if (measurements := check_metrics(Path(path))) is not None:
+            return Validation(str(path), measurements=measurements)
         if (checked := logical.validate_file(Path(path))) is not None:
             if not checked.good:
                 raise checked.failure

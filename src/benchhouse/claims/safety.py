@@ -225,7 +225,8 @@ def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator
 def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
     """Servers that bench did not start, and of which neither the scenario nor they themselves say what they are."""
     outside = [(name, used.use.endpoint or "") for name, used in spec.services.items() if used.recipe is None]
-    told = [spec.artifacts.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
+    servers = spec.artifacts.get("servers") or {}
+    told = [servers.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
     if any(map(_says_version, told)):  # of the server that is measured
         asked = mentioned(spec.target)
         outside = [(name, endpoint) for name, endpoint in outside if name not in asked]
@@ -234,9 +235,10 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
         outside += [(name, address) for address in _addresses(spec.target)]
     return [
         f"nobody noted the version or image of the server at {without_secrets(endpoint)}; start it by a recipe "
-        f"(`services`), or say in the scenario what it is: `artifacts: {{{name}: IMAGE:VERSION@sha256:...}}`"
+        "(`services`), or say in the scenario what it is: "
+        f"`artifacts: {{servers: {{{name}: IMAGE:VERSION@sha256:...}}}}`"
         for name, endpoint in outside
-        if not _says_version(spec.artifacts.get(name))
+        if not _says_version(servers.get(name))
     ]
 
 

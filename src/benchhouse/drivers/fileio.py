@@ -15,7 +15,7 @@ from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns
 from typing import Any, ClassVar, NamedTuple
 
-from benchhouse.drivers.fileio_content import Content, drop_cache
+from benchhouse.drivers.fileio_content import Content, content_of, drop_cache
 from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
 from benchhouse.load.delays import TICK_NS, Watch, make_room
 from benchhouse.load.protocols.files import KINDS, FileJob, Moved
@@ -41,13 +41,13 @@ class FileIO:
     known_content: ClassVar[bool] = True
 
     def fill(self, job: FileJob) -> None:
-        Content(job.block, job.seed).fill(job.path, job.size)
+        _content(job).fill(job.path, job.size)
 
     def drop_cache(self, job: FileJob) -> None:
         drop_cache(job.path)
 
     def misfits(self, job: FileJob, offsets: Sequence[int]) -> list[int]:
-        return Content(job.block, job.seed).misfits(job.path, offsets, job.generation)
+        return _content(job).misfits(job.path, offsets, job.generation)
 
     def transfer(self, job: FileJob) -> Moved:
         """Move every block once, or go round until `duration_s` has passed. Raises OSError if the file can't be opened.
@@ -59,7 +59,7 @@ class FileIO:
                 f"a random order of {job.blocks} blocks does not fit (at most {MOST_BLOCKS})",
                 "take larger blocks or a smaller file, or engine: fio",
             )
-        content, shuffled = Content(job.block, job.seed), shuffle(job)
+        content, shuffled = _content(job), shuffle(job)
         access = os.O_RDONLY if not job.writes else os.O_RDWR if job.reads else os.O_WRONLY
         flags = access | (os.O_CREAT if job.writes else 0) | (os.O_DIRECT if job.direct else 0)
         parent = os.getppid() if job.processes == 1 else os.getpid()  # of the workers' processes
@@ -83,6 +83,10 @@ class FileIO:
             else:
                 parts = _in_processes(job.processes, crew)
         return _total(parts, job.block)
+
+
+def _content(job: FileJob) -> Content:
+    return content_of(job.block, job.seed, job.source, job.size)
 
 
 def _work(workers: list[Worker], start_ns: int) -> _Part:

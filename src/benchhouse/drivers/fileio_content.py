@@ -4,8 +4,11 @@ import mmap
 import os
 import random
 import struct
+from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from zlib import crc32
 
 _STAMP = struct.Struct("<QQ")  # offset in the file, generation
 _LATEST = 1  # generation
@@ -55,6 +58,39 @@ class Content:
         finally:
             os.close(descriptor)
         return [at for at, data in read.items() if len(data) != self.block or not self.fits(data, at, generation)]
+
+
+class GivenContent(Content):
+    """The bytes of a file, from its beginning again where more are needed. They carry no stamp: only to be read."""
+
+    def __init__(self, block: int, source: Path, size: int) -> None:
+        self.block = block
+        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            self._sums = array("I", (crc32(_round(data, at, block)) for at in range(0, size, block)))
+        self._source = source
+
+    def of(self, offset: int, generation: int = 0) -> bytes:
+        with self._source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _round(data, offset, self.block)
+
+    def fits(self, content: "bytes | mmap.mmap", offset: int, least: int = 0) -> bool:
+        return crc32(content) == self._sums[offset // self.block]
+
+
+def _round(data: mmap.mmap, offset: int, size: int) -> bytes:
+    """So many bytes of what has no end, as it begins again."""
+    start = offset % len(data)
+    found = data[start : start + size]
+    if len(found) < size:
+        whole, rest = divmod(size - len(found), len(data))
+        found += data[:] * whole + data[:rest]
+    return found
+
+
+@lru_cache(maxsize=1)
+def content_of(block: int, seed: int, source: Path | None, size: int) -> Content:
+    """Of the file of one trial; made once, as it may have to read a large file."""
+    return GivenContent(block, source, size) if source else Content(block, seed)
 
 
 def drop_cache(path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from benchhouse.evidence.writing import sync, write_text
 from benchhouse.schema.digests import digest, file_digest
@@ -42,6 +42,16 @@ class DataCache:
                 raise
             if not _is_sound(path, item.sha256):  # a cache that somebody else fills need only be read
                 raise unwritable(self.root, error) from error
+        return path
+
+    def keep(self, source: Path, sha256: str) -> Path:
+        """A copy of a file, under its own name, that nobody changes. Raises where the file is not the one meant."""
+        item = Data(name=source.name, source=f"file://{quote(str(source.absolute()))}", sha256=sha256)
+        path = self.root / "datasets" / sha256 / source.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock(sha256):
+            if not _is_sound(path, sha256):
+                self._fill(path, lambda part: _bring(item, part), item)
         return path
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:

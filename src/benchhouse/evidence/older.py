@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from benchhouse.schema.measurement import MetricsFile, common_unit
 from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.trial import TrialSpec
 
@@ -67,5 +68,15 @@ def _name_runtime(document: Document) -> Document:
     return document | {"runtime": {"kind": runtime}} if isinstance(runtime, str) else document
 
 
-STEPS: Mapping[type[Model], tuple[Step, ...]] = {TrialSpec: (_name_runtime,)}
+def _common_words(document: Document) -> Document:
+    """Until 18 November 2026 metrics.json had units as metrics have them, CPU in cores, and timeouts as a float."""
+    throughput, resource, errors = (dict(document.get(key) or {}) for key in ("throughput", "resource", "errors"))
+    if throughput.get("unit"):
+        throughput["unit"] = common_unit(throughput["unit"])
+    if (resource.get("cpu_util") or 0) > 1:
+        resource["cpu_util"] = None  # of how many cores, it does not say
+    return document | {"throughput": throughput, "resource": resource, "errors": errors}
+
+
+STEPS: Mapping[type[Model], tuple[Step, ...]] = {TrialSpec: (_name_runtime,), MetricsFile: (_common_words,)}
 """What brings a document to the next shape, oldest first. A step leaves alone what is not for it."""

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from array import array as numbers
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -88,9 +89,13 @@ class SlurmExecutor:
         return self._script(replace(self._array(1, most, jobs[0].python, jobs[0].resources), labels=labels))
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
-        """Retries make an array of their own, which waits as long as the last of them is to wait."""
-        for part in ([job for job in jobs if not job.delay_s], [job for job in jobs if job.delay_s]):
-            most = self.pack * (self.site.slurm.max_array or calls.largest_array()) if part else 1
+        """An array for each that its trials ask for: the tasks of one are alike. Retries make an array of their own,
+        which waits as long as the last of them is to wait."""
+        parts: dict[tuple[bool, Resources], list[Job]] = defaultdict(list)
+        for job in jobs:
+            parts[bool(job.delay_s), job.resources].append(job)
+        most = self.pack * (self.site.slurm.max_array or calls.largest_array()) if parts else 1
+        for part in parts.values():
             for start in range(0, len(part), most):
                 self._send(part[start : start + most])
         return [job.id for job in jobs]

@@ -50,6 +50,9 @@ class SparkExecutor(ClusterExecutor):
 
     def check(self, resources: Resources) -> None:
         check_java()
+        if self._slot not in (Ask(), self.ask(resources)):
+            message = "trials of this run ask for different resources, and executors of one Spark application are alike"
+            raise BenchError(message, "a scenario for each, or executor: local, slurm, ray or dask")
         self._slot = self.ask(resources)
         super().check(resources)
 

@@ -20,11 +20,11 @@ from typing import Annotated, Any, ClassVar, Literal, TextIO
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.shorthand import AlsoTakes
 
 _NS = 1_000_000_000
 _JSON = json.JSONDecoder(parse_float=Decimal)

@@ -11,7 +11,6 @@ That of a blocking call is the library's, which nothing but the load itself woul
 """
 
 import math
-import os
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Source
-from benchhouse.processes.quotas import cpu_quota
+from benchhouse.processes.quotas import usable_cores
 
 CORE_SHARE = 0.5
 EVENTS_PER_S = 50.0
@@ -98,11 +97,6 @@ def this_machine(hosts: Iterable[str]) -> Machine:
     """Its cores that this process may use, and whether one of these servers is on it; one that nobody names may be."""
     names = list(hosts)
     return Machine(usable_cores(), not names or any(map(is_here, names)))
-
-
-def usable_cores() -> int:
-    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
-    return cores if quota is None else min(cores, max(int(quota), 1))
 
 
 def is_here(server: str) -> bool:

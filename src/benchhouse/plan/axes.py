@@ -15,9 +15,11 @@ from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths, hint_at, rebase_paths
 from benchhouse.schema.quoting import quote, shorten
+from benchhouse.schema.resources import AskedResources, Resources, spelt, value_of
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
 
 TARGETS = "target"  # the axis whose values are whole targets
+RESOURCES = "resources."  # how the name of an axis over what a trial is given begins
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,17 @@ class Draft:
         return put_together(self.target, self.parameters, point, self.nested)
 
     def model(self, name: str) -> type[BaseModel] | None:
-        """Of the target or of the workload, whichever the key with that full name belongs to."""
+        """Of the target, the workload or the resources, whichever the key with that full name belongs to."""
+        if name.startswith(RESOURCES):
+            return Resources
         return self.target_model if name.startswith("target.") else self.workload_model
 
     def qualify(self, key: str) -> str:
         """The full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
         if key.startswith("target."):
             return key
+        if key.startswith(RESOURCES) and "resources" not in fields_of(self.workload_model):
+            return RESOURCES + spelt(key.removeprefix(RESOURCES))
         bare = key.removeprefix("workload.")
         head = bare.partition(".")[0]
         ours, theirs = fields_of(self.workload_model), fields_of(self.target_model)
@@ -97,7 +103,18 @@ class Draft:
 
     def path(self, name: str) -> Loc:
         """Where in the target or workload the key with that full name is."""
-        return self.nested.get(name, (name.removeprefix("target."),))
+        return self.nested.get(name, (name.removeprefix("target.").removeprefix(RESOURCES),))
+
+    def add_resources(self, asked: AskedResources | None, home: Place) -> None:
+        """The lists among the resources of a scenario."""
+        given = home.document.value(("resources",)) if asked else None
+        for key, value in given.items() if isinstance(given, dict) else ():
+            name, place = self.qualify(RESOURCES + key), home.at("resources", key)
+            if isinstance(value, list):
+                spots = [place.at(index) for index in range(len(value))]
+                self._add_block({RESOURCES + key: place}, [(item,) for item in value], {RESOURCES + key: spots})
+            else:
+                self.fixed[name] = place
 
     def add_targets(self, scenario: Scenario, home: Place) -> None:
         if scenario.targets:
@@ -166,6 +183,9 @@ class Draft:
     def check_clashes(self) -> None:
         """A key is fixed or varied, and by one place only."""
         for name, axis in self.axes.items():
+            if name.startswith(RESOURCES):
+                self.problems += [self._given_and_varied(name, axis)] if name in self.fixed else []
+                continue
             in_target = name.startswith("target.")
             taken = taken_at(self.target if in_target else self.parameters, self.path(name))
             wider = next((other for other in self.axes if name in self.nested and name.startswith(f"{other}.")), None)
@@ -274,10 +294,25 @@ class Draft:
                 self.nested[name] = tuple(name.removeprefix("target.").split("."))
             self.axes[name] = Axis(keys[key], values[key], len(self.blocks))
         rows = [
-            tuple(self._rebased(name, value, keys[key]) for (key, name), value in zip(names.items(), row, strict=True))
-            for row in rows
+            tuple(
+                self._meant(key, name, value, values[key][number])
+                for (key, name), value in zip(names.items(), row, strict=True)
+            )
+            for number, row in enumerate(rows)
         ]
         self.blocks.append(Block(tuple(names.values()), tuple(rows)))
+
+    def _meant(self, key: str, name: str, value: Any, place: Place) -> Any:
+        """A value of an axis as the scenario's own file would write it."""
+        if not name.startswith(RESOURCES):
+            return self._rebased(name, value, place)
+        if name.removeprefix(RESOURCES) not in Resources.model_fields:
+            return value  # its name is told to be wrong
+        try:
+            return value_of(key.removeprefix(RESOURCES), value)
+        except ValueError as error:
+            self.problems.append(place.problem(str(error)))
+            return value
 
     def _rebased(self, name: str, value: Any, place: Place) -> Any:
         """A value whose relative paths start beside a benchmark's file, as the scenario would write it."""
@@ -307,6 +342,8 @@ def put_together(
     """Target and workload at one point of the space; `nested` has the paths of the axes that lead into mappings."""
     whole, workload = dict(target), dict(parameters)
     for key, value in point.items():
+        if key.startswith(RESOURCES):
+            continue
         if key == TARGETS:
             whole |= value
         elif key in nested:
@@ -316,6 +353,11 @@ def put_together(
         else:
             workload[key] = value
     return whole, workload
+
+
+def resources_at(point: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the resources varies, by field, at one point of the space."""
+    return {key.removeprefix(RESOURCES): value for key, value in point.items() if key.startswith(RESOURCES)}
 
 
 def _set_inside(holder: dict[str, Any], path: Loc, value: Any) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from benchhouse.documents.document import Loc
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, did_you_mean
-from benchhouse.plan.axes import TARGETS, Draft, Place, accepts_mapping, fields_of, only_model
+from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, accepts_mapping, fields_of, only_model, resources_at
 from benchhouse.plan.space import Block
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
@@ -60,7 +60,8 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
     for block, checked in zip(draft.blocks, rows, strict=True):
         meant: dict[bytes, int] = {}
         sides = _sides(block)
-        keeps = sides == (False, True) and len(draft.blocks) == 1 and not draft.rules and len(block.rows) <= MOST_KEPT
+        alone = sides == (False, True, False) and len(draft.blocks) == 1
+        keeps = alone and not draft.rules and len(block.rows) <= MOST_KEPT
         for number, row in enumerate(block.rows):
             point = first | dict(zip(block.keys, row, strict=True))
             inputs, meaning = _meaning(draft, point, sides)
@@ -73,7 +74,8 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
                     _check_point(draft, home, point, at, set(block.keys))
                 if len(draft.problems) > before:
                     continue
-                meaning = canonical_json(draft.put_together(point))  # a combination that does not fit, told elsewhere
+                # A combination that does not fit, which is told elsewhere.
+                meaning = canonical_json([*draft.put_together(point), resources_at(point)])
             earlier = meant.setdefault(meaning, number)
             # Two targets of one name were told before.
             named = block.keys == (TARGETS,) and "name" in row[0]
@@ -84,9 +86,11 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
     return kept
 
 
-def _sides(block: Block) -> tuple[bool, bool]:
+def _sides(block: Block) -> tuple[bool, bool, bool]:
+    """Whether a block is about the target, the workload, the resources."""
     in_target = [key == TARGETS or key.startswith("target.") for key in block.keys]
-    return any(in_target), not all(in_target)
+    given = [key.startswith(RESOURCES) for key in block.keys]
+    return any(in_target), sum(in_target) + sum(given) < len(block.keys), any(given)
 
 
 def _check_point(
@@ -96,7 +100,7 @@ def _check_point(
     target, parameters = draft.put_together(point)
     places = draft.fixed | axis_places
     in_target = {draft.path(key): place for key, place in places.items() if key.startswith("target.")}
-    own = {key for key in places if key != TARGETS and not key.startswith("target.")}
+    own = {key for key in places if key != TARGETS and not key.startswith(("target.", RESOURCES))}
     in_workload = {draft.path(key): places[key] for key in own}
     target_home = home.at("target")
     if TARGETS in point:
@@ -156,7 +160,7 @@ def _check_names(draft: Draft) -> None:
         if name in draft.nested:
             _check_path(draft, draft.model(name), draft.nested[name], place)
         else:
-            _check_name(draft, draft.model(name), name.removeprefix("target."), place)
+            _check_name(draft, draft.model(name), str(draft.path(name)[0]), place)
     if TARGETS in draft.axes:
         whole = draft.axes[TARGETS]
         for (target,), place in zip(draft.blocks[whole.block].rows, whole.values, strict=True):
@@ -210,14 +214,17 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
             ) from error
 
 
-def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -> tuple[list[dict[str, Any]], bytes]:
+def _meaning(
+    draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool, bool]
+) -> tuple[list[dict[str, Any]], bytes]:
     """What the changed sides of a point mean to the experiment, and that encoded; empty where they do not fit it."""
     models = (draft.target_model, draft.workload_model)
-    inputs = zip(sides, models, draft.put_together(point), strict=True)
+    inputs = zip(sides[:2], models, draft.put_together(point), strict=True)
     try:
         meant = [normal(model, data, draft.folder) for changed, model, data in inputs if changed]
     except ValidationError:
         return [], b""
+    meant += [resources_at(point)] if sides[2] else []
     return meant, canonical_json(meant)
 
 

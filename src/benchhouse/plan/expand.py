@@ -15,7 +15,7 @@ from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import entries
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
+from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, fields_of, put_together, resources_at
 from benchhouse.plan.checking import MOST_KEPT, Meaning, check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
@@ -28,8 +28,8 @@ from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
 
-Bound = tuple[dict[str, Any], dict[str, Any], str]
-"""Target and parameters of an instance, and its digest."""
+Bound = tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]
+"""Target and parameters of an instance, its digest, and what of its resources varies."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class PlannedTrial:
     warmup: bool
     seed: int
     experiment: ExperimentRef  # of several versions, its own
+    resources: Resources
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,16 @@ class Plan:
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
-        return (plan._instance(target, parameters) for plan, (target, parameters, _) in self._points())
+        return (plan._instance(target, parameters, given) for plan, (target, parameters, _, given) in self._points())
 
     @property
     def plans(self) -> tuple["Plan", ...]:
         """Of each version of the experiment; itself where there is one."""
         return self.variants or (self,)
 
-    def _instance(self, target: dict[str, Any], parameters: dict[str, Any]) -> Instance:
+    def _instance(self, target: dict[str, Any], parameters: dict[str, Any], given: dict[str, Any]) -> Instance:
         code = {"experiment": self.experiment.name, "version": self.experiment.version}
-        return Instance(**code, target=target, parameters=parameters, services=self._served)
+        return Instance(**code, target=target, parameters=parameters, services=self._served, resources=given)
 
     def _bound(self) -> Iterator[Bound]:
         """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
@@ -97,7 +98,7 @@ class Plan:
         target = self._fixed_target
         encoded_target = fixed or canonical_json(target)
         self._kept.extend(
-            (target, parameters, instance_digest(name, version, encoded_target, encoded, services))
+            (target, parameters, instance_digest(name, version, encoded_target, encoded, services), {})
             for parameters, encoded in meanings
         )
 
@@ -105,7 +106,9 @@ class Plan:
         target, parameters = self._inputs(point)
         name, version, fixed, services = self._encoded  # what does not vary is encoded once
         encoded = fixed or canonical_json(target), canonical_json(parameters)
-        return target, parameters, instance_digest(name, version, *encoded, services)
+        given = resources_at(point)
+        resources = canonical_json(given) if given else b""
+        return target, parameters, instance_digest(name, version, *encoded, services, resources), given
 
     @cached_property
     def _encoded(self) -> tuple[bytes, bytes, bytes, bytes]:
@@ -174,7 +177,20 @@ class Plan:
         raise IndexError(index)
 
     def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
-        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number, self.experiment)
+        target, parameters, digest, given = bound
+        seed, resources = self.scenario.seed + number, self._given(given)
+        return PlannedTrial(target, parameters, digest, number, warmup, seed, self.experiment, resources)
+
+    def _given(self, varied: Mapping[str, Any]) -> Resources:
+        return self.resources.model_copy(update=varied) if varied else self.resources
+
+    @cached_property
+    def all_resources(self) -> list[Resources]:
+        """Each that a trial of the plan is given, once."""
+        if not any(key.startswith(RESOURCES) for plan in self.plans for key in plan.space.keys):
+            return [self.resources]
+        points = (tuple(sorted(resources_at(point).items())) for plan in self.plans for point in plan.space.points())
+        return [self._given(dict(point)) for point in dict.fromkeys(points)]
 
     @cached_property
     def _counted(self) -> tuple[int, str]:
@@ -189,7 +205,7 @@ class Plan:
             "limits": self.limits.model_dump(),
         }
         running, heads = hashlib.sha256(canonical_json(frame)), array("Q")
-        for _, _, digest in self._bound():
+        for _, _, digest, _ in self._bound():
             running.update(digest.encode())
             heads.append(int(digest[:16], 16))
         if _repeats(heads):
@@ -279,6 +295,7 @@ def make_plan(
     }
     component, service = _component_and_service(given, code)
     draft.add_targets(scenario, home)
+    draft.add_resources(scenario.resources, home)
     parts: list[tuple[Defined, Place]] = [(item.benchmark, Place(item.document, ())) for item in chain]
     parts.append((scenario, home))
     for number, item in enumerate(chain, 1):
@@ -311,7 +328,7 @@ def make_plan(
         component=component,
         service=service,
         service_is_said="service" in given,
-        resources=wanted[0] if wanted else code.resources if code else Resources(),
+        resources=wanted[0].as_given() if wanted else code.resources if code else Resources(),
         limits=_merge_limits([part for part, _ in parts]),
         space=draft.space,
         target=draft.target,

@@ -8,12 +8,14 @@ from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.quantities import show_bytes, show_seconds
+from benchhouse.schema.resources import Resources
 from benchhouse.schema.site import Partition, Site
 
 
 def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
     """What Slurm on that site would refuse, or would let wait forever; with its place in the scenario."""
-    return list(_Fitting(file, plan, site).problems())
+    found = (problem for wanted in plan.all_resources for problem in _Fitting(file, plan, site, wanted).problems())
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,11 @@ class _Fitting:
     file: ScenarioFile
     plan: Plan
     site: Site
+    wanted: Resources
 
     def problems(self) -> Iterator[Problem]:
         scenario, slurm = self.file.scenario, self.site.slurm
-        default = (slurm.gpu_partition if self.plan.resources.gpus else None) or slurm.partition
+        default = (slurm.gpu_partition if self.wanted.gpus else None) or slurm.partition
         names = (scenario.partition or default or "").split(",")  # of several, Slurm takes the first that is free
         qos, account = scenario.qos or slurm.qos or "", scenario.account or slurm.account or ""
         for name in names:
@@ -49,7 +52,7 @@ class _Fitting:
         yield self.file.document.problem(loc, message, f"one of {expected}", did_you_mean(name, known) or "")
 
     def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
-        wanted, n = self.plan.resources, self.file.scenario.slurm.together
+        wanted, n = self.wanted, self.file.scenario.slurm.together
         most = f"no node of partition '{name}' has"
         if partition.cpus is not None and wanted.cpus * n > partition.cpus:
             message = f"{self._asks()} {wanted.cpus * n} cores; {most} more than {partition.cpus}"

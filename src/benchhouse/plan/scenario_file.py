@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment", "services")
-_RESOLVED = (*_PARAMETERS, "monitors", "artifacts", "ray", "spark")  # where references to secrets are understood
+_RESOLVED = (*_PARAMETERS, "monitors", "ray", "spark")  # where references to secrets are understood
 _SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
 

@@ -23,8 +23,8 @@ def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
     if runtime.image:
         changed["image"] = _image(runtime.image, folder)
     updates: dict[str, Any] = {"runtime": runtime.model_copy(update=changed)} if changed else {}
-    if container := scenario.artifacts.get("container"):
-        updates["artifacts"] = scenario.artifacts | {"container": _image(container, folder)}
+    if container := scenario.artifacts.container:
+        updates["artifacts"] = scenario.artifacts.model_copy(update={"container": _image(container, folder)})
     if scenario.binds:
         updates["binds"] = [_bind(item, folder) for item in scenario.binds]
     return replace(file, scenario=scenario.model_copy(update=updates)) if updates else file

@@ -17,7 +17,7 @@ def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
     scenario, runtime = file.scenario, file.scenario.runtime
     nobody_chose = "kind" not in runtime.model_fields_set  # not the scenario, the command line nor the site
     if scenario.executor != "local" and runtime.kind in _BARE and nobody_chose:
-        images = {("runtime", "image"): runtime.image, ("artifacts", "container"): scenario.artifacts.get("container")}
+        images = {("runtime", "image"): runtime.image, ("artifacts", "container"): scenario.artifacts.container}
         message = f"jobs on {scenario.executor} would not run in this image: nothing says what enters it"
         expected = "--runtime apptainer, or runtime: {kind: apptainer} here, or runtime: apptainer in the site profile"
         expected = f"{expected}; to run outside of it: --runtime process"
@@ -38,8 +38,8 @@ def unused_fields(file: ScenarioFile, site: Site) -> list[str]:
         name: getattr(scenario, name) for name in ("partition", "account", "qos") if scenario.executor != "slurm"
     }
     if scenario.runtime.kind in _BARE:
-        container = scenario.artifacts.get("container")  # other artifacts only say what is measured
-        fields |= {"runtime.image": scenario.runtime.image, "artifacts.container": container, "binds": scenario.binds}
+        fields |= {"runtime.image": scenario.runtime.image, "artifacts.container": scenario.artifacts.container}
+        fields |= {"binds": scenario.binds}
         fields |= {"modules of the site": site.modules if scenario.executor != "slurm" else ()}
     where = f"with executor '{scenario.executor}' and runtime '{scenario.runtime.kind}'"
     where = "on this machine" if scenario.executor == "local" else where

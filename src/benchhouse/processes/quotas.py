@@ -1,5 +1,6 @@
 """What cgroups leave to this process: the least that its own and those above it allow."""
 
+import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -46,3 +47,9 @@ def _read(path: Path) -> str | None:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def usable_cores() -> int:
+    """Whole cores that this process may use, by its affinity and its cgroup; at least one."""
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return cores if quota is None else min(cores, max(int(quota), 1))

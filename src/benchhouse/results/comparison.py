@@ -27,6 +27,7 @@ from benchhouse.results.numbers import (
 )
 from benchhouse.results.refusals import INVALID_HINT, caveats
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
+from benchhouse.results.selection import Selector, parse_selector, select
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
@@ -36,36 +37,6 @@ from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 _LISTED = 8
-
-
-@dataclass(frozen=True)
-class Selector:
-    """`RUN` or `RUN:key=value,key=value`: a run, and which of its points."""
-
-    run: str
-    filters: dict[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        picked = ",".join(f"{key}={value}" for key, value in self.filters.items())
-        return f"{self.run}:{picked}" if picked else self.run
-
-
-def parse_selector(text: str) -> Selector:
-    run, colon, rest = text.partition(":")
-    if not run or (colon and not rest):
-        raise BenchError(
-            f"{text!r} selects nothing: expected RUN or RUN:key=value,key=value",
-            hint="For example: bench compare @last-1 @last, or bench compare @last:index=hnsw @last:index=ivf",
-        )
-    filters: dict[str, str] = {}
-    for part in rest.split(",") if rest else []:
-        key, equals, value = (item.strip() for item in part.partition("="))
-        if not (key and equals and value):
-            raise BenchError(f"{part!r} in {text!r} is not key=value")
-        if key in filters:
-            raise BenchError(f"{text!r} gives {key} twice")
-        filters[key] = value
-    return Selector(run, filters)
 
 
 @dataclass(frozen=True)
@@ -208,19 +179,6 @@ class ComparisonTable:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
-    """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
-    kept = list(rows)
-    for key, wanted in selector.filters.items():
-        values = [matching.look_up(matching.point_of(row), key) for row in kept]
-        present = {matching.one_line(value) for value in values if value is not None}
-        kept = [row for row, value in zip(kept, values, strict=True) if matching.fits(value, wanted)]
-        if not kept:
-            known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
-            raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
-    return kept
 
 
 def compare_runs(

@@ -6,18 +6,12 @@ from typing import Any
 
 from benchhouse.results import stopped
 from benchhouse.results.circumstances import circumstances_of_sides
-from benchhouse.results.comparison import (
-    DEFAULTS,
-    CompareOptions,
-    ComparisonTable,
-    compare_selected,
-    parse_selector,
-    pick_side,
-)
+from benchhouse.results.comparison import DEFAULTS, CompareOptions, ComparisonTable, compare_selected, pick_side
 from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.scaling import make_scaling
+from benchhouse.results.selection import parse_selector
 from benchhouse.results.series import Column, Member, members_of_rows, without_number
 from benchhouse.results.standings import leading_columns, side_by_side
 from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level

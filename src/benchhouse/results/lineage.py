@@ -10,11 +10,11 @@ from pydantic import Field, ValidationError
 
 from benchhouse.documents.problems import guess_hint
 from benchhouse.results.cells import make_cells
-from benchhouse.results.comparison import Selector, parse_selector, select
 from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.numbers import name_of
 from benchhouse.results.proof import prove, same_bits
 from benchhouse.results.refusals import INVALID_HINT, invalid_rows, reasons
+from benchhouse.results.selection import Selector, parse_selector, select
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder

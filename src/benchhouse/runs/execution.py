@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchhouse.catalog.entries import plug
+from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs import stopping_rule
@@ -22,11 +23,12 @@ from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
+from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.trial import VERSION_AXIS, trial_id
+from benchhouse.schema.trial import trial_id
 from benchhouse.sites import places
 
 
@@ -131,6 +133,17 @@ def orchestrator(
         ledger.release()
 
 
+def _staged(plan: Plan) -> StagedDataset | None:
+    """The dataset of the scenario, copied to where trials find it, whatever becomes of the file that it was made of."""
+    dataset, code = plan.scenario.artifacts.dataset, plan.code
+    if dataset is None or code is None:
+        return None
+    source = plan.folder / Path(dataset.path).expanduser()
+    copy = DataCache(places.cache(), code.name, ()).keep(source, dataset.sha256)
+    told = {"name": dataset.path, "sha256": dataset.sha256, "licence": dataset.licence}
+    return StagedDataset(**told, input=code.dataset, path=str(copy), bytes=copy.stat().st_size)
+
+
 def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, Any]:
     frame = {
         "code_digest": prepared.code_digest,
@@ -144,6 +157,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "interface": prepared.site.network.interface,
         "site": prepared.site.site,
         "cluster": prepared.site.cluster.model_dump(exclude_none=True),
+        "dataset": _staged(prepared.plan),
     }
     return frame | ({"monitors": options.export.monitors} if options.export else {})
 
@@ -201,10 +215,7 @@ def _entering(workspace: WorkspaceFolder, prepared: Prepared) -> str:
 def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
     from benchhouse.warehouse.labels import axis_value
 
-    values = {
-        key: planned.experiment.version if key == VERSION_AXIS else axis_value(planned.target, planned.parameters, key)
-        for key in plan.axes
-    }
+    values = {key: axis_value(planned, key) for key in plan.axes}
     return {key: value for key, value in values.items() if not isinstance(value, dict | list | None)}
 
 

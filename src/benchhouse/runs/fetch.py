@@ -8,6 +8,7 @@ from typing import Any
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.listing import list_experiments
 from benchhouse.documents.problems import guess_hint
+from benchhouse.plan.dataset import missing_dataset
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
@@ -150,12 +151,10 @@ def _images(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[str]:
 
 
 def _files(prepared: Prepared) -> Iterator[str]:
-    scenario = prepared.plan.scenario
-    named = [(f"artifacts.{key}", text) for key, text in scenario.artifacts.items() if key != "container"]
-    named += [("a bind", bind.partition(":")[0]) for bind in scenario.binds]
-    for what, text in named:
-        if text.startswith("/") and not Path(text).exists():
-            yield f"{what}: {text} does not exist"
+    yield from (problem.message for problem in missing_dataset(prepared.file, prepared.plan.folder))
+    for source in (bind.partition(":")[0] for bind in prepared.plan.scenario.binds):
+        if source.startswith("/") and not Path(source).exists():
+            yield f"a bind: {source} does not exist"
 
 
 def refusals(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:

@@ -158,7 +158,7 @@ class Orchestrator:
         self.handed.update(self.adopted)
         if self._results.is_dir():
             self.there = {entry.name for entry in os.scandir(self._results)}
-        self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes, now())
+        self.spent = Spent.recall(self.ledger.events(), self._most_nodes, now())
         for event in self.ledger.events():
             if event.event != "ended" or not event.trial_id:
                 continue
@@ -249,6 +249,11 @@ class Orchestrator:
     def _folder(self, name: str) -> TrialFolder:
         return self.workspace.trial(self.plan.scenario.scenario, name)
 
+    @cached_property
+    def _most_nodes(self) -> int:
+        """Of a trial: a budget is never passed for want of knowing which had fewer."""
+        return max(resources.nodes for resources in self.plan.all_resources)
+
     def _set_aside(self, name: str, attempt: int) -> None:
         self._folder(name).path.rename(self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path)
 
@@ -262,7 +267,7 @@ class Orchestrator:
         if self.executor.outlives:
             delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
             return Job(
-                item.trial_id, self._results, self.python, self.plan.resources,
+                item.trial_id, self._results, self.python, item.planned.resources,
                 self.ledger.folder.worker_logs.absolute(), frame=self.setup.shared_frame, differs=differs,
                 delay_s=delay_s,
             )  # fmt: skip
@@ -273,12 +278,13 @@ class Orchestrator:
             self._discard(item)
             raise self.ledger.unwritable(folder.path, error) from error
         log = self._log(item).absolute()
-        return Job(item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log)
+        return Job(item.trial_id, folder.path.absolute(), self.python, item.planned.resources, log)
 
     def _differs(self, item: Active) -> dict[str, Any]:
         plan, planned = self.plan, item.planned
         target = planned.target
         own = {"experiment": planned.experiment.model_dump()} if planned.experiment != plan.experiment else {}
+        own |= {"resources": planned.resources.model_dump()} if planned.resources != plan.resources else {}
         return own | {
             "trial_id": item.trial_id,
             "instance_digest": planned.instance_digest,
@@ -351,7 +357,7 @@ class Orchestrator:
         meta, manifest = read_meta(folder), manifest_digest(folder)
         if manifest not in self.recorded:
             self.recorded.add(manifest)
-            self.spent.add(meta.usage.get("cpu_s"), meta.duration_s, self.plan.resources.nodes)
+            self.spent.add(meta.usage.get("cpu_s"), meta.duration_s, self._most_nodes)
             self.ledger.tell("ended", **sealed_end(name, meta, outcome, manifest))
             if self.sealed:
                 self.sealed(folder)

@@ -15,6 +15,7 @@ from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.axes import fields_of
+from benchhouse.plan.dataset import missing_dataset, with_dataset
 from benchhouse.plan.expand import Plan, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.model_target import bind_model
@@ -63,10 +64,10 @@ class Prepared:
         return Place(
             cache=places.cache(),
             site=self.site,
-            image=scenario.runtime.image or scenario.artifacts.get("container", ""),
+            image=scenario.runtime.image or scenario.artifacts.container or "",
             folders=(workspace.root, places.cache(), *outside),
             binds=tuple(scenario.binds),
-            gpus=self.plan.resources.gpus,
+            gpus=max(resources.gpus for resources in self.plan.all_resources),
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
 
@@ -179,13 +180,16 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     if isinstance(file.scenario.version, list):
         return _plan_versions(workspace, file, home, site)
     notes: list[str] = []
-    file = with_absolute_paths(file, home.absolute() / (file.scenario.folder or ""))
+    folder = home.absolute() / (file.scenario.folder or "")
+    file = with_absolute_paths(file, folder)
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
     services, problems = bind_services(file, *recipes)
     problems += [*_missing_plugs(file), *unused_field_problems(file)]
     try:
         registered, listed, code = _what_to_run(workspace, file, home, notes)
         file = _bound_to_model(file, home, code, problems)
+        file = with_dataset(file, code, folder)
+        notes += [f"{problem.message}: it can be planned for, and not run" for problem in missing_dataset(file, folder)]
         if served := with_own_server(file, code, *recipes):
             file = served
             services, misfits = bind_services(file, *recipes)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchhouse.catalog.entries import plug
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.evidence.writing import now, write_text
+from benchhouse.plan.dataset import missing_dataset
 from benchhouse.runs import estimate, fetch
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import Prepared, Where, prepare_text
@@ -34,6 +36,8 @@ def open_run(
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
+    if problems := missing_dataset(prepared.file, prepared.plan.folder):
+        raise ProblemsError(problems)
     open_executor(prepared, workspace.run("RUN"), say=say).close()
     unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
     if warning := _check_ready(workspace, prepared, unfinished):
@@ -78,12 +82,12 @@ def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
 def conditions(prepared: Prepared) -> dict[str, str]:
     """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
     scenario = prepared.plan.scenario
-    image = prepared.image_digest()
+    image, asked = prepared.image_digest(), [item.model_dump() for item in prepared.plan.all_resources]
     return {
         "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),
         "runtime": digest(scenario.runtime.model_dump(exclude=None if scenario.runtime.shared else {"shared"})),
-        "resources": digest(prepared.plan.resources.model_dump()),
+        "resources": digest(asked if len(asked) > 1 else asked[0]),
     } | ({"image": image} if image else {})
 
 
@@ -103,7 +107,8 @@ def open_executor(
     executor: Executor = plug("executors", scenario.executor)(assignment)
     try:
         if check:
-            executor.check(prepared.plan.resources)
+            for resources in prepared.plan.all_resources:
+                executor.check(resources)
     except BenchError:
         executor.close()
         raise

@@ -45,7 +45,7 @@ class RunSetup:
             "partition": scenario.partition,
             "account": scenario.account,
             "qos": scenario.qos,
-            "artifacts": scenario.artifacts,
+            "artifacts": scenario.artifacts.model_dump(exclude_defaults=True),
             "binds": scenario.binds,
             "environment": scenario.environment,
             "logs": scenario.logs,

@@ -163,6 +163,7 @@ class Experiment:
     component: str = "custom"
     services: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
+    dataset: str = ""  # the input that takes a scenario's dataset: `prompts.file`
     strict_metrics: bool = True
     description: str = ""
 
@@ -270,11 +271,13 @@ def experiment(
     component: str = "custom",
     services: Iterable[str] = (),
     drivers: Iterable[str] = (),
+    dataset: str = "",
 ) -> Callable[[Callable[..., Any]], Experiment]:
     """Declare a function as an experiment.
 
     `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`. `drivers` are those
-    of its own package that it can use: an error about a missing driver lists them.
+    of its own package that it can use: an error about a missing driver lists them. `dataset` is the input, by its
+    dotted name, that takes the file which a scenario brings as `artifacts.dataset`.
     """
 
     def declare(function: Callable[..., Any]) -> Experiment:
@@ -293,6 +296,7 @@ def experiment(
             component=component,
             services=tuple(services),
             drivers=tuple(drivers),
+            dataset=dataset,
             description=(inspect.getdoc(function) or "").split("\n")[0],
         )
 

@@ -57,6 +57,12 @@ def hint_at(model: type[BaseModel] | None, path: tuple[str | int, ...]) -> Any:
     return Union[hints] if hints else None  # noqa: UP007 - the members are known only now
 
 
+def owner_of(model: type[BaseModel], path: tuple[str, ...]) -> type[BaseModel] | None:
+    """The model, of all that may stand there, that has the field at `path`."""
+    holders = _models(hint_at(model, path[:-1])) if path[:-1] else iter((model,))
+    return next((holder for holder in holders if path[-1] in _fields(holder)), None)
+
+
 @cache
 def has_paths(hint: Any) -> bool:
     """Whether any field of a model, or of models inside it, is a path."""

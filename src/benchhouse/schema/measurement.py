@@ -1,11 +1,15 @@
 """Measurement: one result row, long form; metrics.json and metrics.csv are exact views of it."""
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from benchhouse.schema.experiment import Direction, Role
 from benchhouse.schema.model import Model, empty_list
+
+Amount = Annotated[float, Field(ge=0)] | None
+Part = Annotated[float, Field(ge=0, le=1)] | None
 
 
 class Measurement(Model):
@@ -41,9 +45,33 @@ class HistogramsFile(Model):
     histograms: list[HistogramEntry]
 
 
+def common_unit(unit: str) -> str:
+    """A unit as the common schema spells it: `MB_per_s`; `1/s` is of items."""
+    words = re.sub("^1(?=/|$)", "items", unit).replace("/", "_per_")
+    return re.sub("[^A-Za-z0-9]+", "_", words).strip("_") or "items"
+
+
 class Throughput(Model):
     value: float | None
-    unit: str | None
+    unit: str | None = Field(pattern="^[A-Za-z0-9]+(_[A-Za-z0-9]+)*$", description="items_per_s, MB_per_s, ...")
+
+
+class LatencyMs(Model):
+    p50: Amount
+    p90: Amount
+    p99: Amount
+
+
+class ResourceUse(Model):
+    gpu_util: Part = Field(description="Share of the time that GPUs were busy, of all that the trial had.")
+    gpu_mem_mb: Amount
+    cpu_util: Part = Field(description="Cores used, as a share of those that the trial was allotted.")
+    ram_mb: Amount
+
+
+class ErrorCounts(Model):
+    rate: Part = Field(description="Errors, as a share of all operations.")
+    timeouts: int | None = Field(ge=0)
 
 
 class Extras(Model):
@@ -64,8 +92,8 @@ class Extras(Model):
     measurements: list[Measurement]
 
 
-class MetricsFile(Model):
-    """metrics.json: the common schema, our extras under one key."""
+class CommonMetrics(Model):
+    """What metrics.json of any tool says in the common schema. What was not measured is null."""
 
     trial_id: str
     timestamp: str
@@ -73,8 +101,13 @@ class MetricsFile(Model):
     service: str
     config: dict[str, Any]
     throughput: Throughput
-    latency_ms: dict[str, float | None]
-    resource: dict[str, float | None]
-    errors: dict[str, float | None]
-    notes: str
+    latency_ms: LatencyMs
+    resource: ResourceUse
+    errors: ErrorCounts
+    notes: str = ""
+
+
+class MetricsFile(CommonMetrics):
+    """metrics.json: the common schema, our extras under one key."""
+
     benchhouse: Extras

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from benchhouse.schema.quoting import quote
 
@@ -14,6 +14,7 @@ _BYTES = {
     "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "t": 10**12, "tb": 10**12,
     "ki": 2**10, "kib": 2**10, "mi": 2**20, "mib": 2**20, "gi": 2**30, "gib": 2**30, "ti": 2**40, "tib": 2**40,
 }  # fmt: skip
+_LEAST_MEMORY = 2**20
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -47,6 +48,13 @@ def parse_bytes(value: Any) -> Any:
     return round(size)
 
 
+def _with_unit(size: int) -> int:
+    """Nobody means 500 bytes of memory: a plain number that small is one whose unit was forgotten."""
+    if 0 < size < _LEAST_MEMORY:
+        raise ValueError(f"{size} bytes of memory: give the unit, {size}MiB or {size}GiB")
+    return size
+
+
 def parse_share(value: Any) -> Any:
     """Turn `2%` into 0.02; a plain number stays; anything else is refused."""
     if not isinstance(value, str):
@@ -68,6 +76,9 @@ Seconds = Annotated[
 ]
 Share = Annotated[float, BeforeValidator(parse_share), Field(gt=0, lt=1, allow_inf_nan=False), _or_text("number", "2%")]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0), _or_text("integer", "512MiB")]
+
+
+Memory = Annotated[Bytes, AfterValidator(_with_unit)]
 
 
 def show_seconds(seconds: float) -> str:

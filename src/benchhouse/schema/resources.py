@@ -2,17 +2,21 @@
 
 from typing import Any
 
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.schema.quantities import Bytes, Seconds
+from benchhouse.schema.quantities import Memory, Seconds
 
 
 def _other_spellings(schema: dict[str, Any]) -> None:
     """The JSON Schema knows only one spelling of a field; files may use these as well."""
     properties = schema["properties"]
     properties["cpus_per_task"] = properties["cpus"] | {"title": "Cpus Per Task"}
-    properties["mem_gb"] = {"type": "number", "exclusiveMinimum": 0, "description": "Memory per node in 10^9 bytes."}
+    properties["mem_gb"] = {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "description": "Memory per node in GiB, as Slurm counts.",
+    }
 
 
 class Resources(Model):
@@ -24,7 +28,13 @@ class Resources(Model):
         1, ge=1, validation_alias=AliasChoices("cpus", "cpus_per_task"), description="Cores per node (or task)."
     )
     gpus: int = Field(0, ge=0, description="GPUs per node.")
-    memory: Bytes | None = Field(None, description="Memory per node, e.g. 32GB; `mem_gb: 32` is accepted too.")
+    memory: Memory | None = Field(
+        None, description="Memory per node: 32GiB, or 32GB (10^9 bytes each); or `mem_gb: 32`."
+    )
+
+    def as_given(self) -> "Resources":
+        """Without what a scenario's own spelling adds."""
+        return Resources.model_validate(self.model_dump())
 
     @model_validator(mode="before")
     @classmethod
@@ -36,8 +46,49 @@ class Resources(Model):
                 raise ValueError("give either memory or mem_gb, not both")
             if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
                 raise ValueError(f"mem_gb must be a positive number of gigabytes, found {amount!r}")
-            data["memory"] = round(amount * 10**9)
+            data["memory"] = round(amount * 2**30)  # as `--mem=32G` means it
         return data
+
+
+def _lists_too(schema: dict[str, Any]) -> None:
+    _other_spellings(schema)
+    properties = schema["properties"]
+    properties.pop("varied")
+    for name, single in properties.items():
+        properties[name] = {"anyOf": [single, {"type": "array", "items": single, "minItems": 1}]}
+
+
+class AskedResources(Resources):
+    """What one trial needs, as a scenario says it: a list is an axis."""
+
+    model_config = ConfigDict(json_schema_extra=_lists_too)
+    varied: dict[str, list[Any]] = Field(default_factory=dict, exclude=True, description="Each list, by its field.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists(cls, data: Any) -> Any:
+        """A list becomes an axis; the field has its first value."""
+        if not isinstance(data, dict) or "varied" in data:
+            return data
+        lists = {key: value for key, value in data.items() if isinstance(value, list)}
+        for key, values in lists.items():
+            if not values:
+                raise ValueError(f"the axis '{key}' is empty: give at least one value")
+        varied = {spelt(key): [value_of(key, item) for item in values] for key, values in lists.items()}
+        return data | {key: values[0] for key, values in lists.items()} | ({"varied": varied} if varied else {})
+
+
+def spelt(key: str) -> str:
+    """The field that a key of `resources` means."""
+    return {"cpus_per_task": "cpus", "mem_gb": "memory"}.get(key, key)
+
+
+def value_of(key: str, value: Any) -> Any:
+    """What the field holds where a file says `key: value`. Raises ValueError where it can't."""
+    try:
+        return getattr(Resources.model_validate({key: value}), spelt(key))
+    except ValidationError as error:
+        raise ValueError(f"{key}: {value!r}: {error.errors()[0]['msg']}") from error
 
 
 class Limits(Model, strict=True):
@@ -46,7 +97,7 @@ class Limits(Model, strict=True):
     wall: Seconds | None = Field(None, gt=0, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`.")
     cpu: Seconds | None = Field(None, gt=0, description="CPU time of the trial's process tree; ends as `timeout`.")
     cpus: float | None = Field(None, gt=0, description="Cores the trial may use at once.")
-    memory: Bytes | None = Field(None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
+    memory: Memory | None = Field(None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
     processes: int | None = Field(None, ge=1, description="Processes and threads at once.")
 
 

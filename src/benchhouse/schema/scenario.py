@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchhouse.schema.artifacts import Artifacts
 from benchhouse.schema.clusters import DaskSettings, RaySettings, SparkSettings
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
 from benchhouse.schema.recipe import BindText
-from benchhouse.schema.resources import Budget, Limits, Resources, Retries, Runtime
+from benchhouse.schema.resources import AskedResources, Budget, Limits, Resources, Retries, Runtime
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
@@ -196,6 +197,7 @@ class Scenario(Defined):
     """One scenario file."""
 
     scenario: Name = Field(description="Name; results go to results/<scenario>/.")
+    resources: AskedResources | None = Field(None, description="What one trial needs; a list is an axis.")
     uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
     target: dict[str, Any] | str | None = Field(None, description="What is benchmarked; a list inside is an axis.")
     targets: list[dict[str, Any] | str] = Field(
@@ -222,7 +224,7 @@ class Scenario(Defined):
     dask: DaskSettings = Field(default_factory=DaskSettings.model_construct, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings.model_construct, description="How trials run on Ray.")
     spark: SparkSettings = Field(default_factory=SparkSettings.model_construct, description="How trials run on Spark.")
-    artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
+    artifacts: Artifacts = Field(default_factory=Artifacts.model_construct, description="Container image and dataset.")
     binds: list[BindText] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
     services: dict[Name, ServiceUse] = Field(

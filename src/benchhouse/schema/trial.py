@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
+from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
@@ -36,14 +37,18 @@ class ExperimentRef(Model):
     bridge: str = Field("", description="The system that it was written for, where that is not this one: `ado`.")
 
 
-def instance_digest(experiment: bytes, version: bytes, target: bytes, parameters: bytes, services: bytes) -> str:
+def instance_digest(
+    experiment: bytes, version: bytes, target: bytes, parameters: bytes, services: bytes, resources: bytes = b""
+) -> str:
     """The digest of an instance, from the canonical JSON of its parts: a plan encodes what does not vary once.
 
-    Services count where there are any (`services` is not empty): then a target is not all that is measured.
+    Services count where there are any (`services` is not empty): then a target is not all that is measured. Resources
+    count where they vary.
     """
     served = b'"services":%b,' % services if services else b""
-    text = b'{"experiment":%b,"parameters":%b,%b"target":%b,"version":%b}' % (
-        experiment, parameters, served, target, version,
+    given = b'"resources":%b,' % resources if resources else b""
+    text = b'{"experiment":%b,"parameters":%b,%b%b"target":%b,"version":%b}' % (
+        experiment, parameters, given, served, target, version,
     )  # fmt: skip
     return hashlib.sha256(text).hexdigest()
 
@@ -56,12 +61,13 @@ class Instance(Model):
     target: dict[str, Any]
     parameters: dict[str, Any]
     services: dict[str, Any] = Field(default_factory=dict)
+    resources: dict[str, Any] = Field(default_factory=dict, description="What of them varies in the run.")
 
     def digest(self) -> str:
         parts = (self.experiment, self.version, self.target, self.parameters)
         experiment, version, target, parameters = map(canonical_json, parts)
-        services = canonical_json(self.services) if self.services else b""
-        return instance_digest(experiment, version, target, parameters, services)
+        services, resources = (canonical_json(part) if part else b"" for part in (self.services, self.resources))
+        return instance_digest(experiment, version, target, parameters, services, resources)
 
     def case_id(self) -> str:
         """The benchmark case: everything but the target, so that targets can be compared on it."""
@@ -111,7 +117,8 @@ class TrialSpec(Model):
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    artifacts: dict[str, str] = Field(default_factory=dict)
+    artifacts: dict[str, Any] = Field(default_factory=dict)
+    dataset: StagedDataset | None = Field(None, description="Data of the workload that the scenario brings.")
     binds: list[str] = Field(default_factory=empty_list)
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
@@ -222,6 +229,7 @@ class Meta(Model):
     python: str
     hardware: dict[str, Any]
     topology: Topology | None = Field(None, description="What the node is made of; null in evidence before 0.2.")
+    dataset: StagedDataset | None = Field(None, description="Data of the workload that the scenario brings.")
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")

@@ -1,25 +1,43 @@
 """How points, targets and times are written in the tables."""
 
+import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.trial import VERSION_AXIS, TrialSpec
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, TrialSpec
 
 _LABEL_LENGTH = 80
 
 
+class _Bound(Protocol):
+    """What has a value for each axis: a trial, planned or done."""
+
+    @property
+    def target(self) -> dict[str, Any]: ...
+    @property
+    def parameters(self) -> dict[str, Any]: ...
+    @property
+    def resources(self) -> Resources: ...
+    @property
+    def experiment(self) -> ExperimentRef: ...
+
+
 def axes_of(spec: TrialSpec) -> dict[str, Any]:
-    return {
-        name: spec.experiment.version if name == VERSION_AXIS else axis_value(spec.target, spec.parameters, name)
-        for name in spec.axes
-    }
+    return {name: axis_value(spec, name) for name in spec.axes}
 
 
-def axis_value(target: dict[str, Any], parameters: dict[str, Any], name: str) -> Any:
-    """The value of one axis: `target.x`, `workload.x`, or a bare name that is looked for in both."""
+def axis_value(trial: _Bound, name: str) -> Any:
+    """The value of one axis: `target.x`, `workload.x`, `resources.x`, or a bare name that is looked for in the first
+    two."""
+    target, parameters = trial.target, trial.parameters
+    if name == VERSION_AXIS:
+        return trial.experiment.version
     head, _, rest = name.partition(".")
+    if head == "resources" and "resources" not in parameters:
+        return getattr(trial.resources, rest, None)
     if head == "target" and rest:
         return _look_up(target, rest)
     if head == "workload" and rest:
@@ -43,7 +61,7 @@ def _look_up(values: Any, path: str) -> Any:
 def point_label(spec: TrialSpec) -> str:
     """The values of a trial's axes on one line, as every table shows them."""
     axes = axes_of(spec)
-    bare = [name.removeprefix("target.").removeprefix("workload.").removeprefix("experiment.") for name in axes]
+    bare = [re.sub("^(target|workload|experiment|resources)[.]", "", name) for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
     return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.loading import load
 from benchhouse.evidence.data_cache import DataCache
+from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
@@ -56,6 +57,8 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(addresses)
         target = resolve(with_endpoints(spec.target, endpoints), os.environ)
         parameters = resolve(with_endpoints(spec.parameters, endpoints), os.environ)
+        if spec.dataset:
+            parameters = _with_dataset(parameters, spec.dataset)
         ctx.accept(experiment.call(target, parameters, ctx, spec.folder))
         handover.finished = True
     except ExperimentFailed as failure:
@@ -79,6 +82,15 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     result.write_text(handover.model_dump_json(), encoding="utf-8")  # torn by a kill, it counts as none
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _with_dataset(parameters: dict[str, Any], dataset: StagedDataset) -> dict[str, Any]:
+    """The input that takes the dataset, at the copy of it."""
+    head, _, rest = dataset.input.partition(".")
+    if not rest:
+        return parameters | {head: dataset.path}
+    inner = dataset.model_copy(update={"input": rest})
+    return parameters | {head: _with_dataset(parameters[head], inner)}
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """From emitted values to measurements, and from measurements to metrics.json."""
 
+import math
 import traceback
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -8,13 +9,23 @@ from typing import Any
 from pydantic import BaseModel
 
 from benchhouse.analysis.summary import HISTOGRAM_QUANTILE, shaky_quantiles, summarise, summarise_histogram
-from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.measurement import (
+    ErrorCounts,
+    Extras,
+    LatencyMs,
+    Measurement,
+    MetricsFile,
+    ResourceUse,
+    Throughput,
+    common_unit,
+)
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker.context import Series
 from benchhouse.worker.monitors.watch import steady_resources
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+_SHARES = ("gpu_util", "cpu_util", "error_rate")
 _TEXT_CHARACTERS = 100_000
 _OURS = ("benchhouse.worker.", "benchhouse.schema.", "benchhouse.catalog.")
 
@@ -119,9 +130,12 @@ def definitions(series: Iterable[Series]) -> dict[str, str]:
 
 
 def metrics_file(
-    spec: TrialSpec, meta: Meta, handover: Handover, telemetry: TelemetrySummary | None = None
+    spec: TrialSpec, meta: Meta, handover: Handover, telemetry: TelemetrySummary | None = None, cores: float = 1.0
 ) -> MetricsFile:
-    """metrics.json in the common schema; what a field would claim without a measurement is null."""
+    """metrics.json in the common schema; what a field would claim without a measurement is null.
+
+    `cores` is how many the trial was allotted.
+    """
     measurements = handover.measurements
     by_role = {(row.role, row.stat): row for row in measurements if row.role and row.valid and not row.window}
 
@@ -143,7 +157,17 @@ def metrics_file(
     used = {"cpu_util": cpu_s / meta.duration_s} if cpu_s and meta.duration_s else {}
     used |= {"ram_mb": peak / 1e6} if peak else {}
     used |= steady_resources(telemetry)
+    if "cpu_util" in used:  # sampling may be off by a moment: never more than all
+        used["cpu_util"] = min(used["cpu_util"] / cores, 1.0)
     resources = ("gpu_util", "gpu_mem_mb", "cpu_util", "ram_mb")
+    shown = {name: value(name, used.get(name), "max") for name in resources}
+    shown |= {f"latency_ms.{stat}": item for stat, item in latency.items()}
+    shown["error_rate"] = value("error_rate", None if meta.outcome in MEASURED else 1.0)
+    shown["timeouts"] = value("timeouts", float(meta.outcome == "timeout"))
+    for name, number in shown.items():  # an experiment's own metric may be a percentage
+        if number is not None and not 0 <= number <= (1 if name in _SHARES else math.inf):
+            notes.append(f"{name} {number:g} is not what the common schema means by it: left out")
+            shown[name] = None
     return MetricsFile(
         trial_id=spec.trial_id,
         timestamp=meta.timestamp,
@@ -156,15 +180,12 @@ def metrics_file(
             "gpus": spec.resources.gpus,  # whatever a workload calls so
             "nodes": spec.resources.nodes,
         },
-        throughput=Throughput(value=throughput.value, unit=throughput.unit)
+        throughput=Throughput(value=throughput.value, unit=common_unit(throughput.unit))
         if throughput
         else Throughput(value=None, unit=None),
-        latency_ms=latency,
-        resource={name: value(name, used.get(name), "max") for name in resources},
-        errors={
-            "rate": value("error_rate", None if meta.outcome in MEASURED else 1.0),
-            "timeouts": value("timeouts", 1.0 if meta.outcome == "timeout" else None),
-        },
+        latency_ms=LatencyMs(**{stat: shown[f"latency_ms.{stat}"] for stat in latency}),
+        resource=ResourceUse(**{name: shown[name] for name in resources}),
+        errors=ErrorCounts(rate=shown["error_rate"], timeouts=round(shown["timeouts"] or 0)),
         notes="; ".join(notes),
         benchhouse=Extras(
             run_id=spec.run_id,

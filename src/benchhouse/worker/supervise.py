@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
 from benchhouse.processes.owner import LEFTOVERS, TAG
+from benchhouse.processes.quotas import usable_cores
 from benchhouse.processes.services import end_of
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
@@ -159,7 +161,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
     meta = _meta(session, Conclusion(outcome, failure, warnings, started, over, duration_s, usage, handover.custom))
-    numbers = metrics_file(spec, meta, handover, telemetry)
+    numbers = metrics_file(spec, meta, handover, telemetry, min(spec.limits.cpus or math.inf, usable_cores()))
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
@@ -265,6 +267,7 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         python=sys.version.split()[0],
         hardware=node.hardware(),
         topology=topology(os.path.dirname(spec.final)),  # noqa: PTH120
+        dataset=spec.dataset,
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": session.cage.enforced},
         usage=end.usage,

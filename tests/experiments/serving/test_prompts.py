@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -187,7 +188,7 @@ def test_exact_lengths_need_a_tokenizer_that_is_there(tmp_path):
         ({"file": "x"}, "Extra inputs"),
         ({"kind": "dataset"}, "Field required"),
         ({"kind": "dataset", "file": ""}, "at least 1 character"),
-        ({"kind": "dataset", "file": "x", "prompt_tokens": 5}, "Extra inputs"),
+        ({"kind": "dataset", "file": "x", "distinct": 5}, "Extra inputs"),
         ({"kind": "conversation", "turns": 0}, "a length is 1 to"),
         ({"kind": "conversation", "think_time": -1}, "greater than or equal to 0"),
         ({"kind": "random"}, "'synthetic', 'dataset', 'conversation'"),
@@ -216,6 +217,37 @@ def test_a_dataset_keeps_its_order_its_own_output_lengths_and_its_digest(tmp_pat
     assert pool.facts()["file_sha256"] == pool.file_sha256
     assert len(pool.file_sha256) == 64
     assert build_prompts(DatasetPrompts(file=str(path)), requests=1, seed=5)[0].output_tokens is None
+
+
+def test_prompts_of_a_file_go_on_with_the_next_until_they_are_as_long_as_asked(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"prompt": "alpha beta"}\n{"messages": [{"role": "user", "content": "gamma delta"}]}\n')
+    pool = build(kind="dataset", file=str(path), prompt_tokens=8)
+    assert [pool[index].text.split()[:4] for index in range(2)] == [
+        ["alpha", "beta", "gamma", "delta"],
+        ["gamma", "delta", "alpha", "beta"],
+    ]
+    assert all(32 <= len(pool[index].text) + 1 <= 40 for index in range(2)), "four characters a token"
+    assert [pool[index].input_tokens_asked for index in range(2)] == [8, 8]
+
+
+def test_a_chat_of_several_messages_has_no_length(tmp_path):
+    path = tmp_path / "a.jsonl"
+    turns = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why"}]
+    path.write_text(json.dumps({"messages": turns}) + "\n")
+    assert len(build(kind="dataset", file=str(path))[0].messages) == 2
+    with pytest.raises(BenchError, match="prompt 1 of the dataset is a chat of 2 messages, which has no length"):
+        build(kind="dataset", file=str(path), prompt_tokens=8)
+
+
+def test_a_file_that_is_not_the_one_meant_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("why\n")
+    known = build(kind="dataset", file=str(path)).file_sha256
+    assert len(build(kind="dataset", file=str(path), sha256=known)) == 1
+    path.write_text("how\n")
+    with pytest.raises(BenchError, match=f"and prompts.sha256 is {known}"):
+        build(kind="dataset", file=str(path), sha256=known)
 
 
 # ---- conversations ------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`serving.load` against real servers: llama.cpp's own, and vLLM where its environment has been made."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -61,6 +62,9 @@ def test_the_example_config_runs_where_its_server_is_llama_cpp(lab, real_llm):
     scenario = lab.workspace / "example.yaml"
     scenario.write_text(text.replace("workload:\n", "workload:\n  duration: 1\n  warmup: 0\n"))
     lab.variables["WORK"] = str(lab.workspace)
+    dataset = lab.workspace / "data" / "prompts.jsonl"
+    dataset.parent.mkdir()
+    dataset.write_text('{"prompt": "why is the sky blue and the grass green"}\n{"prompt": "how do ships float"}\n')
     lab.variables["PATH"] = f"{llm.cache() / 'llm' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     lab.bench("run", scenario, "--json", code=None, timeout_s=200)
     trials = lab.trials("llm_vllm_baseline")
@@ -69,6 +73,10 @@ def test_the_example_config_runs_where_its_server_is_llama_cpp(lab, real_llm):
         assert trial.metrics["benchhouse"]["outcome"] in ("succeeded", "invalid"), trial.meta["failure"]
         assert trial.meta["custom"]["finishes"]["length"] > 0
         assert (trial.folder / "logs" / "llama_cpp.log").stat().st_size, "it was started in the trial"
+        sha256 = hashlib.sha256(dataset.read_bytes()).hexdigest()
+        assert trial.meta["dataset"]["sha256"] == trial.meta["custom"]["prompts"]["file_sha256"] == sha256
+        assert f"sha256: {sha256}" in (trial.folder / "effective_config.yaml").read_text()
+        assert trial.meta["custom"]["prompts"]["prompts"] == 2
 
 
 def test_a_wrong_model_name_is_told_in_the_servers_words(lab, real_vllm):

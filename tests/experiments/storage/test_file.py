@@ -13,9 +13,10 @@ from services.small_disk import read_only_disk as read_only_disk
 from services.small_disk import small_disk as small_disk
 
 from benchhouse.drivers.fileio import FileIO
+from benchhouse.drivers.fileio_content import content_of
 from benchhouse.experiments.storage.device import Device
 from benchhouse.experiments.storage.file import MOST_IOPS, FileTarget, FileWorkload, file_io
-from benchhouse.load.choose import usable_cores
+from benchhouse.processes.quotas import usable_cores
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.histogram import Histogram
 
@@ -281,3 +282,34 @@ def test_the_device_under_a_folder_counts_what_is_written(on_device):
         os.fsync(file.fileno())
     assert device.counters().written - before.written >= 4 << 20
     assert Device.under(Path("/proc")) == Device("proc") and Device.under(Path("/proc")).counters() is None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("pattern", ["read", "randread"])
+def test_the_bytes_of_a_given_file_are_read(play, tmp_path, pattern, engine):
+    given = tmp_path / "given.txt"
+    given.write_bytes(b"0123456789" * 10_000)
+    ctx = play(file_io, {"engine": engine}, {**SMALL, "pattern": pattern, "content": {"file": str(given)}})
+    assert ctx.facts["bytes"] == 2**20 and not ctx.invalidities
+    assert ctx.facts["blocks_wrong"] == 0
+    assert ctx.facts["blocks_checked"] > 0 or engine == "fio"
+
+
+def test_given_content_that_is_not_what_was_copied_is_found(tmp_path):
+    given, copy = tmp_path / "given", tmp_path / "copy"
+    given.write_bytes(bytes(range(251)) * 99)
+    content = content_of(4096, 0, given, 16 * 4096)
+    content.fill(copy, 16 * 4096)
+    assert copy.read_bytes() == (given.read_bytes() * 3)[: 16 * 4096]
+    assert content.misfits(copy, range(0, 16 * 4096, 4096), 0) == []
+    with copy.open("r+b") as file:
+        file.seek(3 * 4096 + 7)
+        file.write(b"\xff")
+    assert content.misfits(copy, range(0, 16 * 4096, 4096), 0) == [3 * 4096]
+
+
+@pytest.mark.parametrize("more", [{"pattern": "write"}, {"pattern": "read", "precondition": 1}])
+def test_given_content_is_only_read(tmp_path, more):
+    (tmp_path / "given").write_bytes(b"x")
+    with pytest.raises(ValidationError, match="content"):
+        FileWorkload.model_validate(SMALL | more | {"content": {"file": str(tmp_path / "given")}})

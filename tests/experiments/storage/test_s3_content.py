@@ -53,6 +53,14 @@ def test_another_length_is_found(block, change):
     assert "10000 were written" in content.problem([change(content.whole)])
 
 
+def test_contents_of_a_file_are_stretches_of_it(tmp_path):
+    path = tmp_path / "given"
+    path.write_bytes(bytes(range(256)) * 8)
+    for content in make_contents(1, 1000, 5, path):
+        assert content.whole in bytes(range(256)) * 16
+    assert len({content.md5 for content in make_contents(1, 1000, 5, path)}) == 5
+
+
 def test_contents_differ_so_that_a_swapped_object_is_found():
     contents = make_contents(1, 1000, 100)
     assert len({content.md5 for content in contents}) == len(contents) == 64

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from laboratory import Lab
 
+from benchhouse.processes.quotas import usable_cores
 from benchhouse.schema.telemetry import TelemetrySummary
 
 WORK = """
@@ -84,7 +85,8 @@ def test_memory_and_bytes_written_are_those_of_the_experiment(burnt):
 def test_metrics_json_tells_the_resources_of_the_steady_phase(burnt):
     _, trial = burnt
     seen = summary_of(trial)
-    assert trial.metrics["resource"]["cpu_util"] == seen.stats("trial", "cpu", "steady").avg
+    cores = seen.stats("trial", "cpu", "steady").avg
+    assert trial.metrics["resource"]["cpu_util"] == pytest.approx(min(cores / usable_cores(), 1.0))
     assert trial.metrics["resource"]["ram_mb"] == seen.stats("trial", "rss", "steady").max / 1e6
     assert trial.metrics["resource"]["gpu_util"] is None
 

@@ -60,7 +60,7 @@ def shift(base: Sequence[float], now: Sequence[float], way: Way, least: float, r
     if (difference > 0) != (way == "up") or abs(difference) < max(least, ratio * abs(before)):
         return None
     distance = distance_of(difference, math.sqrt(variance(base, before)), before, least)
-    p = p_value(base, now)
+    p = p_value(base, now, definition=2)  # by which what counts as moved was set (benchmarks/playbooks.py)
     return Shift(difference, distance, p) if distance >= FAR and p is not None and p <= P else None
 
 

@@ -5,13 +5,14 @@ import hashlib
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from benchhouse.documents.problems import MAX_RENDERED, Problem, ProblemsError, did_you_mean
-from benchhouse.experiments.serving.lengths import MAX_TOKENS
+from benchhouse.experiments.serving.lengths import MAX_TOKENS, TokenCount, fit_to_tokens
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.quoting import describe, quote
@@ -52,6 +53,38 @@ class Dataset:
 
     rows: list[Row]
     sha256: str
+
+
+class Cutter:
+    """Makes prompts of a length from those of a file: a prompt that is too short goes on with the ones after it.
+
+    Without a tokenizer a token is taken for CHARACTERS characters, as in English prose; the server counts them.
+    """
+
+    CHARACTERS = 4
+
+    def __init__(self, rows: Sequence[Row], count: TokenCount | None) -> None:
+        self._rows, self._count = rows, count
+
+    def cut(self, number: int, tokens: int) -> str:
+        """About so many tokens from the n-th prompt on; exactly so many with a tokenizer."""
+        wanted, words, size = tokens * self.CHARACTERS, list[str](), 0
+        for text in cycle(map(self._text, chain(range(number, len(self._rows)), range(number)))):
+            for word in text.split():
+                words.append(word)
+                size += len(word) + 1
+                if size > wanted and (self._count is None or len(words) > tokens):
+                    return " ".join(words) if self._count is None else fit_to_tokens(words, self._count, tokens)
+        raise AssertionError("a cycle has no end")
+
+    def _text(self, number: int) -> str:
+        row = self._rows[number]
+        if row.text is None and len(row.messages) > 1:
+            raise BenchError(
+                f"prompt {number + 1} of the dataset is a chat of {len(row.messages)} messages, which has no length",
+                hint="leave prompt_len and prompt_tokens out, or give a dataset of plain prompts",
+            )
+        return row.messages[0].content if row.text is None else row.text
 
 
 def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:

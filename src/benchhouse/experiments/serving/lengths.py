@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.quoting import describe
+from benchhouse.schema.shorthand import AlsoTakes
 
 MAX_TOKENS = 10_000_000
 _LEAST_KEPT = 0.01  # of a normal distribution's draws; below it nearly all of them would be thrown away

@@ -105,7 +105,7 @@ class ServingWorkload(Shape):
 
     prompts: PromptSpec = Field(default_factory=SyntheticPrompts, description="What is asked.")
     batch: int = Field(1, ge=1, le=10_000, description="Prompts in one request; more than one needs completions.")
-    prompt_len: int | None = Field(None, ge=1, description="Short for prompts.prompt_tokens of synthetic prompts.")
+    prompt_len: int | None = Field(None, ge=1, description="Short for prompts.prompt_tokens.")
     gen_tokens: int | None = Field(None, ge=1, description="Short for prompts.output_tokens.")
 
     @model_validator(mode="after")
@@ -115,7 +115,7 @@ class ServingWorkload(Shape):
             if getattr(self, short) and (
                 name not in usual or getattr(self.prompts, name) != usual[name].get_default(call_default_factory=True)
             ):
-                raise ValueError(f"{short} is short for prompts.{name} of synthetic prompts: give one of them")
+                raise ValueError(f"{short} is short for prompts.{name}: give one of them")
         if isinstance(self.prompts, ConversationPrompts) and self.shards > 1:
             raise ValueError("conversations need processes: 1")
         if isinstance(self.prompts, ConversationPrompts) and self.batch > 1:
@@ -199,6 +199,7 @@ class ServerMetrics:
     component="inference",
     services=("vllm", "openai", "llm-d", "kserve", "sglang", "llama.cpp"),
     drivers=("openai", "triton_llm"),
+    dataset="prompts.file",
 )
 def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> None:
     """Put an inference server under load: token latencies, throughput, goodput, and whether to believe them."""

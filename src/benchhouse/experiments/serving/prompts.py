@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from benchhouse.experiments.serving.datasets import Format, Message, read_dataset
+from benchhouse.experiments.serving.datasets import Cutter, Dataset, Format, Message, read_dataset
 from benchhouse.experiments.serving.lengths import MAX_TOKENS, Fixed, Length, Writer, load_tokenizer
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
@@ -51,13 +51,18 @@ class SyntheticPrompts(_Made):
 
 
 class DatasetPrompts(Model):
-    """Prompts of a file, in its order."""
+    """Prompts of a file, in its order; with a length, each goes on with the text of those after it, and is cut."""
 
     kind: Literal["dataset"] = "dataset"
     file: InputPath = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or a prompt a line.")
     format: Format | None = Field(None, description="jsonl, csv or text; by default from the file's ending.")
+    sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of `file`; another file is then refused.")
+    prompt_tokens: Length | None = Field(
+        None, description="Length asked of each prompt; by default as the file has it."
+    )
     output_tokens: Length | None = Field(None, description="Length asked of an output where the file has none.")
-    seed: int | None = Field(None, ge=0, description="Seed of output_tokens; the trial's own by default.")
+    tokenizer: InputPath | None = Field(None, description="Path of a tokenizer.json, for prompt_tokens to be exact.")
+    seed: int | None = Field(None, ge=0, description="Seed of lengths; the trial's own by default.")
 
 
 class ConversationPrompts(_Made):
@@ -194,15 +199,23 @@ def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: s
     seed = seed if spec.seed is None else spec.seed
     if isinstance(spec, DatasetPrompts):
         data = read_dataset(Path(spec.file), spec.format)
-        rng = random.Random(f"{seed}/output")
-        prompts = (
-            Prompt(row.text, row.messages, None, row.output_tokens or _drawn(spec.output_tokens, rng), number)
-            for number, row in enumerate(data.rows)
-        )
-        return PromptSet(((prompt,) for prompt in prompts), data.sha256)
+        if spec.sha256 not in ("", data.sha256):
+            message = f"{spec.file} has sha256 {data.sha256}, and prompts.sha256 is {spec.sha256}"
+            raise BenchError(message, hint="it has changed since the plan was made: plan it again")
+        return PromptSet(_of_file(spec, data, seed), data.sha256)
     writer = Writer(wording, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
     made = _conversations(spec, seed, writer) if isinstance(spec, ConversationPrompts) else _singles(spec, seed, writer)
     return PromptSet(_pool(made, spec.distinct, requests))
+
+
+def _of_file(spec: DatasetPrompts, data: Dataset, seed: int) -> Iterator[tuple[Prompt, ...]]:
+    lengths, outputs = random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
+    cutter = Cutter(data.rows, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
+    for number, row in enumerate(data.rows):
+        text, messages, tokens = row.text, row.messages, _drawn(spec.prompt_tokens, lengths)
+        if tokens:
+            text, messages = cutter.cut(number, tokens), ()
+        yield (Prompt(text, messages, tokens, row.output_tokens or _drawn(spec.output_tokens, outputs), number),)
 
 
 def _pool(

@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Counters, Device, free_bytes, new_name, sweep
-from benchhouse.load.choose import usable_cores
+from benchhouse.experiments.storage.given import Given
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
 from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, ErrorLimit, ErrorShare, Processes
 from benchhouse.load.streams import FINEST_NS, SharedWaits, Stream, Waits
 from benchhouse.load.trial import emit_bounded, emit_bounded_rate, warn_of_rates, with_hint
+from benchhouse.processes.quotas import usable_cores
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.histogram import Histogram
@@ -180,6 +181,7 @@ class FileWorkload(Model):
     pattern: Pattern = Field(description="Sequential or random; rw and randrw mix reads and writes.")
     mix: float = Field(0.7, gt=0, lt=1, description="Share of reads in rw and randrw.")
     file_size: Bytes = Field(64 * 2**20, gt=0, description="Size of the file, a multiple of block_size.")
+    content: Given | None = Field(None, description="A file whose bytes are read, instead of random ones.")
     block_size: Bytes = Field(2**20, ge=512, le=2**30, description="Size of one operation.")
     threads: int = Field(1, ge=1, le=256, description="Streams, each with its own descriptor and part of the file.")
     depth: int = Field(1, ge=1, le=1024, description="Operations in flight of each stream: threads that share it.")
@@ -207,12 +209,23 @@ class FileWorkload(Model):
             raise ValueError(f"direct needs file_size and block_size to be multiples of {_PAGE} bytes")
         if self.processes != "auto" and self.processes > workers:
             raise ValueError(f"{self.processes} processes need at least as many operations in flight")
+        if self.content and not self.pattern.endswith("read"):
+            raise ValueError(f"content is what is read: it says nothing of pattern: {self.pattern}")
+        if self.content and self.precondition:
+            raise ValueError("precondition would overwrite the content")
         if self.warmup and not self.duration:
             raise ValueError("warmup needs a duration: one pass has no time of its own")
         return self
 
 
-@experiment("storage.file", version="0.2", metrics=METRICS, component="storage", services=("fileio", "fio"))
+@experiment(
+    "storage.file",
+    version="0.2",
+    metrics=METRICS,
+    component="storage",
+    services=("fileio", "fio"),
+    dataset="content.file",
+)
 def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     """Read or write a file in blocks: bandwidth, operations a second, latency."""
     folder = Path(target.path) if target.path else ctx.workdir
@@ -268,6 +281,7 @@ def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context)
         seed=ctx.seed,
         ioengine=target.ioengine,
         late_s=workload.error_limit,
+        source=workload.content.checked() if workload.content else None,
     )
 
 

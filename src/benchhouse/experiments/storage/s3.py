@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from benchhouse.experiments.storage.given import Given
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
 from benchhouse.experiments.storage.s3_source import (
     Operation,
@@ -186,6 +187,7 @@ class S3Workload(Shape):
     operation: Operation | None = Field(None, description="What every operation is; get by default.")
     mix: dict[Operation, float] | None = Field(None, description="Several by weight: {get: 70, put: 20, list: 10}.")
     size: Bytes = Field(10**6, gt=0, le=5 * 10**12, description="Size of an object.")
+    content: Given | None = Field(None, description="A file whose bytes objects hold, instead of random ones.")
     objects: int | None = Field(None, ge=1, le=10**7, description="Objects for get and list; 4 to 1000 by default.")
     part_size: Bytes = Field(8 << 20, ge=_LEAST_PART, le=5 << 30, description="multipart: size of a part.")
     page_size: int = Field(1000, ge=1, le=1000, description="list: keys a page.")
@@ -249,7 +251,15 @@ class _Trial(NamedTuple):
     contents: list[Stretch]
 
 
-@experiment("storage.s3", version="0.1", metrics=METRICS, component="storage", services=("s3",), drivers=("s3",))
+@experiment(
+    "storage.s3",
+    version="0.1",
+    metrics=METRICS,
+    component="storage",
+    services=("s3",),
+    drivers=("s3",),
+    dataset="content.file",
+)
 def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
     """Put a bucket under load: any S3-compatible server, objects of 1 KB to 1 GB, contents checked."""
     with _trial(target, workload, ctx) as trial:
@@ -296,7 +306,9 @@ def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Tr
             ctx.warn("others_objects", f"{which}: they run now, or were cut short (remove them by hand)")
         places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
         try:
-            contents = make_contents(ctx.seed, workload.size, max(workload.readable, workload.requests or 64))
+            given = workload.content.checked() if workload.content else None
+            most = max(workload.readable, workload.requests or 64)
+            contents = make_contents(ctx.seed, workload.size, most, given)
             yield _Trial(target, workload, driver, bucket, where, places, contents)
         finally:
             if ours:  # it goes with the server

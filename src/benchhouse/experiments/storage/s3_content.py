@@ -8,6 +8,7 @@ import hashlib
 import random
 from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 
 PIECE_BYTES = 1 << 20
 _LARGEST_BLOCK = 16 << 20
@@ -16,17 +17,24 @@ _MOST_CONTENTS = 64
 
 
 class Block:
-    """Random bytes, repeated without end."""
+    """Random bytes, or the first of a file, repeated without end."""
 
-    def __init__(self, seed: int, size: int) -> None:
-        self.size = min(max(size, PIECE_BYTES), _LARGEST_BLOCK)
-        once = random.Random(seed).randbytes(self.size)
+    def __init__(self, seed: int, size: int, given: Path | None = None) -> None:
+        once = random.Random(seed).randbytes(min(max(size, PIECE_BYTES), _LARGEST_BLOCK)) if not given else _read(given)
+        self.size = len(once)
         self.data = once + once[:PIECE_BYTES]  # a piece may begin anywhere
 
     def pieces(self, start: int, size: int) -> list[memoryview]:
         view = memoryview(self.data)
         places = [((start + at) % self.size, min(PIECE_BYTES, size - at)) for at in range(0, size, PIECE_BYTES)]
         return [view[at : at + length] for at, length in places]
+
+
+def _read(path: Path) -> bytes:
+    """The beginning of a file; of a short one, as often as it takes for a piece."""
+    with path.open("rb") as file:
+        once = file.read(_LARGEST_BLOCK)
+    return once * -(-PIECE_BYTES // len(once))
 
 
 class Stretch:
@@ -91,9 +99,12 @@ class Compared:
         return f"what came differs from what was written, after byte {self._wrong}" if self._wrong >= 0 else ""
 
 
-def make_contents(seed: int, size: int, most: int) -> list[Stretch]:
-    """Different contents of one size: as many as there are objects, within what can be digested in moments."""
-    block = Block(seed, size)
+def make_contents(seed: int, size: int, most: int, given: Path | None = None) -> list[Stretch]:
+    """Different contents of one size: as many as there are objects, within what can be digested in moments.
+
+    Of a file that is given they are stretches of its first 16 MiB; they differ in where they begin.
+    """
+    block = Block(seed, size, given)
     count = max(min(most, _MOST_CONTENTS, _DIGESTED_BYTES // size), 2)
     places = random.Random(seed + 1).sample(range(block.size), count)
     return [Stretch(block, place, size) for place in places]

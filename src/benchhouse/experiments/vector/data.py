@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from benchhouse.experiments.vector import files
-from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
+from benchhouse.schema.shorthand import AlsoTakes
 
 if TYPE_CHECKING:
     from numpy import float32, int64

@@ -74,6 +74,7 @@ METRICS = (
     component="vectordb",
     services=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
     drivers=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
+    dataset="data.path",
 )
 def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
     """Build a vector index and search it under load: queries a second and latency, against recall and memory."""

@@ -35,6 +35,7 @@ class FileJob:
     seed: int = 0
     generation: int = 1  # stamped on what is written; 0 is what the file was filled with
     ioengine: str = "psync"  # of fio
+    source: Path | None = None  # whose bytes the file is filled with, instead of random ones
     late_s: float = ERROR_LIMIT_S  # a thread that waited for less was not late
 
     @property
