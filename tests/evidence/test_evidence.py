@@ -11,6 +11,7 @@ from importlib.metadata import version
 import pytest
 
 from benchhouse.evidence.folder import list_sealed, read_manifest, read_spec, seal, sealed_outcome
+from benchhouse.evidence.metrics_check import check_metrics
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.rows import NotCollectable, read_folder
@@ -61,6 +62,7 @@ def test_metrics_json_has_the_common_keys_and_ours_under_one(trial):
     assert set(trial.metrics["errors"]) == {"rate", "timeouts"}
     assert isinstance(trial.metrics["notes"], str)
     assert trial.metrics["latency_ms"]["p50"] == 50.5
+    assert check_metrics(trial.folder / "metrics.json") == len(trial.metrics["benchhouse"]["measurements"])
 
 
 def test_metrics_csv_equals_the_measurements(trial):
