@@ -5,7 +5,8 @@
 Commands: run, collect, warehouse rebuild, claim make, claim export, report. Each is traced once, which tells its first
 400 renames, fsyncs, writes and openats on files of the workspace (`strace_calls.py`). A case is one of these calls with
 one fault; each cell (command, call, fault) gets as many cases as the others, drawn by the seed, or all with `--all`.
-A case counts as a hit where strace's own log shows the fault at a call on the workspace.
+A case counts as a hit where strace's own log shows the fault at a call on the workspace. Calls may fall in another
+order the next time, openat most of all: a cell that none of its cases hit gets up to a dozen further ones.
 
 After the fault, `verify --all` is asked; in half of the cases with a byte of a sealed file changed, which is changed
 back. Then the command is given again, undisturbed, and `verify --all` and the tables are looked at:
@@ -66,6 +67,7 @@ COMMANDS = {  # the state of the workspace, and what is typed
 BARS = ("lost", "doubled", "false_all_clear", "tracebacks", "leftovers", "not_mended")
 FIRST = 400
 TRIALS = 2
+_MORE = 13  # rounds: the cases, then one further case of each cell that was not hit
 SMALL = {
     "workload": {"n": 1},
     "repetitions": TRIALS,
@@ -85,6 +87,10 @@ class Case:
     fault: str
     name: str
     at: int
+
+    @property
+    def cell(self) -> str:
+        return f"{self.command}/{self.group}/{self.fault}"
 
     def __str__(self) -> str:
         return f"{self.command}: {self.fault} at {self.name} {self.at}"
@@ -300,8 +306,8 @@ def _carry_out(case: Case, seed: int, root: Path) -> Result:
     return _own_lab(root, str(os.getpid())).run(case, seed)
 
 
-def choose(places: dict[str, dict[str, list[tuple[str, int]]]], most: int | None, seed: int) -> list[Case]:
-    """Of each cell as many as of the others, as long as it has more."""
+def choose(places: dict[str, dict[str, list[tuple[str, int]]]], seed: int) -> list[Case]:
+    """All cases: one of each cell in turn, as long as it has more."""
     dice = random.Random(seed)
     cells = []
     for command, groups in places.items():
@@ -311,8 +317,15 @@ def choose(places: dict[str, dict[str, list[tuple[str, int]]]], most: int | None
                 dice.shuffle(cases)
                 cells.append(cases)
     dice.shuffle(cells)
-    turns = [case for turn in zip_longest(*cells) for case in turn if case]
-    return turns if most is None else turns[:most]
+    return [case for turn in zip_longest(*cells) for case in turn if case]
+
+
+def next_of_unhit(every: list[Case], results: list[Result]) -> list[Case]:
+    """One further case of each cell that was tried and not hit."""
+    tried, hit = {result.case for result in results}, {result.case.cell for result in results if result.hits}
+    unhit = {case.cell for case in tried} - hit
+    waiting = {case.cell: case for case in reversed(every) if case.cell in unhit and case not in tried}
+    return list(waiting.values())
 
 
 def main() -> int:
@@ -325,13 +338,14 @@ def main() -> int:
         root = Path(folder).resolve()
         lab = _own_lab(root, "reference")
         places = {command: lab.places(command) for command in options.command or COMMANDS}
-        cases = choose(places, None if options.all else options.cases, options.seed)
-        if options.workers == 1:
-            results = [_shown(lab.run(case, options.seed)) for case in cases]
-        else:
-            with ProcessPoolExecutor(options.workers) as pool:
-                done = pool.map(_carry_out, cases, [options.seed] * len(cases), [root] * len(cases))
-                results = [_shown(result) for result in done]
+        every = choose(places, options.seed)
+        results: list[Result] = []
+        with ProcessPoolExecutor(options.workers) as pool:
+            carry_out = partial(_carry_out, seed=options.seed, root=root)
+            cases = every if options.all else every[: options.cases]
+            for _ in range(_MORE):
+                results += map(_shown, pool.map(carry_out, cases))
+                cases = next_of_unhit(every, results)
     figures = _figures(places, results) | {"seed": options.seed, "seconds": round(time.monotonic() - began)}
     if options.json:
         print(json.dumps(figures, indent=2))
@@ -352,9 +366,7 @@ def _figures(places: dict[str, dict[str, list[tuple[str, int]]]], results: list[
     for result in results:
         case = result.case
         calls = len(places[case.command][case.group])
-        cell = cells.setdefault(
-            f"{case.command}/{case.group}/{case.fault}", {"calls": calls, "cases": 0, "hits": 0, "calls_hit": 0}
-        )
+        cell = cells.setdefault(case.cell, {"calls": calls, "cases": 0, "hits": 0, "calls_hit": 0})
         cell["cases"] += 1
         if result.hits:
             cell["hits"] += 1

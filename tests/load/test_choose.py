@@ -123,14 +123,6 @@ def test_a_server_is_here_by_any_of_this_machines_addresses():
     assert not this_machine(["192.0.2.7"]).serves
 
 
-def test_cores_are_those_of_the_affinity_within_the_quota(monkeypatch):
-    cores = len(os.sched_getaffinity(0))
-    monkeypatch.setattr(module, "cpu_quota", lambda: None)
-    assert module.usable_cores() == cores
-    monkeypatch.setattr(module, "cpu_quota", lambda: 0.4)
-    assert module.usable_cores() == 1
-
-
 def children():
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
 

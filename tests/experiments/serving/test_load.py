@@ -405,7 +405,7 @@ vllm:queue_time_bad NaNN
 
     def script(wire):
         if wire.request():
-            page = pages[wire.number].encode()
+            page = pages[min(wire.number, 1)].encode()
             wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
 
     with ScriptedServer(script) as server:

@@ -136,12 +136,12 @@ class ServerMetrics:
     def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
         self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)
         self._before = {url: self._read(url) for url in urls}
-        versions = {self._version(url) for url, before in self._before.items() if before}
-        self.version = ", ".join(sorted(filter(None, versions)))
+        self.version = ""  # as the servers tell it
         self._after: dict[str, dict[str, float]] = {}
 
     def finish(self) -> None:
         self._after = {url: self._read(url) for url, before in self._before.items() if before}
+        self.version = ", ".join(sorted({self._version(url) for url in self._after} - {""}))
 
     def queue_delay_ms(self) -> float | None:
         """Mean time of a request in the server's queue, where it counts that."""
