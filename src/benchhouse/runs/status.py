@@ -302,13 +302,13 @@ def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str])
 
 
 def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
-    """The same trials, with what a person needs to go on."""
+    """The same trials, with what a person needs to go on; those that left no evidence come last."""
     scenario = Ledger(workspace.run(run_id)).record.scenario
     detailed = []
     for trial in trials:
         folder = workspace.trial(scenario, trial.trial_id)
-        trial = replace(trial, folder=str(folder.path), rerun=rerun_line(folder))
         if folder.sealed:
+            trial = replace(trial, folder=str(folder.path), rerun=rerun_line(folder))
             trial = replace(trial, point=point_label(read_spec(folder)), code="")
             if failure := read_meta(folder).failure:
                 trial = replace(
@@ -319,7 +319,7 @@ def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[Unsucces
                     log_tail=failure.log_tail,
                 )
         detailed.append(trial)
-    return detailed
+    return sorted(detailed, key=lambda trial: not trial.folder)
 
 
 def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:

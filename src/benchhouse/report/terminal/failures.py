@@ -61,5 +61,6 @@ def _block(group: "list[UnsuccessfulTrial]") -> None:
     tail = _KEPT if invalid else failure.traceback or last_words or failure.log_tail or ""
     for line in tail.strip().splitlines()[-_MOST_LINES:]:
         console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
-    console.print(Text(f"    folder  {failure.folder}"), soft_wrap=True)
-    console.print(Text(f"    again   {failure.rerun}"), soft_wrap=True)
+    if failure.folder:  # else it left no evidence
+        console.print(Text(f"    folder  {failure.folder}"), soft_wrap=True)
+        console.print(Text(f"    again   {failure.rerun}"), soft_wrap=True)
