@@ -1,0 +1,29 @@
+"""What a scenario brings reaches its trials: its dataset, and resources that vary."""
+
+import hashlib
+import json
+
+
+def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
+    given = lab.workspace / "given.bin"
+    given.write_bytes(b"0123456789" * 1000)
+    workload = {"pattern": "read", "file_size": "64KiB", "block_size": "4KiB"}
+    lab.run("storage.file", workload=workload, artifacts={"dataset": {"path": "given.bin", "licence": "CC0"}})
+    (trial,) = lab.trials()
+    told, sha256 = trial.meta["dataset"], hashlib.sha256(given.read_bytes()).hexdigest()
+    assert (told["sha256"], told["bytes"], told["licence"]) == (sha256, 10_000, "CC0")
+    assert trial.meta["custom"]["blocks_checked"] > 0 and trial.meta["custom"]["blocks_wrong"] == 0
+    spec = json.loads((trial.folder / "trial.json").read_bytes())
+    assert spec["parameters"]["content"] == {"file": "given.bin", "sha256": sha256}
+    given.write_bytes(b"other")
+    again = lab.bench("run", trial.folder / "effective_config.yaml", code=2)
+    assert "it is not the file that was meant, or it has changed since" in again.stderr
+
+
+def test_each_trial_has_the_resources_of_its_point(lab):
+    lab.run("plain", resources={"cpus": [1, 2]})
+    specs = [json.loads((trial.folder / "trial.json").read_bytes()) for trial in lab.trials()]
+    assert sorted(spec["resources"]["cpus"] for spec in specs) == [1, 2]
+    assert all(spec["axes"] == ["resources.cpus"] for spec in specs)
+    shown = lab.bench("query", "SELECT DISTINCT point FROM trial_fact ORDER BY 1", "--json").stdout
+    assert "cpus=1" in shown and "cpus=2" in shown
