@@ -184,7 +184,7 @@ def test_images_without_a_digest_and_servers_of_others_are_told():
 def row(**fields):
     usual = {
         "run_id": "r", "instance_digest": "d" * 64, "point": "p", "target": "t", "target_name": "n", "experiment": "e",
-        "parameters": '{"a": {"b": 1}, "c": 2}', "trials": ["t2", "t1"], "values": [20.0, 10.0],
+        "parameters": '{"a": {"b": 1}, "c": 2}', "axes": "{}", "trials": ["t2", "t1"], "values": [20.0, 10.0],
     }  # fmt: skip
     return usual | fields
 
@@ -192,6 +192,8 @@ def row(**fields):
 def test_what_differs_is_told_by_name():
     facts = {"host": "h"}
     assert changes(row(), row(), facts, facts) == []
+    (more,) = changes(row(axes='{"resources.nodes": 1, "c": 2}'), row(axes='{"resources.nodes": 4}'), facts, facts)
+    assert (more.dimension, more.a, more.b) == ("resources.nodes", "1", "4")
     other = row(target="u", parameters='{"a": {"b": 3}, "d": "x"}', experiment="f")
     assert changes(row(), other, facts, {"host": "", "limits": "l"}) == [
         Changed(dimension="target", a="t", b="u"),

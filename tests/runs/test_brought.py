@@ -27,3 +27,5 @@ def test_each_trial_has_the_resources_of_its_point(lab):
     assert all(spec["axes"] == ["resources.cpus"] for spec in specs)
     shown = lab.bench("query", "SELECT DISTINCT point FROM trial_fact ORDER BY 1", "--json").stdout
     assert "cpus=1" in shown and "cpus=2" in shown
+    compared = lab.bench("compare", "@last:resources.cpus=1", "@last:resources.cpus=2").stderr
+    assert "resources.cpus: 1 | 2" in compared
