@@ -8,6 +8,7 @@ from benchhouse.analysis.compare import cliffs_delta, hedges_g
 def test_hedges_g_by_hand():
     # Means 2 and 4, pooled standard deviation 1, correction 1 - 3 / (4 * 4 - 1).
     assert hedges_g([1, 2, 3], [3, 4, 5]) == pytest.approx(2.0 * 0.8)
+    assert hedges_g([10, 20, 30], [30, 40, 50]) == pytest.approx(2.0 * 0.8)  # in any unit
 
 
 @pytest.mark.parametrize(

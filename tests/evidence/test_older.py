@@ -17,6 +17,7 @@ from benchhouse.runs.ledger import list_runs
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.experiment import Data
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.warehouse.ingest import rebuild
 from benchhouse.warehouse.query import Warehouse
@@ -226,3 +227,11 @@ def test_tables_that_an_older_version_wrote_without_arrow_are_read_as_they_are(t
     assert all(note.endswith("read as written, what version 3 added is null") for note in warehouse.notes)
     assert bounds[0][0] > 0 == bounds[0][1]
     assert {path: path.read_bytes() for path in workspace.warehouse.rglob("*.parquet")} == files
+
+
+def test_a_document_that_was_sealed_with_a_secret_is_read_and_one_that_is_written_is_refused():
+    words = {"name": "db", "program": ["db"], "command": ["db"], "endpoint": "http://127.0.0.1:1"}
+    content = json.dumps(words | {"environment": {"DB_PASSWORD": "hunter2"}}).encode()
+    with pytest.raises(ValidationError, match="secret in plain text"):
+        Recipe.model_validate_json(content)
+    assert older.read(Recipe, content).environment == {"DB_PASSWORD": "hunter2"}

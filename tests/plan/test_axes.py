@@ -175,3 +175,19 @@ def test_a_range_without_its_word_is_told_how_to_write_it(key, plan_of):
         plan_of(f"{key}{{from: 1, to: 10, factor: 10}}}}")
     (found,) = caught.value.problems
     assert "for a range write {range: {from: 1, to: 10, factor: 10}}" in found.expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "said", "suggestion"),
+    [
+        ("{size: [1, 3]}", (3, 22), "'size' never is 3", ""),
+        ("{size: 3}", (3, 18), "'size' never is 3", ""),
+        ("{sise: 1}", (3, 12), "'sise' does not vary", "size"),
+    ],
+)
+def test_a_rule_that_excludes_nothing_is_told_where_it_stands(rule, place, said, suggestion, plan_of):
+    with pytest.raises(ProblemsError) as refused:
+        plan_of(f"workload: {{size: [1, 2]}}\nexclude: [{rule}]")
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.column, problem.suggestion) == (*place, suggestion)
+    assert problem.message.startswith(said)

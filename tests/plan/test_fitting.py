@@ -99,3 +99,10 @@ def test_what_the_profile_itself_names_wrongly_is_told_as_the_profiles(problems)
     site = SITE.model_copy(update={"slurm": SITE.slurm.model_copy(update={"qos": "gone"})})
     (found,) = problems("repetitions: 1", site)
     assert "no quality of service 'gone' (slurm.qos of the profile)" in found.message
+
+
+def test_where_no_partition_can_take_it_the_one_that_lacks_least_is_told(problems):
+    found = problems("partition: cpu,gpu\nresources: {cpus: 9, memory: 6GB}")
+    assert [problem.message for problem in found] == [
+        "a trial asks for 9 cores; no node of partition 'gpu' has more than 8"
+    ]

@@ -7,7 +7,7 @@ import pytest
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.scenario_file import is_space, parse_scenario
-from benchhouse.plan.spaces import domain_values, read_space, scenarios
+from benchhouse.plan.spaces import benchmark_of_space, domain_values, read_space, scenarios
 from benchhouse.schema.ado import PropertyDomain
 
 SPACE = """\
@@ -201,3 +201,12 @@ def test_a_space_of_two_experiments_is_two_runs(packages, bench, tmp_path):
     ran = bench("run", path)
     assert ran.code == 0, ran.err
     assert sorted(folder.name for folder in (tmp_path / "results").iterdir()) == ["both.halves", "both.sums"]
+
+
+def test_a_benchmark_of_a_space_has_its_experiment_version_and_axes(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE)
+    benchmark, view = benchmark_of_space(load_yaml(path), "b", {})
+    assert (benchmark.benchmark, benchmark.experiment, benchmark.version) == ("b", "sums", "1.0")
+    assert view.value(("workload", "depth")) == benchmark.workload["depth"] == 3
+    assert view.position(("workload", "depth")) == (11, 48)
