@@ -104,6 +104,16 @@ def test_energy_is_power_over_time_and_null_without_a_meter(tmp_path):
     assert store.summarise(recording(idle_then_busy()), "", 35.0, []).energy_j is None
 
 
+def test_energy_of_a_device_that_was_opened_late_is_raised_to_the_whole_phase_or_unknown():
+    meter = Series(name="energy", unit="J", kind="counter", family="energy")
+    rows = [(float(at), 100.0, 5000.0 + 90.0 * at) for at in range(2, 10)] + [(10.0, nan, nan)]
+    assert store.summarise(recording(rows, (POWER, meter)), "", 10.0, []).energy_j == pytest.approx(900)
+    assert store.summarise(recording([row[:2] for row in rows], (POWER,)), "", 10.0, []).energy_j == pytest.approx(1000)
+    told = [Phase(name="steady", begin_s=0.0, end_s=3.0)]  # two thirds of it before the first reading
+    phases = store.summarise(recording(rows, (POWER, meter)), "", 10.0, told).phases
+    assert {one.name: one.energy_j for one in phases}["steady"] is None
+
+
 def test_parquet_holds_every_sample_bit_for_bit(tmp_path):
     rows = [(at / 3, at * 0.1, nan if at % 7 == 0 else at * 1e9) for at in range(2000)]
     store.write(tmp_path / "telemetry", recording(rows, scope="service:a/b"), "2026-11-15T00:00:00+00:00", 700.0, [])

@@ -15,7 +15,7 @@ from math import isnan, nan
 from benchhouse.schema.telemetry import Series, Source
 from benchhouse.worker.monitors.procfs import refresh
 
-_HANGS_S = 0.2  # how long the end of a trial waits for a slow source that is being read
+_HANGS_S = 0.5  # how long the end of a trial waits for the last reading of a slow source
 
 
 @dataclass
@@ -248,4 +248,7 @@ class _Loop:
                 take(item)
             due += interval_s if waits else 0.0
             waits = True
+        if at_once and waits:  # of the slow ones; the last of the others is taken by `stop`
+            for item in self.items:
+                take(item)
         self._used_s = time.thread_time()

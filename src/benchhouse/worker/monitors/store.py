@@ -102,17 +102,31 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
 
 def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:
     """Of all devices together: by its meter where a device has one, else by its power over time."""
-    known: list[float] = []
+    used: list[float] = []
     for track in tracks:
         columns = list(enumerate(track.series, start=1))
         meters = [at for at, series in columns if series.unit == "J" and series.kind == "counter"]
-        for at in meters:
-            metered = counter_stats(track.column(0), track.column(at), [phase], 0.0)
-            known += [metered.growth] if metered and metered.growth is not None else []
-        powers = [] if meters else [at for at, series in columns if series.unit == "W"]
-        by_power = [energy_j(track.column(0), track.column(at), phase) for at in powers]
-        known += [joules for joules in by_power if not isnan(joules)]
-    return sum(known) if known else None
+        for at in meters or [at for at, series in columns if series.unit == "W"]:
+            read = [row for row in zip(track.column(0), track.column(at), strict=True) if not isnan(row[1])]
+            times, values = [time_s for time_s, _ in read], [value for _, value in read]
+            joules = (_growth if meters else energy_j)(times, values, phase)
+            if not isnan(joules):
+                used.append(joules * _unseen(times, phase))
+    return None if not used or isnan(sum(used)) else sum(used)
+
+
+def _growth(times: Sequence[float], values: Sequence[float], phase: Phase) -> float:
+    found = counter_stats(times, values, [phase], 0.0)
+    return nan if found is None or found.growth is None else found.growth
+
+
+def _unseen(times: Sequence[float], phase: Phase) -> float:
+    """By how much the part of a phase that was read is to be raised to all of it; NaN where that is less than half.
+
+    A GPU is opened after a trial has begun: what it drew before its first reading is taken to be as much a second.
+    """
+    seen_s, length_s = min(phase.end_s, times[-1]) - max(phase.begin_s, times[0]), phase.end_s - phase.begin_s
+    return length_s / seen_s if seen_s >= length_s / 2 else nan
 
 
 def all_phases(given: Iterable[Phase], duration_s: float) -> list[Phase]:
