@@ -164,6 +164,8 @@ class Lab(Storm):
     def places(self, command: str) -> dict[str, list[tuple[str, int]]]:
         """The first calls of each group on files of the workspace, undisturbed."""
         self.restore(COMMANDS[command][0])
+        self._must(*self.typed(command))  # the first time Python may write bytecode, by renames that no case has
+        self.restore(COMMANDS[command][0])
         names = [name for group in GROUPS.values() for name in group]
         traced = trace(self.command(*self.typed(command)), self.root, self.environment(), names)
         if traced.code:

@@ -195,3 +195,10 @@ def test_an_interval_of_a_run_that_a_rule_ended_is_wider_and_is_checked_as_such(
     assert "a rule ended repetitions" in wider.method and "a rule" not in plain.method
     scenario.unlink()  # as on another machine
     assert all(step.ok for step in open_workspace(workspace.root).trace(wider.id).steps)
+
+
+def test_what_is_refused_says_how_to_make_it_under_a_label(workspace):
+    number = make_run_of(workspace, "run-t", STEADY, meta={"host": "node2", "package_lock_digest": "m" * 64})
+    with pytest.raises(NotSafe) as refused:
+        make(workspace, number, "run-s:name=hnsw")
+    assert refused.value.hint.endswith(f"bench claim make {number} --against run-s:name=hnsw --realism")

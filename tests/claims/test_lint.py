@@ -109,7 +109,7 @@ def test_units_of_a_kind_are_converted(workspace, lint):
     claim = make(workspace, "run-s:name=hnsw:latency.p50")
     assert claim.unit == "ms"
     assert round(claim.value, 3) == 9.077
-    for text in ("9.077 ms", "9077 µs", "9076620 ns", "0.00908 s", "9.1 ms"):
+    for text in ("9.077 ms", "9077 µs", "9076620 ns", "0.00015128 min", "0.00908 s", "9.1 ms"):
         assert told(lint(f"{text} [claim:{claim.id}]\n")) == []
     assert len(told(lint(f"9.078 ms [claim:{claim.id}]\n"))) == 1
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.scenario_file import is_space, parse_scenario
+from benchhouse.plan.scenario_file import FaultyScenarioError, is_space, parse_scenario
 
 
 def read(value, **environ):
@@ -114,3 +114,20 @@ def test_what_a_run_keeps_is_the_text_itself():
 )
 def test_a_space_of_ado_is_told_from_a_scenario(data, space):
     assert is_space(data) is space
+
+
+def test_a_version_is_the_text_that_is_written():
+    assert parse_scenario("scenario: s\nexperiment: e\nversion: 1.10\n", "s.yaml", {}).scenario.version == "1.10"
+    assert parse_scenario("scenario: s\nexperiment: e\nversion: v2\n", "s.yaml", {}).scenario.version == "v2"
+
+
+def test_only_what_was_made_of_another_file_has_a_text_of_its_own():
+    assert parse_scenario("scenario: s\nexperiment: e\n", "s.yaml", {}).made == ""
+
+
+def test_what_is_left_without_its_mistakes_is_kept_to_be_searched_for_further_ones():
+    with pytest.raises(FaultyScenarioError) as refused:
+        parse_scenario("scenario: s\nexperiment: e\nworkload: {size: $UNSET}\npassword: hunter2\n", "s.yaml", {})
+    error = refused.value
+    assert error.rest is not None and error.rest.scenario.experiment == "e"
+    assert (3, 18) in error.faults and error.secret_lines == {4}

@@ -210,3 +210,12 @@ def test_a_benchmark_of_a_space_has_its_experiment_version_and_axes(tmp_path):
     assert (benchmark.benchmark, benchmark.experiment, benchmark.version) == ("b", "sums", "1.0")
     assert view.value(("workload", "depth")) == benchmark.workload["depth"] == 3
     assert view.position(("workload", "depth")) == (11, 48)
+
+
+def test_a_mistake_in_an_experiment_that_ado_described_is_told_in_its_own_file(tmp_path):
+    path = tmp_path / "space.yaml"
+    described = SPACE.partition("experiments:")[0] + "experiments:\n  experiments:\n    - {identifier: [1]}\n"
+    path.write_text(described)
+    with pytest.raises(ProblemsError) as refused:
+        read_space(load_yaml(path))
+    assert {(problem.line, problem.column) for problem in refused.value.problems} >= {(8, 20)}

@@ -303,3 +303,9 @@ def test_a_worker_that_is_told_to_stop_seals_nothing_and_leaves_nothing(lab, tem
     assert worker.wait(120) == 143
     assert not folder.with_name("sealed").exists()
     lab.is_tidy()
+
+
+def test_a_trials_log_tells_its_start_and_its_end(endings):
+    lines = [json.loads(line) for line in (endings.by("act")["fail"].folder / "logs" / "trial.jsonl").open()]
+    notes = [(line["level"], line["message"]) for line in lines if line["component"] == "worker"]
+    assert notes[0] == ("info", "trial started") and notes[-1] == ("info", "trial ended")

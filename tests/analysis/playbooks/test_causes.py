@@ -299,3 +299,22 @@ def test_a_symptom_is_a_sentence():
     )
     assert symptom_sentence(number("a", "value", 2000, 1000, unit="1")) == "a: 2,000 -> 1,000 (-50%)"
     assert symptom_sentence(number("a", "value", 1.0, 2.0, change=None)) == "a: 1 -> 2 ms"
+
+
+def test_the_evidence_of_a_cause_is_told_farthest_first():
+    near, far = signal("trial", "cgroup_throttled", 0.0, 0.03), signal("trial", "cgroup_throttled_periods", 0.0, 9.0)
+    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[near, far]))
+    distances = [evidence.distance for evidence in found.evidence]
+    assert len(distances) == 2 and distances == sorted(distances, reverse=True)
+
+
+def test_the_word_of_the_batch_system_goes_before_a_stronger_sign():
+    quota = signal("s", "slurm_qos_limit", 0.0, 1.5)
+    pending = signal("s", "slurm_queue_pending", 0.0, 900.0)
+    assert causes(signals=[quota, pending], wait=WAIT) == ["quota"]
+    assert causes(signals=[quota, pending], wait=WAIT, reasons={"Resources": 3}) == ["capacity"]
+
+
+def test_a_preempted_request_needs_no_base_to_be_odd():
+    now = signal("service:a", "requests_preempted", 0.0, 0.5).model_copy(update={"base": []})
+    assert causes(TAIL, [now]) == ["cache_full"]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from benchhouse.analysis.playbooks import diagnose
-from benchhouse.analysis.playbooks.signals import HITS_P, chance, count_hits
+from benchhouse.analysis.playbooks.signals import HITS_P, chance, count_hits, odd_one_out
 from benchhouse.analysis.playbooks.values import Case, Number, Reading, Signal
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "verdict": "worse", "p_adjusted": 0.001}
@@ -119,3 +119,11 @@ def test_noise_of_any_width_is_hardly_ever_a_fault(spread):
         base, now = ([0.1 * draw.lognormvariate(0, spread) for _ in range(5)] for _ in range(2))
         passed += count_hits(base, now, "up", 0.02, 0.5) is not None
     assert passed <= 8
+
+
+def test_a_member_that_lies_beyond_the_others_in_all_of_few_trials_is_odd():
+    def rows(value):
+        return [Reading(trial_id=f"t{at}", node="n", avg=value, low=0.0, peak=value) for at in range(3)]
+
+    found = odd_one_out({"a": rows(4.0), "b": rows(2.0), "c": rows(2.0), "d": rows(2.0)}, "up", least=1.0, ratio=0.1)
+    assert found is not None and found.member == "a"
