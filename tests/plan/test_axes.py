@@ -191,3 +191,10 @@ def test_a_rule_that_excludes_nothing_is_told_where_it_stands(rule, place, said,
     (problem,) = refused.value.problems
     assert (problem.line, problem.column, problem.suggestion) == (*place, suggestion)
     assert problem.message.startswith(said)
+
+
+def test_an_axis_without_values_is_told_where_it_stands(plan_of):
+    with pytest.raises(ProblemsError) as refused:
+        plan_of("workload: {size: []}")
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.column, problem.message) == (2, 18, "the axis 'size' is empty")

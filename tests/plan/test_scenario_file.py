@@ -131,3 +131,10 @@ def test_what_is_left_without_its_mistakes_is_kept_to_be_searched_for_further_on
     error = refused.value
     assert error.rest is not None and error.rest.scenario.experiment == "e"
     assert (3, 18) in error.faults and error.secret_lines == {4}
+
+
+def test_a_key_that_is_misspelt_is_not_told_to_be_absent_as_well():
+    with pytest.raises(FaultyScenarioError) as refused:
+        parse_scenario("scenario: s\nexperimnt: e\n", "s.yaml", {})
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.suggestion) == (2, "experiment")

@@ -60,6 +60,7 @@ def made(tmp_path):
         ({"domainRange": [0, 1], "interval": 0.25}, [0, 0.25, 0.5, 0.75]),
         ({"domainRange": [0, 0.3], "interval": 0.1}, [0, 0.1, 0.2]),
         ({"domainRange": [0, 5], "interval": 2}, [0, 2, 4]),
+        ({"domainRange": [3, 4], "interval": 1}, [3]),
         ({"variableType": "BINARY_VARIABLE_TYPE"}, [False, True]),
     ],
 )
