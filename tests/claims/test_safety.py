@@ -192,8 +192,6 @@ def row(**fields):
 def test_what_differs_is_told_by_name():
     facts = {"host": "h"}
     assert changes(row(), row(), facts, facts) == []
-    (more,) = changes(row(axes='{"resources.nodes": 1, "c": 2}'), row(axes='{"resources.nodes": 4}'), facts, facts)
-    assert (more.dimension, more.a, more.b) == ("resources.nodes", "1", "4")
     other = row(target="u", parameters='{"a": {"b": 3}, "d": "x"}', experiment="f")
     assert changes(row(), other, facts, {"host": "", "limits": "l"}) == [
         Changed(dimension="target", a="t", b="u"),

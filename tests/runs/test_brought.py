@@ -29,3 +29,11 @@ def test_each_trial_has_the_resources_of_its_point(lab):
     assert "cpus=1" in shown and "cpus=2" in shown
     compared = lab.bench("compare", "@last:resources.cpus=1", "@last:resources.cpus=2").stderr
     assert "resources.cpus: 1 | 2" in compared
+
+
+def test_runs_whose_resources_differ_are_told_apart(lab):
+    lab.run("plain", resources={"cpus": 1})
+    lab.run("plain", resources={"cpus": 2, "memory": "1GiB"})
+    compared = lab.bench("compare", "@last-1", "@last").stderr
+    assert "resources.cpus: 1 | 2" in compared
+    assert "resources.memory: any | 1.0 GiB" in compared

@@ -270,10 +270,6 @@ def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, st
     for key in sorted(of_a.keys() | of_b.keys()):
         if of_a.get(key) != of_b.get(key):
             sides[f"parameter {key}"] = one_line(of_a.get(key)), one_line(of_b.get(key))
-    of_a, of_b = (json.loads(row["axes"]) for row in (a, b))
-    for key in sorted(key for key in of_a.keys() | of_b.keys() if key.startswith("resources.")):
-        if of_a.get(key) != of_b.get(key):
-            sides[key] = one_line(of_a.get(key)), one_line(of_b.get(key))
     facts_a, facts_b = {"experiment": a["experiment"], **facts_a}, {"experiment": b["experiment"], **facts_b}
     for name in dict.fromkeys([*facts_a, *facts_b]):
         if facts_a.get(name, "") != facts_b.get(name, ""):

@@ -8,6 +8,7 @@ from typing import Any
 from benchhouse.evidence.folder import read_meta, read_packages
 from benchhouse.results.neighbours import Beside, beside_texts, seen_beside
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
@@ -45,6 +46,10 @@ def _of_side(rows: Sequence[Row]) -> dict[str, str]:
         "experiment code": distinct(row["code_digest"][:12] for row in rows),
         "environment": distinct(row["environment_digest"][:12] for row in rows),
         "limits": distinct(row["limits"] for row in rows),
+        "resources.nodes": distinct(row["nodes"] for row in rows),
+        "resources.cpus": distinct(row.get("cpus") for row in rows),
+        "resources.gpus": distinct(str(row["gpus"]) for row in rows),
+        "resources.memory": distinct(show_bytes(size) if (size := row.get("memory_bytes")) else "any" for row in rows),
     }
 
 

@@ -386,7 +386,7 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Difference]:
-    """What changed between the sides: the target, each parameter, varied resource and circumstance by name."""
+    """What changed between the sides: the target, each parameter and each circumstance by name."""
     differences: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
 
     def note(dimension: str, a: str, b: str) -> None:
@@ -403,8 +403,6 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
             of_a, of_b = matching.leaves(a.parameters), matching.leaves(b.parameters)
             for key in sorted(of_a.keys() | of_b.keys()):
                 note(f"parameter {key}", matching.one_line(of_a.get(key)), matching.one_line(of_b.get(key)))
-        for key in sorted(key for key in a.axes.keys() | b.axes.keys() if key.startswith("resources.")):
-            note(key, matching.one_line(a.axes.get(key)), matching.one_line(b.axes.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")

@@ -145,6 +145,8 @@ def _from_spec(spec: TrialSpec) -> Row:
         "seed": spec.seed if spec.seed < 1 << 63 else spec.seed - (1 << 64),
         "nodes": spec.resources.nodes,
         "gpus": spec.resources.gpus,
+        "cpus": spec.resources.cpus,
+        "memory_bytes": spec.resources.memory,
         "environment_digest": digest(dict(spec.environment)),
         "limits": canonical_json(spec.limits.model_dump(exclude_none=True)).decode(),
     }

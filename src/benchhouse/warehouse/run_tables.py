@@ -119,6 +119,8 @@ TRIAL_FACT = Table(
         Column("pod_uid", "text", "The pod's id; null outside of Kubernetes."),
         Column("nodes", "integer", "Nodes that were asked for."),
         Column("gpus", "integer", "GPUs that were asked for, on each node."),
+        Column("cpus", "integer", "Cores that were asked for, on each node or for each task."),
+        Column("memory_bytes", "integer", "Memory that was asked for, on each node; null when none was."),
         *_DIMENSIONS,
         Column("git_commit", "text", "Commit of the workspace; null when unknown."),
         Column("git_dirty", "truth", "Whether there were uncommitted changes; null when unknown."),
