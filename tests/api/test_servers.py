@@ -1,13 +1,16 @@
 """`ws.servers` and `ws.start` from Python, with real servers."""
 
 import json
+import sys
 
 import pytest
 from services.small_server import recipe
 
-from benchhouse.api.servers import Placement, StartedServer, recipe_text
+from benchhouse.api.placement import Placement
+from benchhouse.api.servers import StartedServer, recipe_text
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.resources import Resources
 
 
 @pytest.fixture
@@ -51,6 +54,63 @@ def test_only_a_batch_job_has_a_time_limit(workspace):
     with pytest.raises(BenchError, match="only a batch job has a time limit"):
         workspace.servers.start("small", placement=Placement("local", time_s=60))
     assert workspace.servers.running() == []
+
+
+@pytest.mark.parametrize(
+    ("placement", "what"),
+    [
+        (Placement(resources={"gpus": 1}), "resources of its own"),
+        (Placement("local", partition="gpu"), "a partition"),
+        (Placement(account="p1"), "an account"),
+    ],
+)
+def test_what_only_a_batch_job_has_is_refused_for_a_process(workspace, placement, what):
+    with pytest.raises(BenchError, match=f"only a batch job has {what}"):
+        workspace.servers.start("small", placement=placement)
+    assert workspace.servers.running() == []
+
+
+def test_a_partition_that_is_no_plain_word_never_reaches_a_script(workspace):
+    with pytest.raises(BenchError, match=r"--partition: .* is not one plain word"):
+        workspace.servers.start("small", placement=Placement("slurm", partition="a;reboot"))
+
+
+def test_what_a_placement_asks_for_stands_before_what_the_recipe_says():
+    recipe = Resources(gpus=1, cpus=4)
+    assert Placement().asked(recipe) == recipe and Placement().asked(None) is None
+    assert Placement(resources={"gpus": 0, "memory": 2**30}).asked(recipe) == Resources(gpus=0, cpus=4, memory=2**30)
+    assert Placement(resources={"gpus": 2}).asked(None) == Resources(gpus=2)
+
+
+def asking(workspace, server):
+    argv = [sys.executable, "-c", "import os, urllib.request as r; r.urlopen(os.environ['BENCH_SERVICE_WEB']).read()"]
+    return {
+        "scenario": "asking",
+        "experiment": "command",
+        "services": {"web": {"server": server}},
+        "target": {"name": "ask", "argv": argv},
+        "retries": {"max_retries": 0},
+    }
+
+
+def test_a_run_attaches_to_a_server_that_was_started_before_and_leaves_it_running(workspace):
+    started = workspace.servers.start("small", {"program": sys.executable})
+    run = workspace.run(asking(workspace, started.id[:8]))
+    assert run.exit_code == 0
+    (trial,) = workspace.root.glob("results/asking/*/trial.json")
+    service = json.loads(trial.read_text())["services"]["web"]
+    assert service["use"]["server"] == started.id and service["recipe"]["name"] == "small"
+    assert service["given"] == {"program": sys.executable}
+    assert [server.id for server in workspace.servers.running()] == [started.id]
+
+
+def test_a_run_against_a_server_that_is_over_or_unknown_does_not_begin(workspace):
+    started = workspace.servers.start("small")
+    workspace.servers.stop(started.id)
+    with pytest.raises(BenchError, match=f"web is over: stopped .server {started.id}"):
+        workspace.run(asking(workspace, started.id))
+    with pytest.raises(BenchError, match="there is no server 'nobody' in this workspace"):
+        workspace.plan(asking(workspace, "nobody"))
 
 
 def test_images_of_the_named_site_are_used(workspace):

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -26,7 +26,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.protocols import Assignment, Executor, Keepers
+from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import exposed, is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
@@ -60,18 +60,6 @@ class RecipeStatus:
     """The file, or the distribution that ships it."""
     broken: str | None = None
     """Why its file can't be read."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a server runs: as a process of this machine, or as a job of an executor, on any of its nodes."""
-
-    executor: str | None = None
-    """Such as `slurm`; None: this machine."""
-    site: str | None = None
-    """Site profile, by name or file; None: the one in use here."""
-    time_s: float | None = None
-    """Time limit of its batch job in seconds."""
 
 
 @dataclass(frozen=True)
@@ -171,17 +159,17 @@ class Servers(VerbGroup):
         """Start a server, wait until it is ready, and leave it running.
 
         `parameters` are of the recipe; a secret is given as `$NAME` of an environment variable. `timeout_s` is the
-        startup timeout. `placement=Placement("slurm", time_s=7200)` makes it a job on a compute node.
+        startup timeout. `placement=Placement("slurm", time_s=7200, resources={"gpus": 1})` makes it a job on a compute
+        node.
         """
         from benchhouse.api.execution import listener_of
         from benchhouse.worker.keeper import keep
 
         profile = places.site(self._folder, placement.site)
-        keepers = _keepers(placement.executor, Assignment(site=profile)) if placement.executor else None
-        if placement.time_s is not None and keepers is None:
-            raise BenchError("only a batch job has a time limit", "give --executor slurm, or leave out --time")
+        keepers = placement.keepers(profile)
         sweep(_every_folder(self._folder))
         found = _checked_recipe(self.recipe(recipe), parameters or {})
+        found = found.model_copy(update={"resources": placement.asked(found.resources)})
         if timeout_s is not None:
             found = found.model_copy(update={"ready": found.ready.model_copy(update={"timeout": timeout_s})})
         server_id = f"{found.name}-{secrets.token_hex(2)}"
@@ -281,21 +269,13 @@ def recipe_text(recipe: Recipe) -> str:
     return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
 
 
-def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
-    """None where that executor's servers are processes of this machine."""
-    chosen: Executor = plug("executors", executor)(assignment)
-    keepers = chosen.keepers
-    chosen.close()
-    return keepers
-
-
 def _end(folders: Sequence[ServiceFolder]) -> list[int]:
     jobs: dict[str, list[ServiceFolder]] = {}
     for folder in folders:
         if job := job_of(folder):
             jobs.setdefault(job.executor, []).append(folder)
     for executor, job_folders in jobs.items():
-        if keepers := _keepers(executor, Assignment()):
+        if keepers := keepers_of(executor, Assignment()):
             keepers.stop(job_folders)
             settle(job_folders, "its job was ended", "stopped")
     return stop_keepers(folder for folder in folders if not folder.job.exists())

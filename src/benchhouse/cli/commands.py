@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from benchhouse.cli.overview import first_clause
 
 if TYPE_CHECKING:
+    from benchhouse.api.placement import Placement
     from benchhouse.api.workspace import Workspace
 
 Function = Callable[..., Any]
@@ -125,6 +126,21 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         return share
 
 
+class Memory(click.ParamType):  # type: ignore[type-arg]
+    """An amount of memory in bytes; `64G` is 64 GiB, as Slurm counts."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from benchhouse.schema.resources import value_of
+
+        text = str(value).strip()
+        try:
+            return int(value_of("memory", f"{text}i" if text[-1:].lower() in ("k", "m", "g", "t") else text))
+        except ValueError as error:
+            self.fail(str(error).rpartition("Value error, ")[2], param, ctx)
+
+
 DURATION = Duration()
 SHARE = Share()
 FILE = click.Path(path_type=Path)
@@ -207,6 +223,29 @@ where_options = together(  # without them, as the scenario says, else the site
                  shell_complete=complete_plug("runtimes")),
     click.option("--site", metavar="SITE", help="Site profile, by name or file; see: bench site list."),
 )  # fmt: skip
+
+
+job_options = together(
+    click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.",
+                 shell_complete=complete_plug("executors")),
+    click.option("--site", metavar="SITE", help="Site profile, by name or file."),
+    click.option("--time", "time_s", type=DURATION, help="Time limit of its batch job, e.g. 2h."),
+    click.option("--cpus", type=click.IntRange(1), help="Cores of its batch job."),
+    click.option("--gpus", type=click.IntRange(0), help="GPUs of its batch job; by default as the recipe says."),
+    click.option("--mem", "memory", type=Memory(), help="Memory of its batch job: 64G, as Slurm counts."),
+    click.option("--partition", metavar="NAME", help="Partition of its batch job; by default that of the site."),
+    click.option("--account", metavar="NAME", help="Account to charge."),
+    click.option("--qos", metavar="NAME", help="Quality of service."),
+)  # fmt: skip
+
+
+def placement_of(settings: dict[str, Any]) -> "Placement":
+    """Where `job_options` say that something runs; they are taken out of the settings."""
+    from benchhouse.api.placement import Placement
+
+    asked = {name: settings.pop(name) for name in ("cpus", "gpus", "memory")}
+    given = {name: settings.pop(name) for name in ("executor", "site", "time_s", "partition", "account", "qos")}
+    return Placement(**given, resources={name: value for name, value in asked.items() if value is not None})
 
 
 def logical_options(function: Function) -> Function:

@@ -14,13 +14,16 @@ from benchhouse.schema.components import check_component
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.recipe import Recipe
-from benchhouse.schema.service import ServiceUse, TrialService, mentioned
+from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceUse, TrialService, mentioned
 
 _NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand
 
 
-def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialService], list[Problem]]:
-    """By name; recipes are looked for in `folders`, then among those of packages."""
+def bind_services(
+    file: ScenarioFile, *folders: Path, servers: Path | None = None
+) -> tuple[dict[str, TrialService], list[Problem]]:
+    """By name; recipes are looked for in `folders`, then among those of packages, and the folders of servers that were
+    started by themselves below `servers`."""
     bound: dict[str, TrialService] = {}
     problems = list(_strangers(file))
     for name, use in file.scenario.services.items():
@@ -29,6 +32,12 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
             check_component(name)
         except ValueError as error:
             problems.append(file.document.problem(loc, str(error), key=True))
+        if use.server is not None:
+            try:
+                bound[name] = _of_server(use, servers)
+            except BenchError as error:
+                problems.append(file.document.problem((*loc, "server"), error.message, error.hint))
+            continue
         if use.recipe is None:
             bound[name] = TrialService(use=use)
             continue
@@ -46,6 +55,20 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
         bound[name] = TrialService(use=use, recipe=located.recipe)
         problems += _misfits(file, loc, use, located.recipe)
     return bound, problems
+
+
+def _of_server(use: ServiceUse, servers: Path | None) -> TrialService:
+    """As it was started: its recipe, parameters and replicas are what is measured."""
+    name = str(use.server)
+    paths = sorted(path.parent for path in servers.glob("*/service.json")) if servers else []
+    matches = [path for path in paths if path.name == name] or [path for path in paths if path.name.startswith(name)]
+    if len(matches) != 1:
+        several = f"'{name}' could be {', '.join(path.name for path in matches)}" if matches else ""
+        raise BenchError(several or f"there is no server '{name}' in this workspace", "an id of: bench servers ps")
+    spec = ServiceSpec.model_validate_json(ServiceFolder(matches[0]).spec.read_bytes())
+    use = use.model_copy(update={"server": spec.id})
+    folder = str(matches[0].absolute())
+    return TrialService(use=use, recipe=spec.recipe, folder=folder, given=spec.parameters, count=spec.replicas)
 
 
 def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path) -> ScenarioFile | None:

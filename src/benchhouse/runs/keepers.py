@@ -76,7 +76,9 @@ def wait_ready(
     folders: Mapping[str, ServiceFolder], show: Callable[[str], None], keepers: Keepers | None = None
 ) -> dict[str, ServiceState]:
     """Until all are ready. Raises BenchError, with what the server said last, when one fails; all are ended then."""
-    pause, shown, polled = _LOOK_S, "", time.monotonic()
+    pause, shown, polled = _LOOK_S, f"starting {', '.join(folders)}", time.monotonic()
+    if folders:
+        show(shown)
     while True:
         states = {name: read_state(folder) for name, folder in folders.items()}
         for name, folder in folders.items():
@@ -164,6 +166,8 @@ class Attached:
         self._run_id, self._images = run.run_id, images
         names = [name for name, service in services.items() if service.use.mode == "attached"]
         self._folders = {name: ServiceFolder(run.services / name) for name in names}
+        others = {name: service.folder for name, service in services.items() if service.use.server}
+        self._others = {name: ServiceFolder(Path(folder)) for name, folder in others.items() if folder}
 
     @property
     def ours(self) -> bool:
@@ -171,7 +175,14 @@ class Attached:
         return self._jobs is None
 
     def start(self, show: Callable[[str], None], keep: Callable[[], Keep] | None) -> None:
-        """`keep` is called only where needed: importing takes time. Jobs start with the first trial (`ensure`)."""
+        """`keep` is called only where needed: importing takes time. Jobs start with the first trial (`ensure`).
+
+        Raises BenchError where a server that was started before is over.
+        """
+        for name, folder in self._others.items():
+            if message := end_of(name, folder):
+                server = self._services[name].use.server
+                raise BenchError(f"{message} (server {server})", "start another: bench servers start; then name its id")
         if self._jobs:
             return
         for name, folder in self._folders.items():
@@ -223,7 +234,7 @@ class Attached:
             stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
             if not stopped and (message := end_of(name, folder)):
                 return message
-        return ""
+        return next((message for name, folder in self._others.items() if (message := end_of(name, folder))), "")
 
     def close(self) -> None:
         """End them. Where they are jobs, their executor does that, and only those without a final state get one."""

@@ -183,7 +183,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     folder = home.absolute() / (file.scenario.folder or "")
     file = with_absolute_paths(file, folder)
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
-    services, problems = bind_services(file, *recipes)
+    services, problems = bind_services(file, *recipes, servers=workspace.services)
     problems += [*_missing_plugs(file), *unused_field_problems(file)]
     try:
         registered, listed, code = _what_to_run(workspace, file, home, notes)

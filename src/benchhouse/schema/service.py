@@ -25,6 +25,10 @@ class ServiceUse(Model, strict=True):
 
     recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
     endpoint: str | None = Field(None, description="Address of a running server; bench neither starts nor stops it.")
+    server: str | None = Field(
+        None,
+        description="Id of a running server of `bench servers start`, or the beginning of it; it is left running.",
+    )
     mode: Literal["embedded", "attached"] = Field(
         "embedded", description="embedded: started in each trial; attached: once a run."
     )
@@ -39,11 +43,13 @@ class ServiceUse(Model, strict=True):
 
     @model_validator(mode="after")
     def _one_origin(self) -> "ServiceUse":
-        if (self.recipe is None) == (self.endpoint is None):
-            raise ValueError("a service has either a recipe or an endpoint")
-        if self.endpoint is not None and (self.parameters or self.replicas or self.node or self.mode != "embedded"):
+        if sum(origin is not None for origin in (self.recipe, self.endpoint, self.server)) != 1:
+            raise ValueError("a service has either a recipe, an endpoint, or a server")
+        extras = self.parameters or self.replicas or self.node or self.time or self.mode != "embedded"
+        if self.recipe is None and extras:
             raise ValueError(
-                "a service with an endpoint is not started by bench: it has no mode, parameters, replicas, node"
+                "a service with an endpoint or a server is not started here: it has no mode, parameters, replicas, "
+                "node, time"
             )
         if self.node and self.mode == "attached":
             raise ValueError("an attached service is on no node of a trial: it outlives it; leave node out")
@@ -55,16 +61,18 @@ class TrialService(Model):
 
     use: ServiceUse = Field(description="As the scenario says.")
     recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
-    folder: str | None = Field(None, description="attached: where its keeper's files are.")
+    folder: str | None = Field(None, description="attached, or a server: where its keeper's files are.")
+    given: dict[str, str] = Field(default_factory=dict, description="Parameters that a server was started with.")
+    count: int | None = Field(None, description="Replicas that a server was started with.")
 
     @property
     def parameters(self) -> dict[str, str]:
-        return {name: str(value) for name, value in self.use.parameters.items()}
+        return self.given or {name: str(value) for name, value in self.use.parameters.items()}
 
     @property
     def replicas(self) -> int:
         assert self.recipe is not None
-        return self.use.replicas or self.recipe.scale.replicas
+        return self.count or self.use.replicas or self.recipe.scale.replicas
 
     def identity(self) -> dict[str, Any]:
         """What makes a measurement another one: not where the service happens to be started."""
@@ -76,7 +84,7 @@ class TrialService(Model):
             ),
             "parameters": self.parameters,
             "replicas": self.replicas,
-            "mode": self.use.mode,
+            "mode": "attached" if self.use.server else self.use.mode,
         } | ({"node": self.use.node} if self.use.node else {})
 
 

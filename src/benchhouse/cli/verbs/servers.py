@@ -77,18 +77,15 @@ def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> in
     "bench servers start postgres",
     "bench servers start postgres --replicas 2 --timeout 2m",
     "bench servers start postgres --executor slurm --time 2h   a job on a compute node",
+    "bench servers start vllm --executor slurm --gpus 1 --mem 64G --partition gpu -p model=/data/llama",
 )
 @click.argument("recipe")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the recipe.")
 @click.option("--replicas", type=click.IntRange(1, 256), help="Number of servers.")
 @click.option("--timeout", "timeout_s", type=commands.DURATION, help="Startup timeout, e.g. 2m.")
-@click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.")
-@click.option("--site", metavar="SITE", help="Site profile, by name or file.")
-@click.option("--time", "time_s", type=commands.DURATION, help="Time limit of its batch job, e.g. 2h.")
+@commands.job_options
 def start(workspace: Workspace, /, recipe: str, parameters: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    from benchhouse.api.servers import Placement
-
-    placement = Placement(**{name: settings.pop(name) for name in ("executor", "site", "time_s")})
+    placement = commands.placement_of(settings)
     values = commands.pairs(parameters, "--parameter")
     started = workspace.servers.start(recipe, values, placement=placement, progress=screen.RunProgress(), **settings)
     show_started(started, as_json)

@@ -1,0 +1,70 @@
+"""Where something that outlives a command runs: here, or as a batch job with resources of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchhouse.catalog.entries import plug
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.protocols import Assignment, Executor, Keepers
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.site import Site
+
+_OF_JOBS = {
+    "time_s": "a time limit",
+    "resources": "resources of its own",
+    "partition": "a partition",
+    "account": "an account",
+    "qos": "a quality of service",
+}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """As a process of this machine, or as a job of an executor, on any of its nodes."""
+
+    executor: str | None = None
+    """Such as `slurm`; None: this machine."""
+    site: str | None = None
+    """Site profile, by name or file; None: the one in use here."""
+    time_s: float | None = None
+    """Time limit of its batch job in seconds."""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    """Of its batch job, in place of what the recipe says: `cpus`, `gpus`, `memory`."""
+    partition: str | None = None
+    """Of the batch system; the site's where not given."""
+    account: str | None = None
+    qos: str | None = None
+
+    def keepers(self, site: Site) -> Keepers | None:
+        """What starts its jobs; None where it is a process of this machine. Raises BenchError where that has not what
+        only a job can have."""
+        keepers = None
+        if self.executor:
+            options = {name: value for name in ("partition", "account", "qos") if (value := getattr(self, name))}
+            try:
+                scenario = Scenario.model_validate({"scenario": "kept"} | options)
+            except ValidationError as error:
+                problem = error.errors()[0]
+                raise BenchError(f"--{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}") from error
+            keepers = keepers_of(self.executor, Assignment(scenario=scenario, site=site))
+        if keepers is None and (given := next((what for name, what in _OF_JOBS.items() if getattr(self, name)), None)):
+            raise BenchError(f"only a batch job has {given}", "give --executor slurm, or leave it out")
+        return keepers
+
+    def asked(self, defaults: Resources | None) -> Resources | None:
+        """The resources of the job: these, and what the recipe says beside them."""
+        if not self.resources:
+            return defaults
+        return (defaults or Resources()).model_copy(update=dict(self.resources))
+
+
+def keepers_of(executor: str, assignment: Assignment) -> Keepers | None:
+    """None where that executor's servers are processes of this machine."""
+    chosen: Executor = plug("executors", executor)(assignment)
+    keepers = chosen.keepers
+    chosen.close()
+    return keepers

@@ -1,0 +1,68 @@
+"""Servers as jobs of their own on a real Slurm cluster, and runs that attach to them later."""
+
+import json
+import re
+
+import pytest
+from laboratory import Lab
+from services.slurm_cluster import cluster as cluster
+from services.slurm_cluster import needs_slurm
+from services.small_server import with_small
+
+pytestmark = needs_slurm
+
+ASK = """
+import urllib.request
+from benchhouse import Context
+
+def ask(target: dict, ctx: Context):
+    for url in target["url"].split(","):
+        urllib.request.urlopen(url, timeout=20).read()
+    ctx.emit("asked", 1)
+    ctx.metadata(url=target["url"])
+"""
+
+
+@pytest.fixture
+def slurm(lab: Lab, cluster) -> Lab:
+    lab.variables["SLURM_CONF"] = cluster.conf
+    site = {"site": "test", "executor": "slurm", "slurm": {"poll": "2s", "partition": "all"}}
+    (lab.workspace / "site.yaml").write_text(json.dumps(site | {"network": {"interface": "lo"}}))
+    lab.install("ask", "1.0", ASK, "[benchhouse.experiments]\nask = ask:ask\n")
+    return with_small(lab)
+
+
+def start(lab: Lab, *options: str) -> dict:
+    command = ("servers", "start", "small", "--executor", "slurm", "--time", "10m", "--json", *options)
+    return json.loads(lab.bench(*command).stdout)
+
+
+def job(cluster, number: str) -> str:
+    return cluster.call("scontrol", "show", "job", number)
+
+
+def test_a_server_is_a_job_with_resources_of_its_own_and_later_runs_attach_to_it(slurm, cluster):
+    slurm.small("answer", resources={"cpus": 2})
+    server = start(slurm, "--mem", "64M", "--partition", "all")
+    shown = job(cluster, server["job"])
+    assert "NumNodes=1" in shown and re.search(r"CPUs/Task=2\b", shown), "what the recipe says"
+    assert "MinMemoryNode=64M" in shown, "and what the command line says"
+    (row,) = json.loads(slurm.bench("servers", "ps", "--json").stdout)
+    assert row["job"] == server["job"] and row["host"] in shown
+    assert "starting on" in slurm.bench("servers", "logs", server["id"]).stdout
+    for _ in range(2):
+        use = {"services": {"web": {"server": server["id"]}}, "target": {"url": "service:web"}}
+        slurm.run("ask", **use)
+    assert [trial.meta["custom"]["url"] for trial in slurm.trials()] == server["endpoints"] * 2
+    assert "JobState=RUNNING" in job(cluster, server["job"]), "a run leaves it running"
+    slurm.bench("servers", "stop", server["id"])
+    assert "JobState=RUNNING" not in job(cluster, server["job"])
+    slurm.is_tidy()
+
+
+def test_a_job_that_no_node_can_hold_is_refused_with_the_reason(slurm):
+    done = slurm.bench("servers", "start", "small", "--executor", "slurm", "--mem", "900000G", code=2)
+    assert "sbatch refused" in done.stderr and "no node has that much" in done.stderr
+    done = slurm.bench("servers", "start", "small", "--executor", "slurm", "--partition", "nowhere", code=2)
+    assert "partition" in done.stderr and "this cluster has: all" in done.stderr
+    slurm.is_tidy()
