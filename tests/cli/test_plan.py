@@ -29,7 +29,9 @@ def test_the_example_config_is_planned_as_it_stands(bench, work):
     assert "54 = 18 points x 3 repetitions" in shown.out
     assert "serving.load" in shown.out
     assert "each trial starts the recipe vllm as its server" in shown.err
-    assert "no effect on this machine: partition, account, artifacts.container, binds" in shown.err
+    assert "partition, account: runs on Slurm" in shown.err and "vllm.sif, by Apptainer" in shown.err
+    here = bench("plan", EXAMPLE, "--executor", "local")
+    assert "no effect on this machine: partition, account, artifacts.container, binds" in here.err
 
 
 def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatch):
@@ -43,7 +45,7 @@ def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatc
 
 
 def test_running_the_example_config_says_what_is_missing(bench, work, tmp_path):
-    done = bench("run", EXAMPLE)
+    done = bench("run", EXAMPLE, "--executor", "local")
     assert done.code == 2
     assert "this machine can't give what a trial asks for" in done.err
     assert "1 GPUs" in done.err

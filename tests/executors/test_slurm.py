@@ -354,3 +354,20 @@ def test_a_run_folder_that_can_not_be_written_is_told_and_nothing_is_submitted(s
     assert done.returncode != 0
     assert "can't" in done.stderr and "Traceback" not in done.stderr
     assert not cluster.call("squeue", "-h", "-t", "all", "-o", "%Z").count(str(slurm.workspace))
+
+
+def test_a_partition_is_enough_and_a_job_has_the_tasks_and_gpus_that_were_asked_for(slurm):
+    """No executor is named, neither by a site; what the job was given is asked of Slurm inside of it."""
+    (slurm.workspace / "site.yaml").write_text("site: test\nslurm: {poll: 2s}\n")
+    given = '[ "$$SLURM_NTASKS $$SLURM_NNODES" = "3 1" ] && [ -n "$$SLURM_JOB_GPUS" ] && [ $$(srun id | wc -l) = 3 ]'
+    scenario = slurm.scenario(
+        "command", target={"shell": given}, workload={"executions": 1}, partition="gpu",
+        resources={"nodes": 1, "ntasks": 3, "cpus_per_task": 2, "gres": "gpu:1", "mem_gb": 1},
+    )  # fmt: skip
+    done = slurm.bench("submit", "-c", scenario)
+    assert "note: partition: runs on Slurm\n" in done.stderr
+    settled(slurm)
+    (trial,) = slurm.trials()
+    assert trial.outcome == "succeeded" and trial.meta["partition"] == "gpu", trial.meta["failure"]
+    assert trial.spec["resources"]["ntasks"] == 3 and trial.spec["resources"]["gpus"] == 1
+    slurm.is_tidy()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.resources import Resources
+from benchhouse.schema.resources import Resources, gres_counts, is_gpu
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site
 
@@ -54,7 +54,8 @@ def _flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
     yield f"--job-name={array.name}"
     yield f"--array=0-{array.tasks - 1}{f'%{array.throttle}' if array.throttle else ''}"
     yield from request(array.resources, scenario, site, settings.together)
-    yield f"--ntasks-per-node={settings.ntasks_per_node}"
+    if array.resources.ntasks is None or "ntasks_per_node" in settings.model_fields_set:
+        yield f"--ntasks-per-node={settings.ntasks_per_node}"
     yield f"--time={clock(time_s(scenario, site))}"
     if settings.exclusive:
         yield "--exclusive"
@@ -86,11 +87,22 @@ def request(resources: Resources, scenario: Scenario, site: Site, together: int 
     }
     yield from (f"--{name}={value}" for name, value in options.items() if value)
     yield f"--nodes={resources.nodes}"
+    if resources.ntasks:
+        yield f"--ntasks={resources.ntasks}"
     yield f"--cpus-per-task={resources.cpus * together}"
     if resources.memory:
         yield f"--mem={math.ceil(resources.memory * together / 2**20)}M"
+    if gres := ",".join(f"{kind}:{count * together}" for kind, count in _gres(resources, site)):
+        yield f"--gres={gres}"
+
+
+def _gres(resources: Resources, site: Site) -> Iterator[tuple[str, int]]:
+    """GPUs by the name that the scenario gives them, else the site; `gpus` may vary from trial to trial."""
+    asked = gres_counts(resources.gres or "")
+    gpu = next((kind for kind, _ in asked if is_gpu(kind)), site.slurm.gres)
     if resources.gpus:
-        yield f"--gres={site.slurm.gres}:{resources.gpus * together}"
+        yield gpu, resources.gpus
+    yield from ((kind, count) for kind, count in asked if not is_gpu(kind))
 
 
 def time_s(scenario: Scenario, site: Site) -> float:

@@ -1,5 +1,6 @@
 """Whether a site can give what a plan asks for. Pure: a scenario, its plan and a site go in, problems come out."""
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -38,8 +39,23 @@ class _Fitting:
         refusals = [list(self._too_much(name, partition)) for name, partition in known]
         if refusals:
             yield from min(refusals, key=len)  # none where one of them can take it
+        yield from self._tasks()
         if quality := slurm.qualities.get(qos):
             yield from self._too_long(f"quality of service '{qos}'", quality.max_time)
+
+    def _tasks(self) -> Iterator[Problem]:
+        """Slurm gives a job fewer nodes, or more tasks a node, than it was asked for where the numbers don't fit."""
+        wanted, settings = self.wanted, self.file.scenario.slurm
+        if wanted.ntasks is None:
+            return
+        if wanted.ntasks < wanted.nodes:
+            message = f"{wanted.nodes} nodes for {wanted.ntasks} tasks: one would have nothing to do"
+            yield self._problem(("ntasks",), message, f"at least {wanted.nodes}")
+        if "ntasks_per_node" in settings.model_fields_set:
+            room = wanted.nodes * settings.ntasks_per_node
+            if wanted.ntasks > room:
+                message = f"{wanted.ntasks} tasks, and slurm.ntasks_per_node has room for {room} on its nodes"
+                yield self._problem(("ntasks",), message, f"at most {room}")
 
     def _unknown(self, key: str, noun: str, name: str, known: Collection[str]) -> Iterator[Problem]:
         """Nothing known: the profile does not say which there are."""
@@ -54,9 +70,10 @@ class _Fitting:
     def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
         wanted, n = self.wanted, self.file.scenario.slurm.together
         most = f"no node of partition '{name}' has"
-        if partition.cpus is not None and wanted.cpus * n > partition.cpus:
-            message = f"{self._asks()} {wanted.cpus * n} cores; {most} more than {partition.cpus}"
-            yield self._problem(("cpus", "cpus_per_task"), message, f"at most {partition.cpus // n}")
+        tasks = n * math.ceil((wanted.ntasks or 1) / wanted.nodes)
+        if partition.cpus is not None and wanted.cpus * tasks > partition.cpus:
+            message = f"{self._asks()} {wanted.cpus * tasks} cores; {most} more than {partition.cpus}"
+            yield self._problem(("cpus", "cpus_per_task"), message, f"at most {partition.cpus // tasks}")
         if wanted.gpus * n > partition.gpus:
             has = f"more than {partition.gpus}" if partition.gpus else "any"
             expected = f"at most {partition.gpus // n}" if partition.gpus else "a partition with GPUs"

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator
 
+from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import Problem
+from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.site import Site
 
+SLURM_WORDS = ("partition", "account", "qos")
+"""Keys of a scenario that mean nothing but Slurm."""
+_OF_EXECUTORS = ("slurm", "dask", "ray", "spark")  # keys with the settings of the executor of that name
 _BARE = ("process", "venv")  # runtimes that enter no container
 
 
@@ -22,6 +27,11 @@ def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
         expected = "--runtime apptainer, or runtime: {kind: apptainer} here, or runtime: apptainer in the site profile"
         expected = f"{expected}; to run outside of it: --runtime process"
         yield from (file.document.problem(loc, message, expected) for loc, image in images.items() if image)
+    if scenario.executor != "slurm" and file.document.value(("executor",)) == scenario.executor:
+        for name in SLURM_WORDS:  # where somebody else chose the executor, they are told of in `unused_fields`
+            if getattr(scenario, name):
+                message = f"{name} is Slurm's, and executor: {scenario.executor} has none"
+                yield file.document.problem((name,), message, "leave out one of them", key=True)
     together, parallel = scenario.slurm.together, scenario.parallel
     if scenario.executor == "slurm" and "parallel" in scenario.model_fields_set and together > parallel:
         message = f"{together} trials of a task at a time are more than parallel: {parallel}"
@@ -31,12 +41,29 @@ def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
         yield file.document.problem(("ray", "runtime_env"), message, "either ray.runtime_env or runtime")
 
 
+def slurms_resources(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
+    """What only Slurm can give a trial, asked of another executor."""
+    executor = file.scenario.executor
+    wanted = [] if executor == "slurm" else plan.all_resources
+    if tasks := next((item.ntasks for item in wanted if item.ntasks not in (None, 1)), None):
+        message = f"{tasks} tasks: {executor} starts a trial once, only Slurm has tasks"
+        yield _at(file, "ntasks", message, "leave it out, or --executor slurm")
+    if asked := next((item for item in wanted if item.gres), None):
+        instead = f"`gpus: {asked.gpus}`" if asked.gpus else "leave it out"
+        yield _at(file, "gres", f"gres: {asked.gres}: only Slurm has these", f"{instead}, or --executor slurm")
+
+
+def _at(file: ScenarioFile, key: str, message: str, expected: str) -> Problem:
+    """At the scenario's own line; its experiment or benchmark may ask for it, too."""
+    loc: Loc = ("resources", key)
+    return file.document.problem(loc if file.document.value(loc) is not None else (), message, expected)
+
+
 def unused_fields(file: ScenarioFile, site: Site) -> list[str]:
     """A note that names what has no effect here; empty where all has one."""
     scenario = file.scenario
-    fields: dict[str, object] = {
-        name: getattr(scenario, name) for name in ("partition", "account", "qos") if scenario.executor != "slurm"
-    }
+    fields: dict[str, object] = {name: getattr(scenario, name) for name in SLURM_WORDS if scenario.executor != "slurm"}
+    fields |= {name: name in scenario.model_fields_set for name in _OF_EXECUTORS if name != scenario.executor}
     if scenario.runtime.kind in _BARE:
         fields |= {"runtime.image": scenario.runtime.image, "artifacts.container": scenario.artifacts.container}
         fields |= {"binds": scenario.binds}

@@ -29,7 +29,9 @@ from benchhouse.plan.scenario_file import (
 )
 from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
-from benchhouse.plan.unused_fields import unused_field_problems, unused_fields
+from benchhouse.plan.unused_fields import slurms_resources, unused_field_problems, unused_fields
+from benchhouse.runs.placement import Where as Where
+from benchhouse.runs.placement import place
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -56,6 +58,7 @@ class Prepared:
     home: Path  # the folder of the scenario file
     site: Site = field(default_factory=Site)
     site_name: str | None = None  # as it was asked for
+    only_slurm: str = ""  # keys of the scenario that say where it runs, where nothing else does
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""
@@ -87,15 +90,6 @@ class Prepared:
         """sha256 of the image; None where there is none."""
         container = self.container(WorkspaceFolder(Path("/")))
         return container.digest if container else None
-
-
-@dataclass(frozen=True)
-class Where:
-    """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
-
-    executor: str | None = None
-    runtime: str | None = None
-    site: str | None = None
 
 
 def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> Prepared:
@@ -137,7 +131,8 @@ def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home:
         file = read()
     except FaultyScenarioError as error:
         site = places.site(workspace, where.site)
-        raise error.joined_by(_further_problems(workspace, error.rest, home, site)) from error
+        rest = place(error.rest, where, site).file if error.rest else None
+        raise error.joined_by(_further_problems(workspace, rest, home, site)) from error
     return _place_and_plan(workspace, file, home, where)
 
 
@@ -149,19 +144,9 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
                 find_plug(group, name)
         except BenchError as error:
             raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
-    prepared = _resolve_and_plan(workspace, _placed(file, where, site), home, site)
-    return replace(prepared, site_name=where.site)
-
-
-def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
-    """The scenario with its executor and runtime as the command line, else the file, else the site says."""
-    scenario, runtime = file.scenario, file.scenario.runtime
-    given = scenario.model_fields_set
-    executor = where.executor or ("executor" not in given and site.executor) or scenario.executor
-    has_kind = "runtime" in given and "kind" in runtime.model_fields_set
-    if kind := where.runtime or (None if has_kind else site.runtime):
-        runtime = runtime.model_copy(update={"kind": kind})
-    return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
+    placed = place(file, where, site)
+    prepared = _resolve_and_plan(workspace, placed.file, home, site)
+    return replace(prepared, site_name=where.site, notes=[*placed.notes, *prepared.notes], only_slurm=placed.only_slurm)
 
 
 def _further_problems(
@@ -199,6 +184,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     problems += package_problems(file, plan.experiment)
+    problems += slurms_resources(file, plan)
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)

@@ -11,7 +11,8 @@ from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan.dataset import missing_dataset
 from benchhouse.runs import estimate, fetch
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
-from benchhouse.runs.preparation import Prepared, Where, prepare_text
+from benchhouse.runs.placement import Where, no_scheduler
+from benchhouse.runs.preparation import Prepared, prepare_text
 from benchhouse.runs.selection import find_run
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
@@ -36,7 +37,8 @@ def open_run(
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
-    if problems := missing_dataset(prepared.file, prepared.plan.folder):
+    problems = no_scheduler(prepared.file, prepared.only_slurm)
+    if problems := [*problems, *missing_dataset(prepared.file, prepared.plan.folder)]:
         raise ProblemsError(problems)
     open_executor(prepared, workspace.run("RUN"), say=say).close()
     unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
@@ -82,7 +84,12 @@ def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
 def conditions(prepared: Prepared) -> dict[str, str]:
     """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
     scenario = prepared.plan.scenario
-    image, asked = prepared.image_digest(), [item.model_dump() for item in prepared.plan.all_resources]
+    # Fields that are new count where they are given: a run of an earlier version can be carried on.
+    asked = [
+        {key: value for key, value in item.model_dump().items() if key not in ("ntasks", "gres") or value is not None}
+        for item in prepared.plan.all_resources
+    ]
+    image = prepared.image_digest()
     return {
         "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),

@@ -1,11 +1,14 @@
 """What a trial asks for and runs inside, what it may use at most, and what a whole run may use."""
 
+import re
 from typing import Any
 
 from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Memory, Seconds
+
+_GRES = re.compile(r"([A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?)(?::([1-9][0-9]*))?")
 
 
 def _other_spellings(schema: dict[str, Any]) -> None:
@@ -31,6 +34,10 @@ class Resources(Model):
     memory: Memory | None = Field(
         None, description="Memory per node: 32GiB, or 32GB (10^9 bytes each); or `mem_gb: 32`."
     )
+    ntasks: int | None = Field(None, ge=1, description="Tasks of the job over all its nodes; only Slurm has them.")
+    gres: str | None = Field(
+        None, description="Slurm's generic resources per node: `gpu:2`, `gpu:a100:2,nvme:1`; GPUs in it are `gpus`."
+    )
 
     def as_given(self) -> "Resources":
         """Without what a scenario's own spelling adds."""
@@ -38,15 +45,24 @@ class Resources(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _mem_gb(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "mem_gb" in data:
-            data = dict(data)
+    def _spellings(cls, data: Any) -> Any:
+        """`mem_gb` is memory as `--mem=32G` means it; GPUs of `gres` are `gpus`, which whoever counts them reads."""
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        if "mem_gb" in data:
             amount = data.pop("mem_gb")
             if "memory" in data:
                 raise ValueError("give either memory or mem_gb, not both")
             if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
                 raise ValueError(f"mem_gb must be a positive number of gigabytes, found {amount!r}")
-            data["memory"] = round(amount * 2**30)  # as `--mem=32G` means it
+            data["memory"] = round(amount * 2**30)
+        if isinstance(data.get("gres"), str):
+            gpus = [count for kind, count in gres_counts(data["gres"]) if is_gpu(kind)]
+            if len(gpus) > 1:
+                raise ValueError(f"gres: {data['gres']} asks for GPUs of two types; a trial has one")
+            if gpus and data.setdefault("gpus", gpus[0]) != gpus[0]:
+                raise ValueError(f"gpus: {data['gpus']} and gres: {data['gres']} ask for different numbers of GPUs")
         return data
 
 
@@ -78,6 +94,20 @@ class AskedResources(Resources):
         return data | {key: values[0] for key, values in lists.items()} | ({"varied": varied} if varied else {})
 
 
+def gres_counts(text: str) -> list[tuple[str, int]]:
+    """`gpu:a100:2,nvme` as (gpu:a100, 2), (nvme, 1). Raises ValueError where it is not of that form."""
+    parts = [(item, _GRES.fullmatch(item)) for item in text.split(",")] if text else []
+    for item, match in parts:
+        if match is None:
+            raise ValueError(f"{item!r} is not NAME[:TYPE][:COUNT], e.g. gpu:2 or gpu:a100:2")
+    return [(match[1], int(match[2] or 1)) for _, match in parts if match]
+
+
+def is_gpu(kind: str) -> bool:
+    """Whether a generic resource is a GPU, of whichever type."""
+    return kind.partition(":")[0] == "gpu"
+
+
 def spelt(key: str) -> str:
     """The field that a key of `resources` means."""
     return {"cpus_per_task": "cpus", "mem_gb": "memory"}.get(key, key)
@@ -85,6 +115,8 @@ def spelt(key: str) -> str:
 
 def value_of(key: str, value: Any) -> Any:
     """What the field holds where a file says `key: value`. Raises ValueError where it can't."""
+    if key == "gres":
+        raise ValueError("gres does not vary: let `gpus` vary")
     try:
         return getattr(Resources.model_validate({key: value}), spelt(key))
     except ValidationError as error:

@@ -66,7 +66,7 @@ def test_the_example_config_runs_where_its_server_is_llama_cpp(lab, real_llm):
     dataset.parent.mkdir()
     dataset.write_text('{"prompt": "why is the sky blue and the grass green"}\n{"prompt": "how do ships float"}\n')
     lab.variables["PATH"] = f"{llm.cache() / 'llm' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    lab.bench("run", scenario, "--json", code=None, timeout_s=200)
+    lab.bench("run", scenario, "--executor", "local", "--json", code=None, timeout_s=200)
     trials = lab.trials("llm_vllm_baseline")
     assert len(trials) == 2
     for trial in trials:

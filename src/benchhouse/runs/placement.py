@@ -1,0 +1,67 @@
+"""Where a scenario runs: as the command line says, else its file, else the site, else by its own words."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchhouse.documents.problems import Problem
+from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.plan.unused_fields import SLURM_WORDS
+from benchhouse.schema.site import Site
+
+
+@dataclass(frozen=True)
+class Where:
+    """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
+
+    executor: str | None = None
+    runtime: str | None = None
+    site: str | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A scenario with its executor and its runtime."""
+
+    file: ScenarioFile
+    notes: Sequence[str]
+    only_slurm: str
+    """Keys that mean Slurm, where nothing else says where it runs; empty: somebody chose."""
+
+
+def place(file: ScenarioFile, where: Where, site: Site) -> Placed:
+    """A partition asks for Slurm, and a .sif image of a job for Apptainer, where nobody says otherwise."""
+    scenario, runtime = file.scenario, file.scenario.runtime
+    given, notes = scenario.model_fields_set, list[str]()
+    executor = where.executor or ("executor" not in given and site.executor) or scenario.executor
+    words = ", ".join(name for name in SLURM_WORDS if getattr(scenario, name))
+    only_slurm = "" if where.executor or "executor" in given or site.executor else words
+    if only_slurm:
+        executor = "slurm"
+        notes.append(f"{only_slurm}: runs on Slurm{'' if _has_slurm() else ', and there is no sbatch here'}")
+    has_kind = "runtime" in given and "kind" in runtime.model_fields_set
+    kind = where.runtime or (None if has_kind else site.runtime)
+    image = runtime.image or scenario.artifacts.container or ""
+    if not kind and not has_kind and executor != "local" and image.endswith(".sif"):
+        kind = "apptainer"
+        notes.append(f"jobs run in {image}, by Apptainer; outside of it: --runtime process")
+    if kind:
+        runtime = runtime.model_copy(update={"kind": kind})
+    placed = replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
+    return Placed(placed, notes, only_slurm)
+
+
+def no_scheduler(file: ScenarioFile, only_slurm: str) -> list[Problem]:
+    """The problem that a scenario names a partition where there is no Slurm, and nothing says what to do then."""
+    if not only_slurm or _has_slurm():
+        return []
+    first = only_slurm.partition(",")[0]
+    message = f"{only_slurm}: this asks for Slurm, and there is no sbatch on this machine"
+    expected = (
+        "a login node of the cluster; to run it here, without: --executor local, or `executor: local` in site.yaml"
+    )
+    return [file.document.problem((first,), message, expected, key=True)]
+
+
+def _has_slurm() -> bool:
+    return shutil.which("sbatch") is not None
