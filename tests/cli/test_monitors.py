@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,3 +127,12 @@ def test_what_can_not_be_watched_is_refused(lab):
     assert "0.1" in lab.bench("monitors", "start", "--interval", "1ms", code=2).stderr
     assert "--for" in lab.bench("monitors", "start", "--for", "soon", code=2).stderr
     assert "no monitor" in lab.bench("monitors", "stop", "nothing", code=2).stderr
+
+
+def test_what_can_be_monitored_is_listed_with_its_state(lab):
+    rows = {row["name"]: row for row in json.loads(lab.bench("monitors", "list", "--json").stdout)}
+    assert rows["kueue"]["state"] == "contract-tested"
+    assert "kueue_pending_workloads" in rows["kueue"]["metrics"]
+    assert (rows["node"]["state"], rows["node"]["ask"]) == ("works", "sources: [node]")
+    shown = lab.bench("monitors", "list").stdout
+    assert re.search(r"slinky +scheduler +\d+ +contract-tested", shown)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.runs import log_files, logs
@@ -13,6 +13,9 @@ from benchhouse.schema.errors import unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
 from benchhouse.worker.monitors import standing
 from benchhouse.worker.monitors.standing import MonitorStatus
+
+if TYPE_CHECKING:
+    from benchhouse.worker.monitors.declared import Monitored
 
 RULES = "benchhouse_rules.yml"
 
@@ -38,6 +41,12 @@ class Monitors(VerbGroup):
     def all(self) -> list[MonitorStatus]:
         """Every monitor of the workspace, the last first."""
         return standing.list_monitors(self._folder)
+
+    def list(self) -> "list[Monitored]":
+        """Everything that can be monitored, and whether it was tried on the real thing."""
+        from benchhouse.worker.monitors.declared import monitored
+
+        return monitored()
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ _RATES = {"s": "short", "B": "Bps", "J": "watt"}  # growth a second: of CPU seco
 _FAMILY_TITLES: dict[str, str] = {
     "service": "Service", "gpu": "GPU", "nvlink": "NVLink", "pcie": "PCIe", "network": "Network", "node": "Node",
     "process": "Processes of the trial and its services", "energy": "Energy",
+    "scheduler": "Scheduler",
 }  # fmt: skip
 _BAD = "|".join(outcome for outcome in OUTCOMES if outcome not in ("succeeded", "invalid", "cancelled"))
 _ANY = "|".join(OUTCOMES)

@@ -8,8 +8,10 @@ from pydantic import Field
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 
-Family = Literal["service", "gpu", "nvlink", "pcie", "network", "node", "process", "energy"]
+Family = Literal["service", "gpu", "nvlink", "pcie", "network", "node", "process", "energy", "scheduler"]
 SourceKind = Literal["node", "trial", "services", "gpu"]
+ExporterName = Literal["dcgm", "nvlink", "pci", "ping", "node-problem-detector", "kueue", "slinky"]
+EXPORTERS: tuple[ExporterName, ...] = get_args(ExporterName)
 WHOLE, WARMUP, STEADY, TEARDOWN = "trial", "warmup", "steady", "teardown"
 
 
@@ -57,9 +59,16 @@ class Scrape(Model, strict=True):
         pattern=r"^(https?://|\$)",
         description="Where its metrics are: http://127.0.0.1:8000/metrics; a password as http://me:$NAME_PASSWORD@host.",
     )
-    name: str = Field("", description="Scope `service:NAME`; by default host and port.")
+    exporter: ExporterName | None = Field(
+        None,
+        description="What answers there: read with its units, one series for each GPU, queue, ...",
+    )
+    name: str = Field("", description="Scope `service:NAME`; by default the exporter, else host and port.")
     series: list[str] = Field(default_factory=empty_list, description="Patterns of metric names to keep: `vllm:*`.")
-    labels: list[str] = Field(default_factory=empty_list, description="Labels to keep; others are summed over.")
+    labels: list[str] = Field(
+        default_factory=empty_list,
+        description="Labels to keep; others are summed over. Of a known exporter those of its GPUs, queues, ...",
+    )
 
 
 class Monitors(Model, strict=True):

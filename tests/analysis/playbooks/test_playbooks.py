@@ -116,6 +116,16 @@ def test_gpus_that_wait_for_nothing_that_is_sampled_are_said_to_wait():
     assert causes(SLOWER, [signal("node", "io_pressure", QUIET, LOUD)]) == []  # GPUs are not known to wait
 
 
+def test_gpus_are_seen_by_an_exporter_as_well():
+    busy = [
+        signal("service:dcgm", f"dcgm_fi_dev_gpu_util_{gpu}", [0.9, 0.91, 0.9, 0.92, 0.9], [0.5, 0.52, 0.5, 0.51, 0.5])
+        for gpu in range(2)
+    ]
+    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=busy))
+    assert found.cause == "waiting_unexplained"
+    assert (found.evidence[0].scope, found.evidence[0].series) == ("all GPUs", "dcgm_fi_dev_gpu_util")
+
+
 def ranks(slow=None, factor=1.5, side="now"):
     levels = [100, 101, 99, 102, 98]
     return {at: [value * (factor if at == slow else 1 + at / 1000) for value in levels] for at in range(8)}

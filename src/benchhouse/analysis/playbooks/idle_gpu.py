@@ -1,5 +1,6 @@
 """Playbook 2: throughput fell and the GPUs are not busy. They wait, and the question is what for."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from benchhouse.analysis.summary import mean
 
 NAME = "low_gpu_utilization"
 _LEAST_CHANGE = 0.1
-_BUSY = "(gpu_busy|dcgm_fi_dev_gpu_util|dcgm_fi_prof_gr_engine_active|nv_gpu_utilization)"
+_BUSY = r"(gpu_busy|dcgm_fi_dev_gpu_util|dcgm_fi_prof_gr_engine_active|nv_gpu_utilization)(_\d+)?"
 _LESS_BUSY = Clue(_BUSY, way="down", least=0.05, ratio=0.1)
 _LOW = 0.8
 _A_SHARE = 1.5  # above: the exporter tells percent
@@ -118,14 +119,14 @@ def _waiting(case: Case, slowness: Slowness) -> list[Evidence]:
 def _together(signals: Iterable[Signal]) -> list[Signal]:
     """One signal a series: the mean over the GPUs of each trial."""
     by_series: dict[str, list[Signal]] = {}
-    for signal in signals:
-        by_series.setdefault(signal.series, []).append(signal)
+    for signal in signals:  # of an exporter each GPU has a series: its name ends in the number
+        by_series.setdefault(re.sub(r"_\d+$", "", signal.series), []).append(signal)
     together = []
-    for same in by_series.values():
+    for name, same in by_series.items():
         scope = same[0].scope if len(same) == 1 else "all GPUs"
         base = _means(row for signal in same for row in signal.base)
         now = _means(row for signal in same for row in signal.now)
-        together.append(same[0].model_copy(update={"scope": scope, "base": base, "now": now}))
+        together.append(same[0].model_copy(update={"series": name, "scope": scope, "base": base, "now": now}))
     return together
 
 

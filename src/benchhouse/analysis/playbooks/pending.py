@@ -59,6 +59,8 @@ CAUSES = (
         (
             Clue(r"kueue_(admission_(wait_time|attempt_duration|checks_wait_time)|admission_attempts).*", least=0.01),
             Clue(r"apiserver_admission_.*duration.*", least=0.01),
+            Clue(r"slurm_(bf)?scheduler_cycle_(mean|last)_seconds", least=0.1),
+            Clue(r"slurm_((sched|bf)_mean_cycle|schedule_cycle_last)", least=0.1),
             Clue(r"slurm_scheduler_(backfill_)?(mean|last)_cycle.*", least=0.1),
         ),
         ("Look at the controller's own latency and log, then submit again: bench submit {scenario}",),

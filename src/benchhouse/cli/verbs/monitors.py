@@ -1,4 +1,4 @@
-"""Monitor the machine or a process without a benchmark: start, stop, ps."""
+"""Monitor the machine or a process without a benchmark: start, stop, ps; list what can be monitored."""
 
 import click
 
@@ -11,6 +11,7 @@ command = commands.group(
     "bench monitors start --for 10m   the machine, for ten minutes",
     "bench monitors start --pid 4711   also that process and all below it, until it ends",
     "bench monitors stop   end the last one and show what it measured",
+    "bench monitors list   what can be monitored, exporters too, and how sure that is",
 )
 
 
@@ -66,3 +67,22 @@ def ps(workspace: Workspace, as_json: bool) -> None:
         return
     rows = [(item.monitor_id, item.state, item.process, item.watches, f"{item.interval_s:g} s") for item in monitors]
     screen.table(("monitor", "state", "process", "watches", "every"), rows)
+
+
+@command.verb(
+    "List what can be monitored: the machine, its GPUs, servers, and exporters by name.\n\nThe state is `works` where "
+    "it was tried on the real thing, `contract-tested` where only pages in its documented format were read.",
+    "bench monitors list",
+    "bench monitors list --json   with the names of all metrics",
+    name="list",
+)
+def list_(workspace: Workspace, as_json: bool) -> None:
+    rows = workspace.monitors.list()
+    if as_json:
+        screen.as_json(rows)
+        return
+    cells = [(row.name, ", ".join(row.families), str(len(row.metrics)), row.state, row.programs) for row in rows]
+    screen.table(("monitor", "families", "metrics", "state", "reads"), cells)
+    screen.note(
+        "an exporter in a scenario:  monitors: {prometheus: [{url: http://127.0.0.1:9400/metrics, exporter: dcgm}]}"
+    )

@@ -1,17 +1,67 @@
-"""Every series that a monitor may sample, on any machine: what dashboards and rules are made of."""
+"""Everything that a monitor may sample, on any machine: what dashboards and rules are made of, and what there is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors import cgroup, nvml, procfs, prometheus, tree
+from benchhouse.worker.monitors import cgroup, exporters, nvml, procfs, prometheus, tree
 
 _NODE = (procfs.Processors, procfs.Memory, procfs.Disks, procfs.Network, procfs.Load)
 
 
+@dataclass(frozen=True)
+class Monitored:
+    """Something that can be monitored."""
+
+    name: str
+    ask: str
+    """How a scenario asks for it, below `monitors`."""
+    families: tuple[str, ...]
+    metrics: tuple[str, ...]
+    """Series by our names; of an exporter its metrics by the names on its page."""
+    programs: str
+    """What is read."""
+    state: str
+    """works, or contract-tested: read from pages in the documented format, the program itself was never met."""
+
+
 def all_series() -> list[Series]:
-    return [
-        *(item for source in _NODE for item in source.series),
-        *(item for resource in ("cpu", "memory", "io") for item in procfs.pressures(resource)),
-        *tree.SERIES,
-        *(item for _, columns in cgroup.V2 for item, _, _ in columns),
-        *nvml.SERIES,
-        *prometheus.SERIES,
+    return [*_node_series(), *_process_series(), *nvml.SERIES, *prometheus.SERIES]
+
+
+def monitored() -> list[Monitored]:
+    """Everything that can be monitored, by name."""
+    own = [
+        _own("node", "the kernel's /proc and /sys", _node_series()),
+        _own("trial", "processes below the worker, and their cgroup", _process_series()),
+        _own("services", "each server's processes", _process_series()),
+        _own("gpu", "NVML", nvml.SERIES),
+        _own("serving engines", "vLLM, Triton", prometheus.SERIES, ask="prometheus: [{url: ...}]"),
     ]
+    return own + [
+        Monitored(
+            exporter.name,
+            f"prometheus: [{{url: ..., exporter: {exporter.name}}}]",
+            tuple(dict.fromkeys(metric.family for metric in exporter.metrics.values())),
+            tuple(exporter.metrics),
+            exporter.programs,
+            exporter.state,
+        )
+        for exporter in exporters.KNOWN.values()
+    ]
+
+
+def _own(name: str, programs: str, series: Iterable[Series], ask: str = "") -> Monitored:
+    items = list(series)
+    families = tuple(dict.fromkeys(item.family for item in items))
+    names = tuple(dict.fromkeys(item.name for item in items))
+    return Monitored(name, ask or f"sources: [{name}]", families, names, programs, "works")
+
+
+def _node_series() -> list[Series]:
+    pressures = [item for resource in ("cpu", "memory", "io") for item in procfs.pressures(resource)]
+    return [*(item for source in _NODE for item in source.series), *pressures]
+
+
+def _process_series() -> list[Series]:
+    return [*tree.SERIES, *(item for _, columns in cgroup.V2 for item, _, _ in columns)]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from benchhouse.http.exposition import Family as Described
-from benchhouse.http.exposition import families, parse_sample, samples
+from benchhouse.http.exposition import Sample, families, parse_sample, samples
 from benchhouse.schema.secrets import split_userinfo, without_secrets
-from benchhouse.schema.telemetry import Family, Series
+from benchhouse.schema.telemetry import ExporterName, Family, Series
+from benchhouse.worker.monitors import exporters
 from benchhouse.worker.monitors.procfs import series
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
     ("node_network|node_netstat|node_infiniband|ping_|probe_", "network"),
     ("node_|problem_|nv_cpu", "node"),
     ("process_", "process"),
+    ("kueue_|slurm_|scheduler_", "scheduler"),
 )
 _UNITS = {
     "seconds": "s", "bytes": "B", "watts": "W", "joules": "J", "celsius": "degC", "hertz": "Hz", "ratio": "1",
@@ -74,9 +76,14 @@ class Wanted:
     factor: float = 1.0
     mean: bool = False  # over the samples of several models or engines; else they are added
     labels: dict[str, str] = field(default_factory=dict)  # that a sample must carry
+    least: float = -math.inf
+    below: float = math.inf
 
-    def takes(self, labels: Mapping[str, str]) -> bool:
-        return all(labels.get(name, "") == value for name, value in self.labels.items())
+    def takes(self, sample: Sample) -> bool:
+        """Whether it is one of them, and has a value: neither a mean nor a file can do with what is not finite."""
+        if not (math.isfinite(sample.value) and self.least <= sample.value < self.below):
+            return False
+        return all(sample.labels.get(name, "") == value for name, value in self.labels.items())
 
 
 VLLM = (
@@ -108,15 +115,24 @@ class Endpoint:
 
     slow = True
 
-    def __init__(self, url: str, name: str = "", patterns: Sequence[str] = (), labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str = "",
+        patterns: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        exporter: ExporterName | None = None,
+    ) -> None:
         address, _ = split_userinfo(url)
-        self.name = f"service:{name or urlsplit(address).netloc}"
+        self.name = f"service:{name or exporter or urlsplit(address).netloc}"
         self.problems: list[str] = []
         self._url = url if urlsplit(address).path else f"{url}/metrics"
         self._client: HttpClient | None = None
         self._reported = False
         page = self._fetch()
-        chosen = choose(page, patterns, labels) if page else _unseen(patterns)
+        chosen = choose(page, patterns, labels, exporter) if page else _unseen(patterns, exporter)
+        if page and exporter and not chosen:
+            self._report(f"answers none of the metrics of {exporter} (bench monitors list)")
         if len(chosen) > SERIES_BUDGET:
             self.problems.append(
                 f"{self.name}: {len(chosen)} series are chosen, {SERIES_BUDGET} are kept; name fewer in `series`"
@@ -170,12 +186,15 @@ def garbage(page: str) -> str:
     return ""
 
 
-def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tuple[str, Wanted]]:
-    """What to read of this page: by patterns if there are any, else what serving engines have in common.
+def choose(
+    page: str, patterns: Sequence[str], labels: Sequence[str], exporter: ExporterName | None = None
+) -> list[tuple[str, Wanted]]:
+    """What to read of this page: the exporter's metrics, or by patterns, else what serving engines have in common.
 
     A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
     """
-    if not patterns:
+    known = exporters.KNOWN[exporter].metrics if exporter else None
+    if not patterns and known is None:
         names = {sample.name for sample in samples(page, tuple(name for name, _ in KNOWN))}
         common: dict[str, tuple[str, Wanted]] = {}
         for name, wanted in KNOWN:
@@ -186,18 +205,24 @@ def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tu
     match = re.compile("|".join(translate(pattern) for pattern in patterns or ("*",))).match
     described = families(page)
     chosen: dict[tuple[str, tuple[str, ...]], Wanted] = {}
-    for sample in samples(page):
-        if not match(sample.name) or sample.name.endswith(_PARTS):
+    for sample in samples(page, tuple(known or ("",))):
+        if not match(sample.name) or sample.name.endswith(_PARTS) or (known and sample.name not in known):
             continue
-        kept = {label: sample.labels[label] for label in labels if label in sample.labels}
+        apart = labels or (exporters.METRICS[sample.name].labels if sample.name in exporters.METRICS else ())
+        kept = {label: sample.labels[label] for label in apart if label in sample.labels}
         key = sample.name, tuple(kept.values())
         if key not in chosen and "quantile" not in sample.labels:
             chosen[key] = _wanted(sample.name, kept, described)
     return _apart((name, wanted) for (name, _), wanted in chosen.items())
 
 
-def _unseen(patterns: Sequence[str]) -> list[tuple[str, Wanted]]:
-    """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common."""
+def _unseen(patterns: Sequence[str], exporter: ExporterName | None) -> list[tuple[str, Wanted]]:
+    """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common.
+
+    Not an exporter's: its series depend on the GPUs, queues or partitions that its page names.
+    """
+    if exporter:
+        return []
     if patterns:
         plain = [pattern for pattern in patterns if _NAME.fullmatch(pattern)]
         return _apart((name, _wanted(name, {}, {})) for name in plain)
@@ -206,6 +231,7 @@ def _unseen(patterns: Sequence[str]) -> list[tuple[str, Wanted]]:
 
 def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described]) -> Wanted:
     base = re.sub(r"_(total|sum|count)$", "", name)
+    known = exporters.METRICS.get(name)
     kind, text = described.get(name) or described.get(base) or Described()
     counter = kind in ("counter", "histogram", "summary") or (not kind and name.endswith(("_total", "_sum", "_count")))
     unit = "1" if name.endswith("_count") else _UNITS.get(base.rpartition("_")[2], "")
@@ -213,6 +239,9 @@ def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described])
     shown = "".join(f"_{value}" for value in kept.values() if value)
     labelled = name + ("{" + ", ".join(f'{key}="{value}"' for key, value in kept.items()) + "}" if kept else "")
     description = f"{labelled}: {text[:_HELP_LIMIT]}" if text else labelled
+    if known:
+        own = series(_plain(name + shown), known.unit, description, counter=known.counter, family=known.family)
+        return Wanted(own, known.factor, known.mean, kept, known.least, known.below)
     made = series(_plain(name + shown), unit or "1", description, counter=counter, family=family)
     return Wanted(made, mean=not counter and unit in _MEANS, labels=kept)
 
@@ -244,10 +273,8 @@ def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[str], list[float]]
     def values(page: str) -> list[float]:
         sums, counts = [0.0] * len(chosen), [0] * len(chosen)
         for sample in samples(page, beginnings):
-            if not math.isfinite(sample.value):  # neither a mean nor a file can do with it
-                continue
             for at, wanted in by_name.get(sample.name, ()):
-                if wanted.takes(sample.labels):
+                if wanted.takes(sample):
                     sums[at] += sample.value
                     counts[at] += 1
         return [

@@ -61,7 +61,7 @@ class Outward:
             from benchhouse.worker.monitors.prometheus import Endpoint
 
             url = resolve(scrape.url, os.environ)
-            self._add([Endpoint(url, scrape.name, scrape.series, scrape.labels)])
+            self._add([Endpoint(url, scrape.name, scrape.series, scrape.labels, scrape.exporter)])
         if self._monitors.textfile:
             labels = {str(name): value for name, value in self._monitors.labels.items()}
             self._keep_file(Path(self._monitors.textfile), labels)
