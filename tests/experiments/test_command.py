@@ -4,13 +4,16 @@ import resource
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+import benchhouse_client
 from benchhouse.experiments.command import CommandTarget, CommandWorkload, command
 from benchhouse.schema.experiment import ExperimentFailed
 
+CLIENT = str(Path(benchhouse_client.__file__).parent)
 PYTHON = [sys.executable, "-S", "-c"]
 
 ANY_DIGIT = {"name": "digit", "pattern": r"(\d)"}  # makes the experiment keep stdout
@@ -392,6 +395,23 @@ def test_a_json_member_that_is_never_printed_fails_and_names_those_that_are(play
             {"argv": ["echo", '{"loss": 1, "acc": 2}']},
             {"json_lines": True, "metrics": [{"name": "los", "unit": "nat"}]},
         )
+
+
+def test_emitted_records_become_metrics_without_being_asked_for(play):
+    emit = f"import sys; sys.path.insert(0, {CLIENT!r})\nfrom benchhouse_client import emit\n"
+    records = "[emit({'loss': 1 / step, 'step': step, 'host': 'a'}) for step in (1, 2)]"
+    ctx = play(command, python(emit + records), {"executions": 2, "warmup": 1})
+    assert ctx.values["loss"] == [1, 0.5, 1, 0.5]
+    assert "step" not in ctx.values and ctx.facts["output"] == {"host": "a"}
+    kept = (ctx.artifacts / "last.emitted.jsonl").read_text().splitlines()
+    assert len(kept) == 3 and json.loads(kept[1])["step"] == 1
+
+
+def test_a_shell_emits_by_a_line_in_the_folder_and_records_that_were_lost_are_a_warning(play):
+    lines = """printf '{"x": 4}\nbroken\n' >> "$BENCHHOUSE_EMIT/$$.jsonl" """
+    declared = [{"name": "x", "unit": "s", "direction": "lower"}]
+    ctx = play(command, {"shell": lines}, {"executions": 2, "json_lines": True, "metrics": declared})
+    assert ctx.values["x"] == [4, 4] and "records_lost" in ctx.warnings
 
 
 def test_a_metric_without_pattern_needs_json_lines():

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from benchhouse.experiments.emitted import VARIABLE, Emitted, take_emitted
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
 from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
 from benchhouse.load.metrics import higher, lower
@@ -143,6 +145,8 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
     target, workload = _fill(target, workload, ctx)
     with ExitStack() as stack:
         _enter(workload.cwd, stack, ctx)
+        emitted = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts, prefix="emitted-"))
+        workload = workload.model_copy(update={"environment": {**workload.environment, VARIABLE: emitted}})
         streams = stack.enter_context(Streams(ctx.workdir, workload.stdin))
         argv = target.argv or ["/bin/sh", "-c", target.shell]
         program = _resolve(argv, workload, streams.actions(workload.needs_output), ctx)
@@ -215,6 +219,8 @@ class _Session:
         self.failures = 0
         self.first_failure = ""
         self.stderr_checked = False  # of a success
+        self.emit_folder = Path(workload.environment[VARIABLE])
+        self.emitted: list[Emitted] = []  # by the last execution
         self.outputs = PrintedValues(workload.metrics, workload.json_lines, _DECLARED)
 
     def warm_up(self) -> None:
@@ -242,13 +248,14 @@ class _Session:
             self._prepare()
             done = run(program, timeout_s)
             self.finished.append(done)
+            self.emitted = take_emitted(self.emit_folder, SEARCHED_BYTES)
             if not self._succeeded(done):
                 self._count_failure(done, number)
                 continue
             if not self.stderr_checked:
                 self._check_stderr()
-            if self.workload.needs_output:
-                self.outputs.add(*self.streams.read(SEARCHED_BYTES))
+            if self.workload.needs_output or self.emitted:
+                self.outputs.add(*self.streams.read(SEARCHED_BYTES), self.emitted)
         self.ctx.phase(STEADY, began, time.monotonic_ns())
         self._keep("last")
 
@@ -319,6 +326,7 @@ class _Session:
                 self._keep("prepare")
                 self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_line()}")
         self.streams.rewind()
+        take_emitted(self.emit_folder, 0)  # of a warm-up, or of `prepare`
 
     def _succeeded(self, done: Finished) -> bool:
         return not done.timed_out and done.exit_code in self.workload.allowed_exit_codes
@@ -333,6 +341,8 @@ class _Session:
         for stream, content in zip(("stdout", "stderr"), self.streams.read(_KEPT_BYTES), strict=True):
             if content:
                 (self.ctx.artifacts / f"{name}.{stream}").write_bytes(content)
+        if records := b"".join(process.raw for process in self.emitted)[:_KEPT_BYTES]:
+            (self.ctx.artifacts / f"{name}.emitted.jsonl").write_bytes(records)
 
 
 def _ending(done: Finished) -> str:

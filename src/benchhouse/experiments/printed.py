@@ -5,11 +5,12 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from benchhouse.experiments.emitted import Emitted
 from benchhouse.schema.experiment import Context, Direction
 from benchhouse.schema.model import Model
 
@@ -70,17 +71,23 @@ class PrintedValues:
         self.members: set[str] = set()  # names of all numbers found in JSON
         self.facts: dict[str, Any] = {}
         self.cut = 0
+        self.lost = 0  # emitted records that were not written
 
-    def add(self, stdout: bytes, stderr: bytes) -> None:
+    def add(self, stdout: bytes, stderr: bytes, emitted: Sequence[Emitted]) -> None:
+        """What one execution printed, and the records that it emitted."""
         self.cut += max(len(stdout), len(stderr)) >= SEARCHED_BYTES
         text = stdout.decode(errors="replace")
         both = f"{text}\n{stderr.decode(errors='replace')}" if stderr else text
         printed = {metric.name: metric.values(both) for metric in self.patterns}
-        if self.json_lines:
-            members = self._members(text)
-            self.members |= members.keys()
-            for name, numbers in members.items():
-                printed[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
+        self.lost += sum(process.lost for process in emitted)
+        objects = [
+            *(_json_objects(text) if self.json_lines else ()),
+            *(item for each in emitted for item in each.figures),
+        ]
+        members = self._members(objects)
+        self.members |= members.keys()
+        for name, numbers in members.items():
+            printed[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
         for name, numbers in printed.items():
             finite = [number for number in numbers if math.isfinite(number)]
             self.values.setdefault(name, []).extend(finite)
@@ -88,11 +95,11 @@ class PrintedValues:
         for name in self.declared:
             self.missed[name] += not printed.get(name)
 
-    def _members(self, text: str) -> dict[str, list[float]]:
+    def _members(self, objects: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
         """Numeric members of one execution's JSON objects; the others become facts, of the last execution only."""
         members: dict[str, list[float]] = {}
         self.facts = {}
-        for key, value in (member for item in _json_objects(text) for member in item.items()):
+        for key, value in (member for item in objects for member in item.items()):
             number = _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             if number is None:
                 self.facts[key] = value
@@ -104,7 +111,10 @@ class PrintedValues:
 
     def report(self, executions: int, ctx: Context) -> None:
         if self.json_lines and not self.members:
-            ctx.fail("metric_not_found", f"no JSON object with a number on the stdout of {executions} executions")
+            ctx.fail(
+                "metric_not_found",
+                f"no JSON object with a number on the stdout of {executions} executions, and none was emitted",
+            )
         for name, count in self.not_finite.items():
             if count and not self.values[name]:
                 ctx.fail("not_finite", f"{name}: what {executions} executions printed is no finite number")
@@ -115,6 +125,8 @@ class PrintedValues:
                 ctx.fail("metric_not_found", self._not_found(metric, executions))
             if self.missed[name]:
                 ctx.warn("metric_missing", f"{name}: {self.missed[name]} of {executions} executions did not print it")
+        if self.lost:
+            ctx.warn("records_lost", f"{self.lost} emitted records could not be written, or were too large")
         if self.cut:
             searched = f"only the last {SEARCHED_BYTES // 2**20} MiB of the output were searched for metrics"
             ctx.warn("output_cut", f"{searched} in {self.cut} of {executions} executions")
