@@ -115,6 +115,7 @@ class Replica(Model):
 
     endpoint: str = Field(description="Where it is; what is secret in it is blanked.")
     pid: int
+    node: str = Field("", description="Node that its process is on, where that is not the experiment's.")
     metrics: str = ""
     start_s: float
 

@@ -136,7 +136,21 @@ class ScopeSummary(Model):
 
     file: str | None = Field(description="Parquet file beside this one; null where there are but two samples.")
     samples: int
+    node: str = Field("", description="Node that it is of; none given: that of the experiment.")
     series: dict[str, SeriesSummary]
+
+
+class NodeSummary(Model):
+    """Another node of the trial: how it was sampled, and how its clock goes beside that of the experiment's node."""
+
+    name: str
+    clock_ahead_s: float | None = Field(None, description="Its time of day less that of the experiment's node.")
+    clock_uncertainty_s: float | None = Field(None, description="By how much at most that is off: half a round trip.")
+    clock_drift_ppm: float = Field(0.0, description="What it gained meanwhile, in millionths; 0: too little to tell.")
+    samples: int = 0
+    ticks_missed: int = 0
+    cores: float | None = Field(None, description="What sampling it used there, as a share of one core.")
+    problem: str = Field("", description="Why series of it are missing, or end early.")
 
 
 class OwnCost(Model):
@@ -159,7 +173,8 @@ class TelemetrySummary(Model):
     cost: OwnCost
     energy_j: float | None = Field(description="Energy over all of it; null where no power was read (n/a).")
     phases: list[Phase]
-    scopes: dict[str, ScopeSummary]
+    scopes: dict[str, ScopeSummary] = Field(description="By name; of another node NODE/NAME: `node02/trial`.")
+    nodes: list[NodeSummary] = Field(default_factory=empty_list, description="The other nodes of the trial.")
     problems: list[str] = Field(default_factory=empty_list, description="Sources that failed, each named once.")
 
     def stats(self, scope: str, series: str, phase: str) -> Stats | None:

@@ -125,7 +125,8 @@ def make_rows(
         }
         for number in measurements
     ]
-    return TrialRows(trial, rows, slice_up(telemetry, meta.topology) if telemetry else NO_SLICES, dimensions)
+    slices = slice_up(telemetry, meta.host, meta.topology) if telemetry else NO_SLICES
+    return TrialRows(trial, rows, slices, dimensions)
 
 
 def _from_spec(spec: TrialSpec) -> Row:

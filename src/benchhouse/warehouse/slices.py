@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STATS = ("n", "avg", "min", "max", "p50", "p95", "p99", "too_few_for", "growth")
 _GROUPS = {
-    "scope": ("gpu_uuid", "rank_id", "request_id", "trace_id", "scope"),
+    "scope": ("node_name", "gpu_uuid", "rank_id", "request_id", "trace_id", "scope"),
     "series": ("series", "family", "kind", "unit"),
     "phase": ("phase", "begin_s", "end_s", "window_start", "window_end", "interval_s"),
 }
@@ -26,7 +26,7 @@ _GROUPS = {
 _OF_THE_TRIAL = {
     "trial_id": "trial_id", "run_id": "run_id", "benchmark_case_id": "benchmark_case_id",
     "workload_spec_digest": "workload_spec_digest", "artifact_manifest_digest": "artifact_manifest_digest",
-    "instance_digest": "instance_digest", "node_name": "host", "repetition": "repetition", "warmup": "warmup",
+    "instance_digest": "instance_digest", "repetition": "repetition", "warmup": "warmup",
     "outcome": "outcome",
 }  # fmt: skip
 """Columns that are the same in all slices of a trial, and those of trial_fact that they come from."""
@@ -55,8 +55,11 @@ class Slices:
 NO_SLICES = Slices({name: Group([], array("i")) for name in _GROUPS}, {name: [] for name in _STATS})
 
 
-def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
-    """One slice a scope, series and phase; a phase in several parts is one, from the first to the last."""
+def slice_up(telemetry: TelemetrySummary, host: str, topology: Topology | None) -> Slices:
+    """One slice a scope, series and phase; a phase in several parts is one, from the first to the last.
+
+    `host` ran the experiment, and `topology` is its own.
+    """
     ends: dict[str, tuple[float, float]] = {}
     for phase in telemetry.phases:
         begin_s, end_s = ends.get(phase.name, (phase.begin_s, phase.end_s))
@@ -65,7 +68,9 @@ def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
     times = {name: tuple(_after(start, at) for at in both) for name, both in ends.items()}
     scopes, series, phases, stats = list[Any](), list[Any](), list[Any](), list[Any]()
     for scope, sampled in sorted(telemetry.scopes.items()):
-        about = (_uuid(scope, topology), _number(_RANK, scope), None, None, scope)
+        part = scope.removeprefix(f"{sampled.node}/")
+        uuid = None if sampled.node else _uuid(part, topology)
+        about = (sampled.node or host, uuid, _number(_RANK, part), None, None, scope)
         for name, sample in sorted(sampled.series.items()):
             what = (name, sample.family, sample.kind, sample.unit)
             for phase_name, figures in sorted(sample.phases.items()):

@@ -1,7 +1,8 @@
 """`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
 
 `--host --own` is the same where the orchestrator is on another node, `--task FOLDER` runs those of one task of a batch
-system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor.
+system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor, `--sample` samples a
+node for a trial whose worker is on another one.
 """
 
 import gc
@@ -38,6 +39,10 @@ def _find(arguments: list[str]) -> Callable[[], int]:
         from benchhouse.worker.host import serve
 
         return serve
+    if arguments == ["--sample"]:
+        from benchhouse.worker.monitors.node_step import run as sample
+
+        return sample
     run: Callable[[Path], int]
     match arguments:
         case ["--keep", _]:
@@ -49,7 +54,7 @@ def _find(arguments: list[str]) -> Callable[[], int]:
         case [folder] if not folder.startswith("-"):
             from benchhouse.worker.supervise import run_trial as run
         case _:
-            known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER"
+            known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER | --sample"
             print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
             return lambda: 2
     return partial(run, Path(arguments[-1]).absolute())

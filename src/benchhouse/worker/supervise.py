@@ -29,8 +29,9 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_state
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
-from benchhouse.worker import batch, node
+from benchhouse.worker import batch, node, nodes
 from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
+from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.results import Handover, metrics_file
@@ -41,6 +42,8 @@ from benchhouse.worker.topology import topology
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial must be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CLOCK_SET = "the clock of this machine was set meanwhile, or it slept: times of day do not fit together"
+_APART = "nodes of this trial have another time of day than the experiment's"
+_HAS_NODES = "slurm"  # the executor whose trials have the nodes of their job for themselves
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 
 _packages = LinkedFile()  # of all trials that this worker seals
@@ -120,11 +123,15 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     files = (folder.spec, folder.effective_config)
     originals = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
+    others = NodeMonitors(spec.monitors or None, spec.trial_id)
+    others.start(nodes.names()[1:] if spec.executor == _HAS_NODES else ())
     started, clock = now(), time.monotonic()
-    watch = Watch(spec.monitors or None, started, clock)
+    watch = Watch(spec.monitors or None, started, clock, others)
     ended = follow(session, watch)
     duration_s = time.monotonic() - clock
     usage = _usage(session.cage, ended.done)
+    others.end()
+    others.close()
     end_elsewhere(folder)
     left: list[str] = []
     if not (sharing and shared and ended.done and sharing.keep(shared, folder)):
@@ -145,6 +152,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         "logs_incomplete": incomplete,
         "artifacts_changed": ", ".join(changed[:10]),
         "telemetry_incomplete": watch.trouble,
+        "clocks_apart": f"{_APART}: {watch.clocks}; their series are shifted" if watch.clocks else "",
         "secret_blanked": f"a secret was in {', '.join(blanked[:10])}" if blanked else "",
         "clock_set": f"{_CLOCK_SET} ({change})" if change else "",
         "limit_not_enforced": ", ".join(session.cage.not_enforced),

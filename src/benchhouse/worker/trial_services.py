@@ -51,6 +51,7 @@ class Kept:
     recipe: Recipe
     step: "subprocess.Popen[bytes]"
     log: BinaryIO  # into the trial's own logs
+    server: Replica | None = None  # once it is up
     read: int = 0  # bytes of the keeper's log that are there already
 
     def echo(self) -> None:
@@ -84,6 +85,10 @@ class RemoteServices:
             self._echo.start()
         deadline = began + recipe.ready.timeout + _STEP_S
         return [self._wait(item, began, deadline) for item in mine]
+
+    def server(self, name: str) -> Replica | None:
+        """Its process on its node; None where no such one was started."""
+        return next((item.server for item in self._kept if item.name == name), None)
 
     def died(self) -> str:
         """How the first one ended that has ended by itself; empty while all run."""
@@ -151,7 +156,8 @@ class RemoteServices:
             sleep(pause_s)
             pause_s = min(pause_s * 1.2, _SLOWEST_LOOK_S)
         (server,) = Addresses.model_validate_json(item.folder.endpoints.read_bytes()).servers
-        metrics = state.replicas[0].metrics
+        item.server = state.replicas[0].model_copy(update={"node": item.node})
+        metrics = item.server.metrics
         return Service(
             item.recipe.name, item.name, server.endpoint, item.step.pid, item.folder.path, monotonic() - began, metrics
         )
@@ -271,7 +277,7 @@ class TrialServices:
     def _follow(self, started: list[Service], died: Callable[[], str]) -> None:
         for item in started:
             self._watch.process(item.pid, died)
-            self._live[item.name] = describe(item, self._blank)
+            self._live[item.name] = self._elsewhere.server(item.name) or describe(item, self._blank)
         write_model(self._trial.services, LiveServices(services=self._live), sync=False)
 
     def _attached(self, name: str, folder: ServiceFolder) -> tuple[list[str], dict[str, Any]]:

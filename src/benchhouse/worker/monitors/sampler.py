@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 
-from benchhouse.schema.telemetry import Series, Source
+from benchhouse.schema.telemetry import NodeSummary, Series, Source
 from benchhouse.worker.monitors.procfs import refresh
 
 _HANGS_S = 0.5  # how long the end of a trial waits for the last reading of a slow source
@@ -25,6 +25,7 @@ class Track:
     scope: str
     series: Sequence[Series]
     rows: "array[float]" = field(default_factory=lambda: array("d"))
+    node: str = ""  # another one of the trial, that it is of
 
     @property
     def width(self) -> int:
@@ -49,6 +50,7 @@ class Recording:
     cpu_s: float
     samples: int
     problems: list[str]
+    nodes: list[NodeSummary] = field(default_factory=list)  # the other ones of the trial
 
 
 class Sampler:

@@ -78,6 +78,7 @@ def summarise(recording: Recording, started: str, duration_s: float, given: Iter
         energy_j=phases[0].energy_j,
         phases=phases,
         scopes={track.scope: _scope(track, parts, recording.interval_s) for track in recording.tracks},
+        nodes=recording.nodes,
         problems=recording.problems,
     )
 
@@ -96,7 +97,10 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
         series[item.name] = summary
     name = re.sub(r"[^A-Za-z0-9_-]+", ".", track.scope).strip(".")  # service:postgres is in service.postgres.parquet
     return telemetry.ScopeSummary(
-        file=f"{name}.parquet" if track.samples > _FEW else None, samples=track.samples, series=series
+        file=f"{name}.parquet" if track.samples > _FEW else None,
+        samples=track.samples,
+        node=track.node,
+        series=series,
     )
 
 

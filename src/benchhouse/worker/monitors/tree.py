@@ -8,7 +8,7 @@ nobody in the tree did, what was last seen of it is kept here.
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from math import nan
 
@@ -133,18 +133,30 @@ def _moved(fields: list[bytes]) -> tuple[float, ...]:
 
 
 class ProcessTree:
-    """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's."""
+    """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's.
+
+    `finder` tells further ones that belong to it, each time it is looked for them; those of `without` never do.
+    """
 
     series: Sequence[Series] = SERIES
 
-    def __init__(self, name: str, pid: int, *, below: bool = False, start: int | None = None) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        pid: int | None = None,
+        *,
+        below: bool = False,
+        start: int | None = None,
+        finder: Callable[[], Iterable[int]] = tuple,
+        without: Collection[int] = (),
+    ) -> None:
+        self.name, self._finder, self._without = name, finder, without
         self._root, self._below = pid, below
         self._members: dict[int, _Member] = {}
         self._lost = [0.0] * _COUNTERS
         self._switches = _Switches()
         self._look_at = 0.0
-        if start is None or tree.start_time(pid) == start:
+        if pid is not None and (start is None or tree.start_time(pid) == start):
             self._enter([pid])
 
     def sample(self) -> list[float]:
@@ -186,6 +198,8 @@ class ProcessTree:
     def _enter(self, pids: Iterable[int]) -> list[_Member]:
         entered = []
         for pid in pids:
+            if pid in self._without or pid in self._members:
+                continue
             own = not self._below or pid != self._root
             member = _Member(pid, own=own, keep=len(self._members) < _KEPT)
             if member.read():
@@ -219,12 +233,12 @@ class ProcessTree:
     def _look(self) -> tuple[float, float]:
         """Take in who is new; how often all threads got a core, and how long they waited for one."""
         seen: dict[int, tuple[int, int]] = {}
-        waiting = list(self._members.values())
-        if not tree.kernel_lists_children():
-            waiting += self._enter(pid for pid in tree.descendants(self._root) if pid not in self._members)
+        waiting = [*self._members.values(), *self._enter(self._finder())]
+        if self._root is not None and not tree.kernel_lists_children():
+            waiting += self._enter(tree.descendants(self._root))
         while waiting:
             children = waiting.pop().look(seen)
-            waiting += self._enter(pid for pid in children if pid not in self._members)
+            waiting += self._enter(children)
         return self._switches.add(seen)
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
-from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
+from benchhouse.schema.telemetry import STEADY, Monitors, NodeSummary, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
+from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node
 from benchhouse.worker.monitors.sampler import Recording, Sampler
+from benchhouse.worker.monitors.tagged import TrialProcesses
 from benchhouse.worker.monitors.tree import ProcessTree
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # there as soon as a driver is; the second inside Windows
@@ -99,14 +101,19 @@ def driver_is_here() -> bool:
 TRIAL = "trial"
 SHORTEST_S = 10 / TICKS_PER_S  # over less than ten of the kernel's ticks, a rate may be off by a tenth or more
 _FIRST_S = 0.5 / TICKS_PER_S
+_APART_S = 0.1  # clocks of two nodes: logs of both can't be read beside each other any more
 _SHARE_ALONE = 0.8  # of the first interval: then there is a thread, in time for the first tick
 
 
 class Watch:
     """Nothing that goes wrong here ends a trial; `trouble` says what did."""
 
-    def __init__(self, monitors: Monitors | None, started: str, zero_s: float) -> None:
-        self.trouble = ""
+    def __init__(
+        self, monitors: Monitors | None, started: str, zero_s: float, others: NodeMonitors | None = None
+    ) -> None:
+        """`others` samples the other nodes of the trial."""
+        self.trouble = self.clocks = ""  # what is missing, and which nodes have another time of day
+        self._others = others or NodeMonitors(None, "")
         self._monitors, self._started, self._zero_s = monitors, started, zero_s
         self._sampler: Sampler | None = None
         self._outward: Outward | None = None
@@ -138,7 +145,11 @@ class Watch:
         if "node" in monitors.sources:
             sources.append(node())
         if "trial" in monitors.sources:
-            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
+            # What srun starts on this node is not below us, and the clients of our own steps are not the trial's.
+            steps = self._others.pids
+            finder = TrialProcesses(spec.trial_id) if spec and steps else tuple
+            below = ProcessTree(TRIAL, os.getpid(), below=True, finder=finder, without=steps)
+            sources.append(Joined(TRIAL, [below, Cgroup(cgroups)]))
         self._sampler = Sampler(sources, monitors.interval, self._zero_s)
         self._sampler.begin()
         self._thread_at_s = self._zero_s + monitors.interval * _SHARE_ALONE
@@ -157,6 +168,7 @@ class Watch:
         """Go on to sample in a thread when it is time, and see whether the trial has started a service since the last
         look; `started` is its services.json."""
         self._take_first()
+        self._others.look()
         if self._sampler and time.monotonic() >= self._thread_at_s:
             self._thread_at_s = math.inf
             try:
@@ -184,7 +196,9 @@ class Watch:
         if name in self._services:
             return
         self._services.add(name)
-        if self._sampler:
+        if server.node:
+            self._others.watch(server.node, f"service:{name}", server.pid)
+        elif self._sampler:
             self._sampler.add(ProcessTree(f"service:{name}", server.pid))
         if self._sampler and server.metrics:
             from benchhouse.worker.monitors.prometheus import Endpoint
@@ -208,16 +222,28 @@ class Watch:
         """
         if self._recording is None:
             return None
-        self.trouble = "; ".join(self._recording.problems)
+        recording, self._recording.nodes = self._recording, self._others.summaries()
+        recording.tracks += self._others.tracks(self._zero_s)
+        recording.problems += [f"{node.name}: {node.problem}" for node in recording.nodes if node.problem]
+        self.trouble = "; ".join(recording.problems)
+        self.clocks = ", ".join(filter(None, map(_clock_words, recording.nodes)))
         if self._duration_s < SHORTEST_S:
             return None
         in_s = [(name, begin / 1e9 - self._zero_s, end / 1e9 - self._zero_s) for name, begin, end in phases]
         given = [Phase(name=name, begin_s=begin_s, end_s=end_s) for name, begin_s, end_s in in_s]
         try:
-            return store.write(folder, self._recording, self._started, self._duration_s, given)
+            return store.write(folder, recording, self._started, self._duration_s, given)
         except OSError as error:
             self.trouble = f"{folder.name} could not be written: {error.strerror or error}"
             return None
+
+
+def _clock_words(node: NodeSummary) -> str:
+    """Empty for a clock that goes as ours does."""
+    ahead_s, off_s = node.clock_ahead_s or 0.0, node.clock_uncertainty_s or 0.0
+    if abs(ahead_s) - off_s <= _APART_S:
+        return ""
+    return f"{node.name} is {abs(ahead_s):,.3f} s {'ahead' if ahead_s > 0 else 'behind'} (within {off_s * 1000:.1f} ms)"
 
 
 def steady_resources(summary: TelemetrySummary | None) -> dict[str, float]:

@@ -1,0 +1,80 @@
+"""What a worker and the sampler on another node of its trial say to each other: a line of JSON each."""
+
+import time
+from array import array
+from base64 import b64decode, b64encode
+
+from pydantic import Field
+
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.telemetry import Series, SourceKind
+from benchhouse.worker.monitors.sampler import Recording, Track
+
+
+class NodeOrder(Model):
+    """The first line that a sampler is given."""
+
+    trial_id: str
+    interval_s: float
+    sources: list[SourceKind]
+
+
+class Ask(Model):
+    """Every further one; several may be asked in one."""
+
+    clock: bool = Field(False, description="Read your clocks, at once.")
+    scope: str = Field("", description="Sample the process tree below `pid` under this name from now on.")
+    pid: int = 0
+    end: bool = Field(False, description="Take the last sample, tell all and go.")
+
+
+class PartTrack(Model):
+    """Rows of one source since the last part."""
+
+    scope: str
+    series: list[Series] = Field(default_factory=empty_list, description="Only in the first part that has it.")
+    rows: str = Field(description="Doubles, base64.")
+
+
+class Part(Model):
+    """What was sampled since the last one; the counts are of the whole time."""
+
+    tracks: list[PartTrack]
+    zero_s: float = Field(description="What the rows' times are counted from, by the node's monotonic clock.")
+    lasted_s: float = Field(description="Since then.")
+    cpu_s: float = Field(description="Of the whole process since then.")
+    ticks_missed: int
+    problems: list[str]
+
+
+class Reply(Model):
+    """What a sampler answers."""
+
+    monotonic_s: float | None = None
+    wall_s: float | None = None
+    part: Part | None = None
+    last: bool = False
+
+
+def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> Part:
+    """`known` are the scopes whose series were told; it is kept up to date."""
+    tracks = []
+    for track in recording.tracks:
+        series = [] if track.scope in known else list(track.series)
+        known.add(track.scope)
+        tracks.append(PartTrack(scope=track.scope, series=series, rows=b64encode(track.rows.tobytes()).decode()))
+    return Part(
+        tracks=tracks,
+        zero_s=zero_s,
+        lasted_s=time.monotonic() - zero_s,
+        cpu_s=cpu_s,
+        ticks_missed=recording.ticks_missed,
+        problems=recording.problems,
+    )
+
+
+def unpack(part: Part, tracks: dict[str, Track]) -> None:
+    """Add its rows to `tracks`."""
+    for item in part.tracks:
+        track = tracks.setdefault(item.scope, Track(item.scope, item.series))
+        track.rows += array("d", b64decode(item.rows))

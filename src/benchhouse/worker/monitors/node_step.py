@@ -1,0 +1,82 @@
+"""The sampler on another node of a trial: `python -m benchhouse.worker --sample`, started there by the trial's worker.
+
+It is told what to sample by its standard input and answers by its standard output; it ends with its input.
+"""
+
+import os
+import select
+import time
+
+from benchhouse.schema.telemetry import Source
+from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Reply, pack
+from benchhouse.worker.monitors.nvml import open_gpus
+from benchhouse.worker.monitors.procfs import node
+from benchhouse.worker.monitors.sampler import Sampler
+from benchhouse.worker.monitors.tagged import TrialProcesses
+from benchhouse.worker.monitors.tree import ProcessTree
+from benchhouse.worker.monitors.watch import TRIAL, driver_is_here
+
+_PART_S = 10.0  # at most so much is lost with a node that dies
+
+
+def run() -> int:
+    """0 when it was told to end, 1 when its input ended before: then nobody wants to know any more."""
+    lines = _Lines()
+    first = lines.next()
+    if not first:
+        return 1
+    order = NodeOrder.model_validate_json(first)
+    sources: list[Source] = [node()] if "node" in order.sources else []
+    if "trial" in order.sources:
+        sources.append(ProcessTree(TRIAL, finder=TrialProcesses(order.trial_id)))
+    sampler = Sampler(sources, order.interval_s)
+    sampler.start()
+    if "gpu" in order.sources and driver_is_here():
+        sampler.find(open_gpus)
+    return _serve(sampler, lines)
+
+
+def _serve(sampler: Sampler, lines: "_Lines") -> int:
+    known: set[str] = set()
+    used_s, due_s = time.process_time(), time.monotonic() + _PART_S
+    while True:
+        line = lines.next(max(0.0, due_s - time.monotonic()))
+        if line == b"":
+            return 1
+        ask = Ask.model_validate_json(line) if line else Ask()
+        if ask.clock:
+            _send(Reply(monotonic_s=time.monotonic(), wall_s=time.time()))
+        if ask.scope:
+            sampler.add(ProcessTree(ask.scope, ask.pid))
+        if ask.end or line is None:
+            recording = sampler.stop() if ask.end else sampler.cut()
+            part = pack(recording, known, sampler.zero_s, time.process_time() - used_s)
+            _send(Reply(part=part, last=ask.end))
+            due_s = time.monotonic() + _PART_S
+        if ask.end:
+            return 0
+
+
+class _Lines:
+    """Standard input, line by line, without a buffer that hides what `select` should see."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def next(self, most_s: float | None = None) -> bytes | None:
+        """The next line; None where none came in time, empty at the end."""
+        while b"\n" not in self._rest:
+            if not select.select([0], [], [], most_s)[0]:
+                return None
+            block = os.read(0, 65536)
+            if not block:
+                return b""
+            self._rest += block
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line + b"\n"
+
+
+def _send(reply: Reply) -> None:
+    line = reply.model_dump_json(exclude_defaults=True).encode() + b"\n"
+    while line:
+        line = line[os.write(1, line) :]
