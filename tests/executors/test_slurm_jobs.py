@@ -66,3 +66,26 @@ def test_a_job_that_no_node_can_hold_is_refused_with_the_reason(slurm):
     done = slurm.bench("servers", "start", "small", "--executor", "slurm", "--partition", "nowhere", code=2)
     assert "partition" in done.stderr and "this cluster has: all" in done.stderr
     slurm.is_tidy()
+
+
+def test_clients_as_jobs_load_the_server_of_an_earlier_job_and_merge_exactly(slurm, cluster):
+    """Whether the machine is quiet enough for its numbers is not asked here."""
+    server = json.loads(slurm.bench("servers", "start", "postgres", "--executor", "slurm", "--json").stdout)
+    load = {"operation": "lookup", "rows": 1000, "warmup": 0, "concurrency": 4, "requests": 301, "think_time": 0.01}
+    use = {"services": {"db": {"recipe": "postgres"}}, "target": {"endpoint": "service:db"}}
+    scenario = slurm.scenario("storage.postgres", workload=load, **use)
+    options = ("--count", "3", "--executor", "slurm", "--time", "10m", "--server", f"db={server['id']}")
+    done = slurm.bench("clients", "run", scenario, *options, "--json", code=None)
+    told = json.loads(done.stdout)
+    assert set(told["outcomes"]) <= {"succeeded", "invalid"}, done.stderr
+    (trial,) = slurm.trials()
+    facts = trial.meta["custom"]
+    assert facts["measured"] == 301 and facts["certificate"]["processes"] >= 3
+    assert list(facts["load_nodes"]) == ["client-0", "client-1", "client-2"]
+    assert all(0 < node["clock_uncertainty_us"] < 20_000 for node in facts["load_nodes"].values())
+    jobs = [json.loads(path.read_text()) for path in slurm.workspace.glob(".bench/services/clients-*/job.json")]
+    assert len(jobs) == 3 and len({item["job_id"].partition("_")[0] for item in jobs}) == 1, "one array"
+    assert not cluster.call("squeue", "--noheader", "--name", jobs[0]["name"]).strip()
+    slurm.bench("servers", "stop", server["id"])
+    assert "no load client is running" in slurm.bench("clients", "list").stderr
+    slurm.is_tidy()

@@ -12,7 +12,7 @@ from laboratory import children, wait_until
 
 from benchhouse.load.calls import CallTally
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.nodes import Spread
+from benchhouse.load.nodes import Spread, Step
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool
@@ -42,10 +42,10 @@ class Unreachable(Sleeper):
         raise OSError("nobody is there")
 
 
-def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally):
+def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally, link=None):
     here = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))  # for classes of this file
-    spread = Spread(nodes, lambda node: list(prefix), tmp_path / "spread")
+    spread = Spread(nodes, link or (lambda node, arguments: Step(prefix, arguments)), tmp_path / "spread")
     records = tmp_path / "requests.parquet"
     return run_load(driver, Pool([Planned(None)], 1), shape, tally, records=records, spread=spread), spread
 

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.catalog import Catalog
     from benchhouse.api.claims import Claims
+    from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
@@ -98,6 +99,13 @@ class Groups:
         from benchhouse.api.servers import Servers
 
         return Servers(self._workspace)
+
+    @property
+    def clients(self) -> "Clients":
+        """Load clients on nodes of their own: `ws.clients.run("scenario.yaml", count=4)`."""
+        from benchhouse.api.clients import Clients
+
+        return Clients(self._workspace)
 
     @property
     def monitors(self) -> "Monitors":

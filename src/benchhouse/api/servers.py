@@ -3,7 +3,6 @@
 import contextlib
 import os
 import secrets
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.placement import Placement, keepers_of
+from benchhouse.api.kept import end_kept, every_folder, start_kept
+from benchhouse.api.placement import Placement
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
@@ -21,12 +21,11 @@ from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keepers import running_states, settle, start_job, start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.keepers import running_states
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import exposed, is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
@@ -163,52 +162,34 @@ class Servers(VerbGroup):
         node.
         """
         from benchhouse.api.execution import listener_of
-        from benchhouse.worker.keeper import keep
 
-        profile = places.site(self._folder, placement.site)
-        keepers = placement.keepers(profile)
-        sweep(_every_folder(self._folder))
         found = _checked_recipe(self.recipe(recipe), parameters or {})
-        found = found.model_copy(update={"resources": placement.asked(found.resources)})
         if timeout_s is not None:
             found = found.model_copy(update={"ready": found.ready.model_copy(update={"timeout": timeout_s})})
-        server_id = f"{found.name}-{secrets.token_hex(2)}"
-        folder = ServiceFolder(self._folder.services / server_id)
         spec = ServiceSpec(
-            id=server_id,
+            id=f"{found.name}-{secrets.token_hex(2)}",
             recipe=found,
             parameters=dict(parameters or {}),
             replicas=replicas or found.scale.replicas,
-            images=places.images_if_known(profile),
             created=now(),
         )
         began = time.monotonic()
-        try:
-            if keepers:
-                job = {"owner": "files", "reach": "network", "interface": profile.network.interface}
-                spec = spec.model_copy(update=job | {"time": placement.time_s})
-                start_job(folder, spec, keepers, (sys.executable,))
-            else:
-                start_keeper(folder, spec, keep)
-            state = wait_ready({server_id: folder}, listener_of(progress).note, keepers)[server_id]
-        except KeyboardInterrupt:
-            _end([folder])
-            raise
-        return StartedServer(**vars(_described(folder, state)), start_s=time.monotonic() - began)
+        ((folder, state),) = start_kept(self._folder, [spec], placement, listener_of(progress).note)
+        return StartedServer(**vars(described(folder, state)), start_s=time.monotonic() - began)
 
     def running(self) -> list[Server]:
         """Servers that run: those started by themselves and those attached to runs."""
-        states = running_states(_every_folder(self._folder))
-        return [_described(folder, state) for folder, state in states if state.phase not in OVER]
+        states = running_states(every_folder(self._folder))
+        return [described(folder, state) for folder, state in states if state.phase not in OVER]
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
         from benchhouse.processes.probes import Probe
 
         folder, state = _find(self._folder, server)
-        described = _described(folder, state)
-        if described.phase in (*OVER, "lost"):
-            return CheckedServer(**vars(described), healthy=False)
+        server_now = described(folder, state)
+        if server_now.phase in (*OVER, "lost"):
+            return CheckedServer(**vars(server_now), healthy=False)
         spec = ServiceSpec.model_validate_json(folder.spec.read_bytes())
         ready = spec.recipe.ready.model_copy(update={"timeout": timeout_s, "in_a_row": 1})
         try:
@@ -219,7 +200,7 @@ class Servers(VerbGroup):
         for address in addresses:
             tail = partial(_tail, folder.path / "logs" / f"{address.name}.log")
             healthy = healthy and Probe(ready, address.endpoint, address.places, tail).wait(lambda: None)
-        return CheckedServer(**vars(described), healthy=healthy)
+        return CheckedServer(**vars(server_now), healthy=healthy)
 
     def logs(self, server: str, *, lines: int = 50) -> ServerOutput:
         """The last lines that a server wrote; also of one that is over."""
@@ -269,18 +250,6 @@ def recipe_text(recipe: Recipe) -> str:
     return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
 
 
-def _end(folders: Sequence[ServiceFolder]) -> list[int]:
-    jobs: dict[str, list[ServiceFolder]] = {}
-    for folder in folders:
-        if job := job_of(folder):
-            jobs.setdefault(job.executor, []).append(folder)
-    for executor, job_folders in jobs.items():
-        if keepers := keepers_of(executor, Assignment()):
-            keepers.stop(job_folders)
-            settle(job_folders, "its job was ended", "stopped")
-    return stop_keepers(folder for folder in folders if not folder.job.exists())
-
-
 def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
     """The recipe, if it can be started with these parameters."""
     for name, message in parameter_faults(recipe, parameters):
@@ -305,13 +274,13 @@ def _tail(path: Path, lines: int) -> str:
 
 
 def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, ServiceState]]) -> StoppedServers:
-    killed = _end([folder for folder, _ in servers])
-    swept = sweep(_every_folder(workspace))
+    killed = end_kept([folder for folder, _ in servers])
+    swept = sweep(every_folder(workspace))
     return StoppedServers(tuple(state.id for _, state in servers), tuple(killed), swept)
 
 
 def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
-    states = running_states(_every_folder(workspace))
+    states = running_states(every_folder(workspace))
     if not over_too:
         states = [(folder, state) for folder, state in states if state.phase not in OVER] or states
     matches = [(folder, state) for folder, state in states if state.id.startswith(server)]
@@ -324,11 +293,8 @@ def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tu
     raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
 
 
-def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
-    return [*workspace.services.glob("*"), *workspace.runs.glob("*/services/*")]
-
-
-def _described(folder: ServiceFolder, state: ServiceState) -> Server:
+def described(folder: ServiceFolder, state: ServiceState) -> Server:
+    """A kept server, as its files tell of it."""
     run_id, job = "", job_of(folder)
     with contextlib.suppress(OSError, ValueError):
         run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id

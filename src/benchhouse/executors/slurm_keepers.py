@@ -30,26 +30,39 @@ class SlurmKeepers:
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The script of the job, exactly."""
-        resources = spec.recipe.resources or Resources()
-        flags = [
-            f"--job-name={_name(folder, spec)}",
-            *request(resources, self._scenario, self._site),
-            "--ntasks=1",
-            f"--time={clock(spec.time or self._longest_s(resources))}",
-            f"--output={quoted(folder.log.absolute())}",
-            "--open-mode=append",
-            "--no-requeue",  # its trials must not find another server than the one they began with
-        ]
+        flags = [*self._flags(_name(folder, spec), spec), f"--output={quoted(folder.log.absolute())}"]
         command = [*python, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())]
         return put_together(flags, self._site, True, f"exec {shlex.join(command)}")
 
-    def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
-        """Submit the job; what it is to keep is in the folder already."""
+    def start(self, items: Sequence[tuple[ServiceFolder, ServiceSpec]], python: Sequence[str]) -> None:
+        """Submit a job, or one array; what is to be kept is in the folders already."""
+        (folder, spec), *more = items
+        name = _name(folder, spec)
         script = folder.path / "job.sh"
-        script.write_text(self.render(folder, spec, python), encoding="utf-8")
+        script.write_text(self._array(items, python) if more else self.render(folder, spec, python), encoding="utf-8")
         job_id = calls.submit(script)
-        job = KeeperJob(executor="slurm", job_id=job_id, name=_name(folder, spec))
-        folder.job.write_text(job.model_dump_json(), encoding="utf-8")
+        for number, (each, _) in enumerate(items):
+            job = KeeperJob(executor="slurm", job_id=f"{job_id}_{number}" if more else job_id, name=name)
+            each.job.write_text(job.model_dump_json(), encoding="utf-8")
+
+    def _flags(self, name: str, spec: ServiceSpec) -> list[str]:
+        resources = spec.recipe.resources or Resources()
+        return [
+            f"--job-name={name}",
+            *request(resources, self._scenario, self._site),
+            "--ntasks=1",
+            f"--time={clock(spec.time or self._longest_s(resources))}",
+            "--open-mode=append",
+            "--no-requeue",  # its trials must not find another server than the one they began with
+        ]
+
+    def _array(self, items: Sequence[tuple[ServiceFolder, ServiceSpec]], python: Sequence[str]) -> str:
+        """One script for all: a task knows its folder by its number."""
+        folder, spec = items[0]
+        path = f"{shlex.quote(str(folder.path.absolute()).removesuffix('0'))}$SLURM_ARRAY_TASK_ID"
+        flags = [*self._flags(_name(folder, spec), spec), f"--array=0-{len(items) - 1}", "--output=/dev/null"]
+        command = f"exec {shlex.join([*python, '-m', 'benchhouse.worker', '--keep'])} {path}"
+        return put_together(flags, self._site, True, f"{command} >> {path}/{folder.log.name} 2>&1")
 
     def gone(self, folder: ServiceFolder) -> str:
         """How the job ended, whatever the service's state says; empty while it has not."""

@@ -100,7 +100,7 @@ class Load:
         http = driver.transport == "http"
         addresses = [str(endpoint.address[0]) for endpoint in self.endpoints]
         machine = this_machine(addresses or self.servers.urls or ([driver.url] if http else []))
-        if self.shape.nodes == "others":  # than that of the experiment, which this is
+        if self.shape.nodes not in ("own", "all"):  # others than that of the experiment, which this is
             machine = replace(machine, serves=False)
         choice = choose(self.shape, self.source, machine, nodes=nodes, cost_s=request_cost_s if http else None)
         self.chosen = choice.why

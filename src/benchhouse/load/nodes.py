@@ -1,4 +1,4 @@
-"""Load processes on other nodes: one helper a node forks them there; lines go over its pipes, books through files.
+"""Load processes on other nodes: one helper a node forks them there; lines go over a link, books through files.
 
 Each node's monotonic clock is compared with ours by question and answer just before the start, so that one edge means
 one moment everywhere, whatever the nodes' wall clocks say, and so that every stamp can be told in our time.
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns, time_ns
-from typing import Any
+from typing import Any, Protocol
 
 from benchhouse.load.book import Book, Lost
 from benchhouse.load.shards import NotReached, joined
@@ -27,12 +27,58 @@ _CLOCK_QUERIES = 21  # the quickest answer counts
 _END_S = 10.0
 
 
+class Link(Protocol):
+    """The two ends of lines to `benchhouse.load.node` on some node."""
+
+    @property
+    def handle(self) -> int:
+        """A descriptor to read from."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def how(self) -> str:
+        """How it ended, once it has."""
+
+    def close(self) -> None:
+        """End it; returns when it has ended."""
+
+
+class Step:
+    """A link to a process that a command starts there, such as a step of a batch job."""
+
+    def __init__(self, prefix: Sequence[str], arguments: Sequence[str]) -> None:
+        """`prefix` is what a command must begin with to run there."""
+        command = [*prefix, sys.executable, "-P", "-m", "benchhouse.load.node", *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._down, self._up = self._process.stdin, self._process.stdout
+
+    @property
+    def handle(self) -> int:
+        return self._up.fileno()
+
+    def send(self, data: bytes) -> None:
+        self._down.write(data)
+
+    def how(self) -> str:
+        return f"code {self._process.wait()}"
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._down.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+        self._process.wait()
+        self._up.close()
+
+
 @dataclass
 class Spread:
     """Where load processes may run besides here, and what became of it."""
 
     nodes: Sequence[str]
-    command_on: Callable[[str], list[str]]  # what a command must begin with to run there
+    link_to: Callable[[str, Sequence[str]], Link]  # starts `benchhouse.load.node` there, with these arguments
     folder: Path  # seen by all nodes; it is made and taken away
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -57,7 +103,7 @@ def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
         given.write_bytes(content)
         for number, node in enumerate(spread.nodes):
             shards = list(range(number, processes, len(spread.nodes)))
-            helpers.append(_Helper(node, shards, spread.command_on(node), spread.folder))
+            helpers.append(_Helper(node, shards, spread))
         if problems := [problem for helper in helpers if (problem := helper.wait_ready())]:
             raise NotReached(problems[0])
         for helper in helpers:
@@ -78,14 +124,10 @@ def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
 class _Helper:
     """The load processes of one node, as seen from here."""
 
-    def __init__(self, node: str, shards: list[int], prefix: list[str], folder: Path) -> None:
+    def __init__(self, node: str, shards: list[int], spread: Spread) -> None:
         self.node, self.shards = node, shards
-        self._file = folder / f"{node}.pickle"
-        names = ",".join(map(str, shards))
-        command = [*prefix, sys.executable, "-P", "-m", "benchhouse.load.node", str(folder), node, names]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._down, self._up = self._process.stdin, self._process.stdout
+        self._file = spread.folder / f"{node}.pickle"
+        self._link = spread.link_to(node, [str(spread.folder), node, ",".join(map(str, shards))])
         self._rest = b""
         self.over = False
         self._beats: dict[str, dict[str, Any]] = {}
@@ -93,7 +135,7 @@ class _Helper:
 
     @property
     def handle(self) -> int:
-        return self._up.fileno()
+        return self._link.handle
 
     def wait_ready(self) -> str:
         line = self._line() or f"the load processes on {self.node} ended before the start"
@@ -117,7 +159,7 @@ class _Helper:
 
     def hear(self) -> None:
         """Read the lines that it has sent; one of them may be the last."""
-        block = os.read(self.handle, 1 << 16)
+        block = self._block()
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
             if line.startswith(b"beat "):
@@ -132,7 +174,7 @@ class _Helper:
         try:
             results: dict[int, Book | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
         except (OSError, EOFError, pickle.UnpicklingError):
-            how = f"on {self.node} ended with its node (code {self._process.wait()})"
+            how = f"on {self.node} ended with its node ({self._link.how()})"
             beats = {shard: self._beats.get(str(shard), {}) for shard in self.shards}
             return {shard: Lost(**beat | {"shard": shard, "how": how}) for shard, beat in beats.items()}
         for book in results.values():
@@ -148,22 +190,22 @@ class _Helper:
         }
 
     def end(self) -> None:
-        with suppress(OSError):
-            self._down.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-        self._process.kill()
-        self._process.wait()
-        self._up.close()
+        self._link.close()
 
     def _send(self, line: str) -> None:
-        with suppress(BrokenPipeError):
-            self._down.write(f"{line}\n".encode())
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._link.send(f"{line}\n".encode())
+
+    def _block(self) -> bytes:
+        """Some bytes; none when there will be no more."""
+        with suppress(ConnectionResetError):
+            return os.read(self.handle, 1 << 16)
+        return b""
 
     def _line(self) -> str:
         """The next line; empty when there is none any more."""
         while b"\n" not in self._rest:
-            block = os.read(self.handle, 1 << 16)
+            block = self._block()
             if not block:
                 return ""
             self._rest += block

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.load.arrivals import Arrivals, Kind, Poisson, Trace
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.service import is_mention
 
 MAX_IN_FLIGHT = 4096
 MOST = {"concurrency": 100_000, "rps": 1e6}
@@ -24,6 +25,9 @@ ErrorLimit = Annotated[
 ]
 ErrorShare = Annotated[float, Field(gt=0, le=1, description="The same, as a share of the time.")]
 MOST_PROCESSES = 256
+PLACES = ("own", "others", "all")
+CLIENT = "client://"
+"""How the address of a load client begins."""
 _DEFAULT_DURATION_S = 10.0
 
 
@@ -33,6 +37,12 @@ def _auto_or_a_number(given: Any) -> Any:
     if number == "auto" or (type(number) is int and 1 <= number <= MOST_PROCESSES):
         return number
     raise ValueError(f"expected auto or a number from 1 to {MOST_PROCESSES}, found {given!r}")
+
+
+def _where(nodes: str) -> str:
+    if nodes not in PLACES and not is_mention(nodes) and not nodes.startswith(CLIENT):
+        raise ValueError(f"expected own, others, all or service:NAME of load clients, found {nodes!r}")
+    return nodes
 
 
 Processes = Annotated[
@@ -62,8 +72,10 @@ class Shape(Model):
     processes: Processes = Field(
         "auto", description="Load processes; auto: as many as the load and the free cores ask for."
     )
-    nodes: Literal["own", "others", "all"] = Field(
-        "own", description="Nodes of the trial that run load processes: that of the experiment, the others, or all."
+    nodes: Annotated[str, AfterValidator(_where)] = Field(
+        "own",
+        description="Nodes of the trial that run load processes: that of the experiment, the others, or all; or "
+        "`service:NAME` of load clients, which `bench clients run` fills in.",
     )
     error_limit: ErrorLimit = ERROR_LIMIT_S
     error_share: ErrorShare = ERROR_SHARE

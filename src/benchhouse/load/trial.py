@@ -8,10 +8,11 @@ from typing import Any
 from benchhouse.load.arrivals import Trace
 from benchhouse.load.book import Book, Second, Tally
 from benchhouse.load.certificate import Certificate, certify
+from benchhouse.load.clients import Connection
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.nodes import Spread
-from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, Shape
+from benchhouse.load.nodes import Spread, Step
+from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, PLACES, Shape
 from benchhouse.load.shards import AllLost
 from benchhouse.load.slo import Slo
 from benchhouse.load.source import Source
@@ -20,6 +21,7 @@ from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.service import split_endpoints
 from benchhouse.schema.telemetry import STEADY
 
 _MOST_REFUSED = 6
@@ -67,10 +69,14 @@ def _spread(shape: Shape, ctx: Context) -> Spread | None:
     """Where the load processes run, where that is not here."""
     if shape.nodes == "own":
         return None
+    folder = ctx.artifacts / ".load"
+    if shape.nodes not in PLACES:
+        clients = {f"client-{number}": address for number, address in enumerate(split_endpoints(shape.nodes))}
+        return Spread(list(clients), lambda node, arguments: Connection(clients[node], arguments), folder)
     nodes = ctx.nodes if shape.nodes == "all" else ctx.nodes[1:]
     if not nodes:
         ctx.fail("too_few_nodes", "load on other nodes needs a trial of several: resources: {nodes: 2}")
-    return Spread(nodes, ctx.on_node, ctx.artifacts / ".load")
+    return Spread(nodes, lambda node, arguments: Step(ctx.on_node(node), arguments), folder)
 
 
 def advised(kind: str, message: str) -> str:

@@ -59,16 +59,32 @@ def bind_services(
 
 def _of_server(use: ServiceUse, servers: Path | None) -> TrialService:
     """As it was started: its recipe, parameters and replicas are what is measured."""
-    name = str(use.server)
+    names = [use.server] if isinstance(use.server, str) else use.server or []
+    folders = [_folder_of(name, servers) for name in names]
+    first, *more = [ServiceSpec.model_validate_json(folder.spec.read_bytes()) for folder in folders]
+    for spec in more:
+        if (spec.recipe, spec.parameters) != (first.recipe, first.parameters):
+            message = f"{spec.id} was started otherwise than {first.id}"
+            raise BenchError(message, "several servers have one recipe and the same parameters")
+    ids = [first.id, *(spec.id for spec in more)]
+    paths = [str(folder.path.absolute()) for folder in folders]
+    return TrialService(
+        use=use.model_copy(update={"server": ids if more else first.id}),
+        recipe=first.recipe,
+        folder=paths[0],
+        others=paths[1:],
+        given=first.parameters,
+        count=sum(spec.replicas for spec in (first, *more)),
+    )
+
+
+def _folder_of(name: str, servers: Path | None) -> ServiceFolder:
     paths = sorted(path.parent for path in servers.glob("*/service.json")) if servers else []
     matches = [path for path in paths if path.name == name] or [path for path in paths if path.name.startswith(name)]
-    if len(matches) != 1:
-        several = f"'{name}' could be {', '.join(path.name for path in matches)}" if matches else ""
-        raise BenchError(several or f"there is no server '{name}' in this workspace", "an id of: bench servers ps")
-    spec = ServiceSpec.model_validate_json(ServiceFolder(matches[0]).spec.read_bytes())
-    use = use.model_copy(update={"server": spec.id})
-    folder = str(matches[0].absolute())
-    return TrialService(use=use, recipe=spec.recipe, folder=folder, given=spec.parameters, count=spec.replicas)
+    if len(matches) == 1:
+        return ServiceFolder(matches[0])
+    several = f"'{name}' could be {', '.join(path.name for path in matches)}" if matches else ""
+    raise BenchError(several or f"there is no server '{name}' in this workspace", "an id of: bench servers ps")
 
 
 def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path) -> ScenarioFile | None:

@@ -39,16 +39,17 @@ def _write_request(folder: ServiceFolder, spec: ServiceSpec) -> None:
     write_model(folder.spec, spec, sync=False)
 
 
-def start_job(folder: ServiceFolder, spec: ServiceSpec, keepers: Keepers, python: Sequence[str]) -> None:
-    """The same as a job of a batch system, on whatever node; the keeper follows its files then."""
-    _write_request(folder, spec)
-    waiting = {"phase": "starting", "message": "its job has not begun", "keeper": "", "since": now()}
-    state = ServiceState.model_validate(waiting | {"id": spec.id, "recipe": spec.recipe.name, "started": now()})
-    write_model(folder.state, state, sync=False)
+def start_jobs(items: Sequence[tuple[ServiceFolder, ServiceSpec]], keepers: Keepers, python: Sequence[str]) -> None:
+    """The same as jobs of a batch system, on whatever nodes; the keepers follow their files then."""
+    for folder, spec in items:
+        _write_request(folder, spec)
+        waiting = {"phase": "starting", "message": "its job has not begun", "keeper": "", "since": now()}
+        state = ServiceState.model_validate(waiting | {"id": spec.id, "recipe": spec.recipe.name, "started": now()})
+        write_model(folder.state, state, sync=False)
     try:
-        keepers.start(folder, spec, python)
+        keepers.start(items, python)
     except BaseException as error:
-        _mark_over(folder, state, f"its job could not be submitted: {error}")
+        settle([folder for folder, _ in items], f"its job could not be submitted: {error}")
         raise
 
 
@@ -166,8 +167,9 @@ class Attached:
         self._run_id, self._images = run.run_id, images
         names = [name for name, service in services.items() if service.use.mode == "attached"]
         self._folders = {name: ServiceFolder(run.services / name) for name in names}
-        others = {name: service.folder for name, service in services.items() if service.use.server}
-        self._others = {name: ServiceFolder(Path(folder)) for name, folder in others.items() if folder}
+        self._others = [
+            (name, folder) for name, service in services.items() if service.use.server for folder in service.folders
+        ]
 
     @property
     def ours(self) -> bool:
@@ -179,10 +181,10 @@ class Attached:
 
         Raises BenchError where a server that was started before is over.
         """
-        for name, folder in self._others.items():
+        for name, folder in self._others:
             if message := end_of(name, folder):
-                server = self._services[name].use.server
-                raise BenchError(f"{message} (server {server})", "start another: bench servers start; then name its id")
+                hint = "start another: bench servers start; then name its id"
+                raise BenchError(f"{message} (server {folder.path.name})", hint)
         if self._jobs:
             return
         for name, folder in self._folders.items():
@@ -197,7 +199,7 @@ class Attached:
             if state is not None and state.phase not in OVER and not self._jobs.keepers.gone(folder):
                 continue
             spec = self._spec(name, owner="files", reach="network", interface=self._jobs.interface)
-            start_job(folder, spec, self._jobs.keepers, self._jobs.python)
+            start_jobs([(folder, spec)], self._jobs.keepers, self._jobs.python)
 
     def scripts(self) -> list[str]:
         """Of their jobs, exactly."""
@@ -234,7 +236,7 @@ class Attached:
             stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
             if not stopped and (message := end_of(name, folder)):
                 return message
-        return next((message for name, folder in self._others.items() if (message := end_of(name, folder))), "")
+        return next((message for name, folder in self._others if (message := end_of(name, folder))), "")
 
     def close(self) -> None:
         """End them. Where they are jobs, their executor does that, and only those without a final state get one."""

@@ -61,8 +61,9 @@ class Keepers(Protocol):
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The exact script that `start` would submit."""
 
-    def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
-        """Submit the job that keeps what the folder's `service.json` says; returns at once."""
+    def start(self, items: Sequence[tuple[ServiceFolder, ServiceSpec]], python: Sequence[str]) -> None:
+        """Submit the jobs that keep what each folder's `service.json` says, in one call; returns at once. Several are
+        alike but for the number that the name of their folder ends with: 0, 1, ..."""
 
     def gone(self, folder: ServiceFolder) -> str:
         """What is to be said where its job is over, whatever its state says; else nothing."""

@@ -150,6 +150,11 @@ class Recipe(Model):
         return "{host}" in self.endpoint
 
     @property
+    def expendable(self) -> bool:
+        """Whether a trial goes on when one of several ends: load clients, whose load tells what was lost."""
+        return self.endpoint.startswith("client://")
+
+    @property
     def guarded(self) -> bool:
         """Whether it asks for a secret that is made up for each start."""
         return "{secret}" in self.endpoint

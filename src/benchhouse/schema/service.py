@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,9 +26,10 @@ class ServiceUse(Model, strict=True):
 
     recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
     endpoint: str | None = Field(None, description="Address of a running server; bench neither starts nor stops it.")
-    server: str | None = Field(
+    server: str | Annotated[list[str], Field(min_length=1)] | None = Field(
         None,
-        description="Id of a running server of `bench servers start`, or the beginning of it; it is left running.",
+        description="Id of a running server of `bench servers start`, or the beginning of it; it is left running. A "
+        "list: several of one recipe, as replicas.",
     )
     mode: Literal["embedded", "attached"] = Field(
         "embedded", description="embedded: started in each trial; attached: once a run."
@@ -62,8 +64,14 @@ class TrialService(Model):
     use: ServiceUse = Field(description="As the scenario says.")
     recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
     folder: str | None = Field(None, description="attached, or a server: where its keeper's files are.")
+    others: list[str] = Field(default_factory=empty_list, description="The same of further servers, in their order.")
     given: dict[str, str] = Field(default_factory=dict, description="Parameters that a server was started with.")
     count: int | None = Field(None, description="Replicas that a server was started with.")
+
+    @property
+    def folders(self) -> "list[ServiceFolder]":
+        """Of all whose endpoints these are; none where the trial starts it, or nobody does."""
+        return [ServiceFolder(Path(path)) for path in (self.folder, *self.others) if path is not None]
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -27,7 +27,7 @@ from benchhouse.processes.services import end_of
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
-from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_state
+from benchhouse.schema.service import SECRET, Addresses, read_state
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, node, nodes
 from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
@@ -312,9 +312,9 @@ def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
     """Made up by the keepers of attached services, as if they were variables."""
     secrets: list[str] = []
     for service in spec.services.values():
-        if service.folder:
+        for folder in service.folders:
             with contextlib.suppress(OSError, ValueError):
-                addresses = Addresses.model_validate_json(ServiceFolder(Path(service.folder)).endpoints.read_bytes())
+                addresses = Addresses.model_validate_json(folder.endpoints.read_bytes())
                 secrets += [server.places.get("secret", "") for server in addresses.servers]
     return {f"{SECRET}_{at}_SECRET": secret for at, secret in enumerate(secrets)}
 
@@ -325,14 +325,14 @@ def _wait_for_attached(spec: TrialSpec) -> None:
     Before anything else: what is secret in their addresses must be known before a word of the trial is written.
     """
     for name, service in spec.services.items():
-        if not service.folder or service.recipe is None:
+        if service.recipe is None:
             continue
-        folder = ServiceFolder(Path(service.folder))
         deadline = time.monotonic() + service.recipe.ready.timeout + _JOB_BEGINS_S
-        while (state := read_state(folder)) and state.phase == "starting" and not end_of(name, folder):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.1)
+        for folder in service.folders:
+            while (state := read_state(folder)) and state.phase == "starting" and not end_of(name, folder):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
 
 
 def _cancel(signum: int, frame: FrameType | None) -> None:

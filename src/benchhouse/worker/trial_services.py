@@ -226,10 +226,10 @@ class TrialServices:
         for name, use in wanted.items():
             if use.use.endpoint is not None:
                 endpoints[name], facts[name] = [use.use.endpoint], {"mode": "external"}
-            elif use.folder is not None:
-                folder = ServiceFolder(Path(use.folder))
-                endpoints[name], facts[name] = self._attached(name, folder)
-                if folder.job.exists() and use.recipe:
+            elif use.folders:
+                answers = [self._attached(name, folder, use) for folder in use.folders]
+                endpoints[name], facts[name] = [url for urls, _ in answers for url in urls], answers[0][1]
+                if use.recipe and any(folder.job.exists() for folder in use.folders):
                     self._note_exposed(name, use.recipe)
             else:
                 assert use.recipe is not None
@@ -280,7 +280,7 @@ class TrialServices:
             self._live[item.name] = self._elsewhere.server(item.name) or describe(item, self._blank)
         write_model(self._trial.services, LiveServices(services=self._live), sync=False)
 
-    def _attached(self, name: str, folder: ServiceFolder) -> tuple[list[str], dict[str, Any]]:
+    def _attached(self, name: str, folder: ServiceFolder, use: TrialService) -> tuple[list[str], dict[str, Any]]:
         state = read_state(folder)
         if reason := end_of(name, folder) if state else f"{name} was never started":
             raise ExperimentFailed("server_died", reason)
@@ -288,7 +288,8 @@ class TrialServices:
         if state.phase == "starting":
             reason = state.message or "it is still starting"
             raise ExperimentFailed("server_not_ready", f"{name} was not up in time: {reason}")
-        self._watch.folder(name, folder)
+        if not (use.recipe and use.recipe.expendable):
+            self._watch.folder(folder.path.name if use.others else name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
         if state.phase == "unhealthy":
             facts["unhealthy"] = state.message

@@ -59,7 +59,7 @@ def command(
         show_jobs(workspace, path, where)
         return Exit.GOOD
     interrupt_on_signals()
-    progress = _Progress(as_json)
+    progress = ShownRun(as_json)
     try:
         if resume:
             progress.show(workspace.resume(resume, progress=progress, **settings))
@@ -91,7 +91,7 @@ class ResumableProgress(screen.RunProgress):
         super().begin(run_id, plan)
 
 
-class _Progress(ResumableProgress):
+class ShownRun(ResumableProgress):
     """Shows each run while it goes on, and its result at its end."""
 
     def __init__(self, as_json: bool) -> None:

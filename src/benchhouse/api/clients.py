@@ -1,0 +1,113 @@
+"""`ws.clients`: load clients on nodes of their own, and runs whose load comes from them."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from benchhouse.api.execution import PlaceKeywords, RunListener, Source, listener_of
+from benchhouse.api.kept import end_kept, start_kept
+from benchhouse.api.placement import Placement
+from benchhouse.api.servers import Server, StoppedServers, described
+from benchhouse.api.verb_group import VerbGroup
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence.writing import now
+from benchhouse.load.clients import RECIPE
+from benchhouse.runs.cleanup import sweep
+from benchhouse.runs.keepers import running_states
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.service import OVER, ServiceSpec
+
+if TYPE_CHECKING:
+    from benchhouse.api.run import Run
+
+SERVICE = "clients"
+"""The service of a scenario that its load clients are."""
+
+
+class Clients(VerbGroup):
+    """Load clients: each lends its node to one load at a time."""
+
+    def start(
+        self,
+        count: int = 1,
+        *,
+        placement: Placement = Placement(),  # noqa: B008 - frozen
+        progress: bool | RunListener = False,
+    ) -> list[Server]:
+        """Start clients, a job each where the placement says so, and wait until all are ready. They stay until `stop`.
+
+        A scenario uses them by `services: {clients: {server: [ID, ...]}}` and `workload: {nodes: service:clients}`.
+        """
+        group = f"{RECIPE.name}-{secrets.token_hex(2)}"
+        specs = [ServiceSpec(id=f"{group}-{number}", recipe=RECIPE, created=now()) for number in range(count)]
+        return [described(*item) for item in start_kept(self._folder, specs, placement, listener_of(progress).note)]
+
+    def run(
+        self,
+        scenario: Source,
+        *,
+        count: int = 2,
+        servers: Mapping[str, str] | None = None,
+        placement: Placement = Placement(),  # noqa: B008 - frozen
+        progress: bool | RunListener = False,
+        **where: Unpack[PlaceKeywords],
+    ) -> "Run":
+        """Run a scenario whose load comes from `count` clients, which begin on one edge; they end with the run.
+
+        `servers` names, for services of the scenario, the ids of servers that were started before. `placement` is that
+        of the clients; the trials themselves, which merge what the clients measured, run where the scenario says.
+        """
+        source = with_servers(scenario, servers or {})
+        self._workspace.plan(_with_load_on(source, "others"), **where)  # what is wrong is told before anything starts
+        ids = [client.id for client in self.start(count, placement=placement, progress=progress)]
+        try:
+            placed = _with_load_on(with_servers(source, {SERVICE: ids}), f"service:{SERVICE}")
+            return self._workspace.run(placed, progress=progress, new=True, **where)
+        finally:
+            self.stop(ids[0].rpartition("-")[0])
+
+    def running(self) -> list[Server]:
+        """Clients that stand by or work."""
+        states = running_states(list(self._folder.services.glob(f"{RECIPE.name}-*")))
+        return [described(folder, state) for folder, state in states if state.phase not in OVER]
+
+    def stop(self, client: str = "") -> StoppedServers:
+        """Stop clients by their id, or all whose id begins so; by default every one."""
+        states = running_states(list(self._folder.services.glob(f"{RECIPE.name}-*")))
+        chosen = [item for item in states if item[1].id.startswith(client) and item[1].phase not in OVER]
+        if client and not chosen:
+            raise BenchError(f"there is no load client '{client}'", "see: bench clients list")
+        killed = end_kept([folder for folder, _ in chosen])
+        swept = sweep([folder.path for folder, _ in chosen])
+        return StoppedServers(tuple(state.id for _, state in chosen), tuple(killed), swept)
+
+
+def with_servers(source: Source, servers: Mapping[str, str | list[str]]) -> Source:
+    """The scenario with services that are servers which were started before; as it is where there are none."""
+    if not servers:
+        return source
+    data = _content(source)
+    named = {name: {"server": server} for name, server in servers.items()}
+    return data | {"services": data.get("services", {}) | named}
+
+
+def _with_load_on(source: Source, nodes: str) -> Source:
+    data = _content(source)
+    workload = data.get("workload", {})
+    if "nodes" in workload:
+        raise BenchError("the scenario says itself where its load comes from: workload.nodes", "leave it out there")
+    return data | {"workload": workload | {"nodes": nodes}}
+
+
+def _content(source: Source) -> dict[str, Any]:
+    """As a mapping; relative paths of a file keep their meaning."""
+    if isinstance(source, Scenario):
+        return source.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    if not isinstance(source, str | os.PathLike):
+        return dict(source)
+    path = Path(source)
+    data: dict[str, Any] = dict(load_yaml(path).data or {})
+    return data | {"folder": str(path.absolute().parent / data.get("folder", ""))}

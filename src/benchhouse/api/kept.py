@@ -1,0 +1,63 @@
+"""Servers and load clients that live until they are stopped: started together, found by their folders, ended."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api.placement import Placement, keepers_of
+from benchhouse.processes.services import job_of
+from benchhouse.runs.cleanup import sweep
+from benchhouse.runs.keepers import settle, start_jobs, start_keeper, stop_keepers, wait_ready
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.protocols import Assignment
+from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.sites import places
+
+
+def start_kept(
+    workspace: WorkspaceFolder, specs: Sequence[ServiceSpec], placement: Placement, note: Callable[[str], None]
+) -> list[tuple[ServiceFolder, ServiceState]]:
+    """Start all, and wait until all are ready; where one fails or somebody interrupts, all are ended again."""
+    from benchhouse.worker.keeper import keep
+
+    profile = places.site(workspace, placement.site)
+    keepers = placement.keepers(profile)
+    sweep(every_folder(workspace))
+    folders = {spec.id: ServiceFolder(workspace.services / spec.id) for spec in specs}
+    more: dict[str, Any] = {"images": places.images_if_known(profile)}
+    if keepers:
+        more |= {"owner": "files", "reach": "network", "interface": profile.network.interface, "time": placement.time_s}
+    placed = []
+    for spec in specs:
+        recipe = spec.recipe.model_copy(update={"resources": placement.asked(spec.recipe.resources)})
+        placed.append((folders[spec.id], spec.model_copy(update={"recipe": recipe} | more)))
+    try:
+        if keepers:
+            start_jobs(placed, keepers, (sys.executable,))
+        else:
+            for folder, spec in placed:
+                start_keeper(folder, spec, keep)
+        states = wait_ready(folders, note, keepers)
+    except BaseException:
+        end_kept(list(folders.values()))
+        raise
+    return [(folders[name], state) for name, state in states.items()]
+
+
+def end_kept(folders: Sequence[ServiceFolder]) -> list[int]:
+    """End them, jobs and processes; returns the pids of those that had to be killed."""
+    jobs: dict[str, list[ServiceFolder]] = {}
+    for folder in folders:
+        if job := job_of(folder):
+            jobs.setdefault(job.executor, []).append(folder)
+    for executor, job_folders in jobs.items():
+        if keepers := keepers_of(executor, Assignment()):
+            keepers.stop(job_folders)
+            settle(job_folders, "its job was ended", "stopped")
+    return stop_keepers(folder for folder in folders if not folder.job.exists())
+
+
+def every_folder(workspace: WorkspaceFolder) -> list[Path]:
+    """Of all that were started by themselves or are attached to runs, whatever became of them."""
+    return [*workspace.services.glob("*"), *workspace.runs.glob("*/services/*")]
