@@ -164,3 +164,19 @@ def test_one_target_has_nothing_beside_it(lab):
 def test_an_experiment_without_a_throughput_asks_for_one(lab):
     lab.run("mischief", workload={"act": ["ok"], "n": [1, 2]})
     assert "Name it: --of METRIC" in lab.bench("compare", "@last", "--at", "x=1", code=2).stderr
+
+
+def test_strong_scaling_has_laws_and_a_chart(planted):
+    planted.run("planted", workload={"concurrency": [1, 2, 4, 8]}, repetitions=3, scaling="strong")
+    shown = planted.bench("compare", "@last", "--along", "concurrency")
+    assert shown.stdout.startswith("Strong scaling along concurrency\n")
+    assert "Amdahl's law: " in shown.stdout and "the highest measured" in " ".join(shown.stdout.split())
+    along = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--json").stdout)
+    (curve,) = along["curves"]
+    assert (along["kind"], [law["law"] for law in curve["laws"]]) == ("strong", ["amdahl", "usl"])
+    assert curve["laws"][0]["parameters"]["s"]["low"] <= 0.01
+    timed = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--of", "wait", "--json").stdout)
+    assert (timed["throughput"]["metric"], timed["latency"]) == ("wait", None)
+    page = Path(planted.bench("report", "@last").stdout.strip())
+    assert "Strong scaling along concurrency: throughput, speed-up and efficiency" in page.read_text()
+    assert "## Strong scaling along concurrency" in page.with_name("report.md").read_text()

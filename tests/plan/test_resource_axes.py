@@ -62,6 +62,8 @@ def test_points_can_be_left_out_by_their_resources(plan_of):
         ("axes: [{grid: {resources.noodles: [1, 2]}}]", 3, "unknown key 'noodles'"),
         ("resources: {nodes: 1}\naxes: [{grid: {resources.nodes: [1, 2]}}]", 4, "'resources.nodes' is varied here"),
         ("resources: {nodes: [1, 2]}\naxes: [{grid: {resources.nodes: [1, 2]}}]", 4, "'resources.nodes' varies twice"),
+        ("scaling: strong", 3, "scaling: strong is about a curve, and no number varies"),
+        ("scaling: weak\naxes: [{grid: {algorithm: [a, b]}}]", 3, "scaling: weak is about a curve"),
         ("resources: {cpus: [1, 1]}", 3, "this means the same as the value at 3:20"),
     ],
 )

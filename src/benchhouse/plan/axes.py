@@ -105,6 +105,11 @@ class Draft:
         """Where in the target or workload the key with that full name is."""
         return self.nested.get(name, (name.removeprefix("target.").removeprefix(RESOURCES),))
 
+    def has_number_axis(self) -> bool:
+        """Whether something can be drawn along an axis."""
+        columns = [column for block in self.blocks for column in zip(*block.rows, strict=True)]
+        return TARGETS in self.axes or any(len({*filter(_is_number, column)}) > 1 for column in columns)
+
     def add_resources(self, asked: AskedResources | None, home: Place) -> None:
         """The lists among the resources of a scenario."""
         given = home.document.value(("resources",)) if asked else None
@@ -396,6 +401,10 @@ def _looks_like_a_range(value: Any) -> bool:
 def _spots(place: Place, given: Any) -> list[Place]:
     count = len(axis_values(given))
     return [place.at(index) for index in range(count)] if isinstance(given, list) else [place] * count
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole_target(target: Mapping[str, Any] | str) -> dict[str, Any]:

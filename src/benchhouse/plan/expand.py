@@ -311,6 +311,9 @@ def make_plan(
     if not draft.spoilt:  # else a rule may be about an axis that could not be read
         draft.add_rules(scenario.exclude, home)
     draft.check_clashes()
+    if scenario.scaling and not draft.has_number_axis():
+        message = f"scaling: {scenario.scaling} is about a curve, and no number varies"
+        draft.problems.append(home.at("scaling").problem(message, "an axis: resources: {nodes: [1, 2, 4]}"))
     says_driver = "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes
     if says_driver and any(entry.name == service for entry in entries("drivers")):  # else the experiment's default does
         draft.target.setdefault("driver", service)

@@ -9,7 +9,7 @@ from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.quantities import show_bytes, show_seconds
-from benchhouse.schema.resources import Resources
+from benchhouse.schema.resources import Resources, spelt, value_of
 from benchhouse.schema.site import Partition, Site
 
 
@@ -102,7 +102,23 @@ class _Fitting:
 
     def _problem(self, spellings: tuple[str, ...], message: str, expected: str) -> Problem:
         """At the key as the scenario spells it; at its top where its experiment or benchmark asks for that much."""
-        places: list[Loc] = [("resources", name) for name in spellings]
-        loc = next((place for place in places if self.file.document.value(place) is not None), ())
+        loc = next((place for name in spellings for place in self._places(name)), ())
         whose = "" if loc else " (as its experiment or benchmark says; the scenario's `resources` go before that)"
         return self.file.document.problem(loc, message + whose, expected)
+
+    def _places(self, key: str) -> Iterator[Loc]:
+        """Where the scenario gives a trial this much: in `resources`, or as a value of an axis over it."""
+        document, axis = self.file.document, f"resources.{key}"
+        places: list[Loc] = [("resources", key)]
+        for at, block in enumerate(document.value(("axes",)) or ()):
+            places += [("axes", at, form, axis) for form in ("grid", "zip")]
+            places += [("axes", at, "points", index, axis) for index in range(len(block.get("points") or ()))]
+        for place in places:
+            value = document.value(place)
+            if isinstance(value, list):
+                yield from ((*place, index) for index, item in enumerate(value) if self._is_wanted(key, item))
+            elif value is not None and (isinstance(value, dict) or self._is_wanted(key, value)):
+                yield place
+
+    def _is_wanted(self, key: str, value: object) -> bool:
+        return bool(value_of(key, value) == getattr(self.wanted, spelt(key)))

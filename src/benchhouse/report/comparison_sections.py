@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from benchhouse.report.scaling_chart import chart_title, scaling_chart
 from benchhouse.report.tags import details, join, marked, table, tag
 from benchhouse.results.content import (
     AxisSpreadFacts,
@@ -16,6 +17,7 @@ from benchhouse.results.content import (
     Standing,
 )
 from benchhouse.results.curves import Scaling, ScalingCurve, Tradeoff, span
+from benchhouse.results.laws import law_sentence
 from benchhouse.results.numbers import NONE, THIN, number, percent, plural, quantity, spread_text, titled
 
 _HOW_CURVES = (
@@ -23,7 +25,11 @@ _HOW_CURVES = (
     "beyond its ends; the interval comes from the repetitions. The one shown decides for a pair; as the best was "
     "picked by looking, the words also say whether the difference holds after Holm's correction."
 )
-_STOP = "Scaling stops where 95% of the highest throughput is reached; efficiency is what keeps step with the axis."
+SCALING_STOPS = (
+    "Scaling stops where 95% of the highest throughput is reached; efficiency is what keeps step with the axis. More "
+    "units pay as long as efficiency is 50% or more. Intervals of a law hold the spread over trials, not that another "
+    "law may be the right one."
+)
 _MOST_CURVES = 12
 SPREAD_HEADS = ("axis", "values", "highest at", "median there", "lowest at", "median there", "explains")
 SPREAD_RIGHT = (1, 3, 5, 6)  # numbers
@@ -130,18 +136,26 @@ def tradeoff_section(curves: Tradeoff) -> Markup:
 
 
 def scaling_section(scalings: Sequence[Scaling]) -> Markup:
-    return join(tag("p", _STOP, class_="small soft"), *map(_along, scalings))
+    return join(tag("p", SCALING_STOPS, class_="small soft"), *map(_along, scalings))
 
 
 def _along(scaling: Scaling) -> Markup:
-    lines = [tag("p", curve.sentence) for curve in scaling.curves[:_MOST_CURVES] if curve.sentence]
+    lines = [tag("p", " ".join(curve_sentences(scaling, curve))) for curve in scaling.curves[:_MOST_CURVES]]
+    drawn = tag("div", scaling_chart(scaling), class_="plot")
+    figure = tag("figure", tag("figcaption", chart_title(scaling)), drawn, class_="wide")
     tables = []
     for curve in scaling.curves:
         heads, rows = stage_heads(scaling, curve), stage_rows(scaling, curve)
         stages = table(heads, rows, range(9), label=f"{curve.name} along {scaling.axis}")
         tables.append(details(curve.name, "", stages, open=len(scaling.curves) == 1))
     notes = tag("p", " ".join(scaling.notes), class_="note") if scaling.notes else None
-    return join(tag("h3", f"Along {scaling.axis}"), *lines, *tables, notes)
+    return join(tag("h3", scaling.title), *lines, tag("div", figure, class_="charts"), *tables, notes)
+
+
+def curve_sentences(scaling: Scaling, curve: ScalingCurve) -> list[str]:
+    """Where it stops, the laws that were fitted, and where more units stop paying."""
+    laws = [law_sentence(law, scaling.confidence) for law in curve.laws]
+    return [sentence for sentence in (curve.sentence, *laws, curve.pays) if sentence]
 
 
 def stage_heads(scaling: Scaling, curve: ScalingCurve) -> list[str]:
@@ -152,7 +166,7 @@ def stage_heads(scaling: Scaling, curve: ScalingCurve) -> list[str]:
         scaling.axis,
         titled(scaling.throughput.name, scaling.throughput.unit),
         _interval(scaling.confidence),
-        "× first",
+        "speed-up" if scaling.kind else "× first",
         *(["efficiency"] if scaling.resource else []),
         *(titled(metric if stat == "value" else f"{metric} {stat}", unit) for stat in latencies),
         "n",
@@ -168,7 +182,7 @@ def stage_rows(scaling: Scaling, curve: ScalingCurve) -> list[list[str]]:
             number(stage.throughput),
             span(stage.throughput_interval) if stage.throughput_interval else NONE,
             _with_ends(stage.times, stage.times_interval),
-            *([percent(stage.efficiency, signed=False)] if scaling.resource else []),
+            *([_share(stage.efficiency, stage.efficiency_interval)] if scaling.resource else []),
             *(number(stage.latency.get(stat)) for stat in latencies),
             str(stage.n),
         ]
@@ -180,6 +194,11 @@ def _with_ends(value: float | None, ends: tuple[float, float] | None) -> str:
     if value is None:
         return NONE
     return f"{value:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends and ends[0] < ends[1] else "")
+
+
+def _share(value: float | None, ends: tuple[float, float] | None) -> str:
+    around = f" ({ends[0] * 100:.1f} to {ends[1] * 100:.1f})" if ends and ends[0] < ends[1] else ""
+    return percent(value, signed=False) + around
 
 
 def _interval(confidence: float) -> str:

@@ -94,6 +94,8 @@ def gather(
     leading = leading_columns(members, roles.get("throughput"), roles.get("latency"))
     throughput = leading[0] if leading and leading[0][0] == roles.get("throughput") else None
     gone = series.without_number(trials, members)
+    kind = scaling.declared_kind(folder for folder, _ in witnesses.values())
+    scales = throughput or (leading[0] if kind and leading else None)
     found = None if asked or large else tradeoff.automatic([*members, *gone], throughput, made)
     curves = _placed(asked, points) if asked else found
     swept = {curve.along for curve in curves.curves} if curves else set()
@@ -116,7 +118,7 @@ def gather(
         tradeoff=curves,
         spreads=make_spreads(points, columns, len(by_run) > 1) if large else [],
         statistics_left_out=left_out,
-        scalings=[] if large else scaling.automatic(members, throughput, roles.get("latency"), swept, made, gone),
+        scalings=[] if large else scaling.automatic(members, scales, roles.get("latency"), swept, made, gone, kind),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
             *gather_machine(

@@ -7,6 +7,7 @@ from benchhouse.report.comparison_sections import (
     SPREAD_HEADS,
     SPREAD_RIGHT,
     axis_row,
+    curve_sentences,
     quartile_sentence,
     stage_heads,
     stage_rows,
@@ -127,11 +128,12 @@ def tradeoff_markdown(curves: Tradeoff) -> str:
 
 def scaling_markdown(scaling: Scaling) -> str:
     """Targets along one axis."""
-    parts = [f"## Along {plain(scaling.axis)}"]
+    parts = [f"## {plain(scaling.title)}"]
     for curve in scaling.curves:
         heads = [plain(head) for head in stage_heads(scaling, curve)]
         rows = [[plain(text) for text in row] for row in stage_rows(scaling, curve)]
-        parts += [f"### {plain(curve.name)}", plain(curve.sentence), table(heads, rows, range(len(heads)))]
+        words = plain(" ".join(curve_sentences(scaling, curve)))
+        parts += [f"### {plain(curve.name)}", words, table(heads, rows, range(len(heads)))]
     return "\n\n".join([*parts, *map(plain, scaling.notes)])
 
 

@@ -10,13 +10,14 @@ from benchhouse.results.comparison import DEFAULTS, CompareOptions, ComparisonTa
 from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.metric_names import declared_order, declared_roles
-from benchhouse.results.scaling import make_scaling
+from benchhouse.results.scaling import declared_kind, make_scaling
 from benchhouse.results.selection import parse_selector
 from benchhouse.results.series import Column, Member, members_of_rows, without_number
 from benchhouse.results.standings import leading_columns, side_by_side
 from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.scenario import ScalingKind
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -31,6 +32,8 @@ class Selected:
     notes: list[str]
     failed: list[Member]
     """Points that were tried and gave no number."""
+    scaling: ScalingKind | None
+    """As their scenarios declare it."""
 
     def column(self, metric: str | None) -> Column:
         """The metric named, or the experiment's throughput."""
@@ -75,8 +78,15 @@ def compare_along(
 ) -> Scaling:
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
     picked, confidence = _pick(workspace, selectors, confidence)
-    throughput, failed = picked.column(of), picked.failed
-    scaling = make_scaling(picked.members, throughput, picked.latency, along, confidence=confidence, failed=failed)
+    scaling = make_scaling(
+        picked.members,
+        picked.column(of),
+        picked.latency,
+        along,
+        confidence=confidence,
+        failed=picked.failed,
+        kind=picked.scaling,
+    )
     return scaling.model_copy(update={"notes": [*picked.notes, *scaling.notes]})
 
 
@@ -130,7 +140,8 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     ordered = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
     members = members_of_rows(ordered, invalid)
     failed = without_number(tried, members)
-    return Selected(list(trials_of), members, roles.get("throughput"), roles.get("latency"), list(notes), failed)
+    leading = roles.get("throughput"), roles.get("latency")
+    return Selected(list(trials_of), members, *leading, list(notes), failed, declared_kind(folders))
 
 
 def _pick(workspace: WorkspaceFolder, selectors: Sequence[str], confidence: float) -> tuple[Selected, float]:

@@ -144,15 +144,36 @@ class TradeoffRow(Model):
         )
 
 
+class FittedNumber(Model):
+    """A number of a law, with both ends of its interval."""
+
+    value: float | None = Field(description="Null for a place that is never reached.")
+    low: float | None = Field(description="Null, as `high` then, where a stage has one trial only.")
+    high: float | None = Field(description="Null beside a `low` that is none: without end.")
+
+
+class ScalingLaw(Model):
+    """A law fitted to a curve."""
+
+    law: Literal["amdahl", "gustafson", "usl"]
+    rate: float = Field(description="Throughput of one unit.")
+    parameters: dict[str, FittedNumber] = Field(description="s; of usl sigma (contention) and kappa (coherence).")
+    misfit: float = Field(description="The largest distance of a stage from the law, as a share of the latter.")
+    fits: bool = Field(description="Whether no stage is more than 10% off, and units don't help each other.")
+    pays_to: FittedNumber = Field(description="Where efficiency against the first stage falls to 50%.")
+    peak: FittedNumber | None = Field(None, description="Of usl: where throughput is highest.")
+    line: list[tuple[float, float]] = Field(description="The law, from end to end.")
+
+
 class Stage(Model):
     """One value of an axis, with what was measured there."""
 
     point: int = Field(description="Index among the points that were given.")
     place: float
     n: int
-    throughput: float
+    throughput: float = Field(description="Or the time that the work takes, where that is what was asked for.")
     throughput_interval: Ends | None = None
-    times: float | None = Field(None, description="Throughput against the first stage.")
+    times: float | None = Field(None, description="Speed-up: throughput against the first stage.")
     times_interval: Ends | None = None
     efficiency: float | None = Field(None, description="Of that, the share that keeps step with the axis.")
     efficiency_interval: Ends | None = None
@@ -172,6 +193,8 @@ class ScalingCurve(Model):
     stops_interval: Ends | None = None
     spread_known: bool = Field(False, description="Whether the interval holds the spread over trials, too.")
     sentence: str = ""
+    laws: list[ScalingLaw] = Field(default_factory=empty_list, description="None for fewer than three stages.")
+    pays: str = Field("", description="Where more units stop paying: efficiency below 50%.")
 
 
 class Scaling(Model):
@@ -181,13 +204,19 @@ class Scaling(Model):
     throughput: Axis
     latency: Axis | None = None
     resource: bool = Field(description="Whether the axis adds load or resources, so that efficiency means something.")
+    kind: Literal["strong", "weak"] | None = Field(None, description="As the scenario declares it.")
     confidence: float
     curves: list[ScalingCurve]
     notes: list[str] = Field(default_factory=empty_list)
 
     @property
     def axis(self) -> str:
-        return self.along.removeprefix("target.")
+        return self.along.removeprefix("target.").removeprefix("resources.")
+
+    @property
+    def title(self) -> str:
+        """`Strong scaling along nodes`."""
+        return f"{self.kind.capitalize()} scaling along {self.axis}" if self.kind else f"Along {self.axis}"
 
 
 def span(ends: Ends) -> str:

@@ -1,12 +1,21 @@
 """Services along an axis of load or size: throughput, latency, efficiency, and where each one stops scaling."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic import ValidationError
 
 from benchhouse.analysis import scaling as analysis
+from benchhouse.evidence.folder import read_spec
 from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
+from benchhouse.results.laws import fit_laws, pays_sentence
 from benchhouse.results.numbers import INVALID, SEED, STATS, mean_interval, number
-from benchhouse.results.series import Column, Member, Sample, Series, numbers_given, sweeps
+from benchhouse.results.series import RESOURCES as GIVEN
+from benchhouse.results.series import Column, Member, Sample, Series, followers, full_name, numbers_given, sweeps
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.scenario import ScalingKind
 
 RESOURCES = frozenset({
     "batch", "clients", "concurrency", "connections", "cpus", "depth", "gpus", "instances", "iodepth", "nodes",
@@ -17,8 +26,20 @@ RESOURCES = frozenset({
 Missing = Mapping[float, str]
 """Values of the axis without a valid number, and why."""
 _LATENCIES = ("p50", "p99")
+_TIMES = ("s", "ms", "us", "ns", "min", "h")
+_FEW = "Three values of an axis or more show where scaling stops."
+_FEW_FOR_USL = "The universal scalability law is fitted to four values of an axis or more."
 _FEWEST = 2
 _MOST = 24
+
+
+def declared_kind(folders: Iterable[TrialFolder]) -> ScalingKind | None:
+    """What the scenarios of these sealed trials say that scales; None where they differ, or the evidence is gone."""
+    kinds = set()
+    for folder in folders:
+        with suppress(OSError, ValidationError):
+            kinds.add(read_spec(folder).scaling)
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def make_scaling(
@@ -29,47 +50,64 @@ def make_scaling(
     *,
     confidence: float = 0.95,
     failed: Sequence[Member] = (),
+    kind: ScalingKind | None = None,
 ) -> Scaling:
     """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them. `failed` are
-    points that were tried and gave no number: no curve is to look as if it had been tried no further."""
+    points that were tried and gave no number: no curve is to look as if it had been tried no further.
+
+    Of a declared `kind` of scaling, the metric may be the time that the work takes; where it is weak, points of a curve
+    differ in the size of the work, too.
+    """
     usable = [member for member in members if throughput in member.samples]
     if not usable:
         raise BenchError(f"no point has {throughput[0]}")
-    series = [curve for curve in sweeps(usable, along) if len(curve.members) >= _FEWEST]
+    full = full_name(usable, along)
+    kind = kind if full in _declared_axes(usable) else None
+    resource = bool(kind) or full.rpartition(".")[2] in RESOURCES
+    beside = followers([*usable, *failed], full) if kind == "weak" else frozenset[str]()
+    series = [curve for curve in sweeps(usable, full, beside) if len(curve.members) >= _FEWEST]
     if not series:
         raise BenchError(
             f"no curve along {along}: no two points differ in it alone",
             "sweep it: give it a list of values in the scenario, and run that",
         )
-    full = series[0].along
     sample = usable[0].samples[throughput]
-    if sample.direction != "higher":
-        raise BenchError(f"{throughput[0]} is no throughput: more of it is not better")
+    if sample.direction != "higher" and not (kind and sample.direction == "lower" and sample.unit in _TIMES):
+        hint = "" if kind else "a time is one where the scenario says what scales: scaling: strong, or weak"
+        raise BenchError(f"{throughput[0]} is no throughput: more of it is not better", hint)
     cases = list(dict.fromkeys(curve.case for curve in series))
     short = any(len(curve.members) <= _FEWEST for curve in series)
-    resource = full.rpartition(".")[2] in RESOURCES
     rest = [*(member for member in members if member not in usable), *failed]
-    gone = [_missing(curve, rest, throughput) for curve in series]
+    gone = [_missing(curve, rest, throughput, beside) for curve in series]
+    asked = _Asked(throughput, latency, resource, kind, confidence)
+    curves = [_curve(curve, cases.index(curve.case), asked, gaps) for curve, gaps in zip(series, gone, strict=True)]
     return Scaling(
         along=full,
-        throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction="higher"),
-        latency=_latency(usable, latency),
+        throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction=sample.direction),
+        latency=_latency(usable, latency) if latency != throughput[0] else None,
         resource=resource,
+        kind=kind,
         confidence=confidence,
-        curves=[
-            _curve(curve, cases.index(curve.case), throughput, latency, resource, confidence, gaps)
-            for curve, gaps in zip(series, gone, strict=True)
-        ],
+        curves=curves,
         notes=[
-            *(["Three values of an axis or more show where scaling stops."] if short else []),
+            *([f"Along with {full.removeprefix(GIVEN)} grow: {', '.join(sorted(beside))}."] if beside else []),
+            *([_FEW] if short else []),
+            *([_FEW_FOR_USL] if any(len(curve.laws) == 1 for curve in curves) else []),
             *(_gap_note(curve, gaps) for curve, gaps in zip(series, gone, strict=True) if gaps),
         ],
     )
 
 
-def _missing(series: Series, members: Sequence[Member], throughput: Column) -> Missing:
+def _declared_axes(members: Sequence[Member]) -> set[str]:
+    """What a declared kind of scaling is about: what a trial is given, else load, else whatever number varies."""
+    varying = {key for key, values in numbers_given(members).items() if len(values) > 1}
+    given = {key for key in varying if key.startswith(GIVEN)}
+    return given or {key for key in varying if key.rpartition(".")[2] in RESOURCES} or varying
+
+
+def _missing(series: Series, members: Sequence[Member], throughput: Column, beside: Collection[str] = ()) -> Missing:
     """Where along the axis a target was tried too, and has no valid number."""
-    every = sweeps([*series.members, *members], series.along)
+    every = sweeps([*series.members, *members], series.along, beside)
     whole = next(each for each in every if series.members[0] in each.members)
     return {
         whole.place(member): INVALID if throughput in member.refused else member.gone or "not measured"
@@ -95,25 +133,31 @@ def automatic(
     leave: Collection[str] = (),
     confidence: float = 0.95,
     failed: Sequence[Member] = (),
+    kind: ScalingKind | None = None,
 ) -> list[Scaling]:
     """For a report: along every number of the workload with three values or more, and of the target if it is load.
 
-    `leave` names numbers that are something else: search parameters. More curves than anyone would read are none.
+    `leave` names numbers that are something else: search parameters. More curves than anyone would read are none. Of a
+    declared `kind`, two values make a curve: somebody asked for it.
     """
     usable = [member for member in members if throughput in member.samples] if throughput else []
-    if not throughput or not usable or any(member.samples[throughput].direction != "higher" for member in usable):
+    if not throughput or not usable:
         return []
     made = []
-    for along in sorted(_axes(usable) - set(leave)):
-        longest = [sweep for sweep in sweeps(usable, along) if len(sweep.members) > _FEWEST]
-        if longest and len(longest) <= _MOST:
-            made.append(make_scaling(members, throughput, latency, along, confidence=confidence, failed=failed))
+    for along in sorted(_axes(usable, _FEWEST if not kind else 1) - set(leave)):
+        try:
+            curves = make_scaling(members, throughput, latency, along, confidence=confidence, failed=failed, kind=kind)
+        except BenchError:  # no curve, or no throughput
+            continue
+        longest = max(len(curve.stages) for curve in curves.curves)
+        if len(curves.curves) <= _MOST and (longest > _FEWEST or curves.kind):
+            made.append(curves)
     return made
 
 
-def _axes(members: Sequence[Member]) -> set[str]:
+def _axes(members: Sequence[Member], more_than: int) -> set[str]:
     """Names of numbers that vary: those of a target are its settings, unless they are load or resources."""
-    varying = [key for key, values in numbers_given(members).items() if len(values) > _FEWEST]
+    varying = [key for key, values in numbers_given(members).items() if len(values) > more_than]
     return {key for key in varying if not key.startswith("target.") or key.rpartition(".")[2] in RESOURCES}
 
 
@@ -125,35 +169,49 @@ def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
     return None
 
 
-def _curve(
-    series: Series,
-    case: int,
-    throughput: Column,
-    latency: str | None,
-    resource: bool,
-    confidence: float,
-    missing: Missing,
-) -> ScalingCurve:
-    samples = [member.samples[throughput] for member in series.members]
-    stages = [
-        analysis.Stage(series.place(member), sample.values)
-        for member, sample in zip(series.members, samples, strict=True)
-    ]
-    grown = analysis.growth(stages, seed=SEED, confidence=confidence) if stages[0].place > 0 else []
-    shown = ("times", "times_interval", *(("efficiency", "efficiency_interval") if resource else ()))
+@dataclass(frozen=True)
+class _Asked:
+    """What of the members makes the curves."""
+
+    throughput: Column
+    latency: str | None
+    resource: bool
+    kind: ScalingKind | None
+    confidence: float
+
+    def rates(self, sample: Sample, place: float) -> Sequence[float]:
+        """Work a second; that of weak scaling grows with the place."""
+        if sample.direction == "higher":
+            return sample.values
+        if min(sample.values) <= 0.0:
+            raise BenchError(
+                f"{self.throughput[0]} has a time of {min(sample.values):g}: no speed-up can be made of it"
+            )
+        return [(place if self.kind == "weak" else 1.0) / value for value in sample.values]
+
+
+def _curve(series: Series, case: int, asked: _Asked, missing: Missing) -> ScalingCurve:
+    samples = [member.samples[asked.throughput] for member in series.members]
+    places = [series.place(member) for member in series.members]
+    confidence = asked.confidence
+    stages = [analysis.Stage(place, asked.rates(sample, place)) for place, sample in zip(places, samples, strict=True)]
+    grown = analysis.growth(stages, seed=SEED, confidence=confidence) if places[0] > 0 else []
+    shown = ("times", "times_interval", *(("efficiency", "efficiency_interval") if asked.resource else ()))
     measured = [
         Stage(
             point=member.at,
-            place=stages[at].place,
+            place=places[at],
             n=len(sample.values),
             throughput=sum(sample.values) / len(sample.values),
             throughput_interval=_interval(sample, confidence),
             **({name: getattr(grown[at], name) for name in shown} if grown else {}),
-            latency=_latencies(member, latency),
+            latency=_latencies(member, asked.latency) if asked.latency != asked.throughput[0] else {},
         )
         for at, (member, sample) in enumerate(zip(series.members, samples, strict=True))
     ]
     stop = analysis.find_stop(stages, seed=SEED, confidence=confidence)
+    laws = fit_laws(stages, asked.kind, confidence) if asked.resource else []
+    axis = series.along.rpartition(".")[2]
     return ScalingCurve(
         name=series.name,
         case=case,
@@ -163,6 +221,8 @@ def _curve(
         stops_interval=stop.interval if stop else None,
         spread_known=bool(stop and stop.spread_known),
         sentence=_sentence(series, stop, confidence, missing),
+        laws=laws,
+        pays=pays_sentence(laws, axis, measured, confidence) if asked.resource else "",
     )
 
 

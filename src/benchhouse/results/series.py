@@ -1,6 +1,6 @@
 """Points in rows: which of them differ in one number only, so that they make a curve."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,12 @@ from benchhouse.warehouse.grouping import grouped
 
 if TYPE_CHECKING:
     from benchhouse.results.content import Point
+    from benchhouse.results.matching import MatchPoint
 
 Row = Mapping[str, Any]
 Column = tuple[str, str]
+RESOURCES = "resources."
+"""How the name of an axis over what a trial is given begins."""
 _NAME = "target.name"
 
 
@@ -87,7 +90,7 @@ def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[Me
     gone = grouped(refused, itemgetter("run_id", "instance_digest"))
     for at, own in enumerate(grouped(rows, itemgetter("run_id", "instance_digest")).values()):
         point, run_id, executor = point_of(own[0]), own[0]["run_id"], own[0].get("executor") or ""
-        given = _given(point.experiment, point.target, point.parameters)
+        given = _given(point.experiment, point)
         samples = {
             (row["metric"], row["stat"]): Sample(
                 row["unit"], row["direction"], row["values"], row["trials"], row.get("error_bound")
@@ -104,7 +107,7 @@ def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str])
     """From points of a report; `experiments` by run."""
     members = []
     for at, point in enumerate(points):
-        given = _given(experiments.get(point.run_id, ""), point.target, point.parameters)
+        given = _given(experiments.get(point.run_id, ""), point)
         samples = {
             (number.metric, number.stat): Sample(
                 number.cell.unit, number.direction, number.values, number.cell.trials, number.error_bound
@@ -128,27 +131,41 @@ def without_number(trials: Iterable[Row], members: Iterable[Member]) -> list[Mem
             run_id,
             point.target_name,
             digest,
-            _given(point.experiment, point.target, point.parameters),
+            _given(point.experiment, point),
             gone=why_no_number(row["outcome"] for row in tried[run_id, digest]),
         )
         for (run_id, digest), point in points.items()
     ]
 
 
-def _given(experiment: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    of_target = {f"target.{key}": value for key, value in leaves(target).items()}
-    return {"experiment": experiment, **leaves(parameters), **of_target}
+def _given(experiment: str, point: "MatchPoint | Point") -> dict[str, Any]:
+    of_target = {f"target.{key}": value for key, value in leaves(point.target).items()}
+    varied = {key: value for key, value in point.axes.items() if key.startswith(RESOURCES)}
+    return {"experiment": experiment, **leaves(point.parameters), **varied, **of_target}
 
 
-def sweeps(members: Sequence[Member], along: str = "") -> list[Series]:
+def followers(members: Sequence[Member], along: str) -> set[str]:
+    """What else differs where `along` does, and is the same where that is: in weak scaling, the size of the work."""
+    pairs: dict[str, set[tuple[str, str]]] = {}
+    for member in members:
+        for key, value in member.given.items():
+            pairs.setdefault(key, set()).add((as_text(member.given.get(along)), as_text(value)))
+    places = {as_text(member.given.get(along)) for member in members}
+    return {
+        key for key, both in pairs.items()
+        if key not in (along, _NAME) and len(both) == len(places) and len({value for _, value in both}) > 1
+    }  # fmt: skip
+
+
+def sweeps(members: Sequence[Member], along: str = "", beside: Collection[str] = ()) -> list[Series]:
     """All points in series, each along one number; what no other point differs from in that alone stands alone.
 
     Without `along`, it is a number of the target (its search parameter) if one varies, else one of the workload.
-    Where several vary, it is the one with most values.
+    Where several vary, it is the one with most values. Points of a series may differ in what is `beside`, too.
     """
     if along:
-        along = _full_name(members, along)
-        chosen = [(along, group) for group in _grouped(members, along)]
+        along = full_name(members, along)
+        chosen = [(along, group) for group in _grouped(members, along, beside)]
     else:
         families = _families(members)
         own = any(key.startswith("target.") for family in families for key in _varying(family))
@@ -179,7 +196,7 @@ def _telling(given: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({as_text(own.get(key)) for own in given}) > 1]
 
 
-def _full_name(members: Sequence[Member], key: str) -> str:
+def full_name(members: Sequence[Member], key: str) -> str:
     """`ef_search` for `target.ef_search`; a key that no point has, or that is no number, is refused."""
     known = {name for member in members for name in member.given}
     fitting = [name for name in sorted(known) if name in (key, f"target.{key}") or name.rpartition(".")[2] == key]
@@ -215,11 +232,11 @@ def _best_split(family: list[Member], of_target: bool) -> list[tuple[str, list[M
     return [(best, group) for group in _grouped(family, best)]
 
 
-def _grouped(members: Sequence[Member], along: str) -> list[list[Member]]:
+def _grouped(members: Sequence[Member], along: str, beside: Collection[str] = ()) -> list[list[Member]]:
     """Points that differ in `along` alone. Names of targets tell them apart too, unless each point has its own."""
 
     def key(member: Member) -> str:
-        given = {name: value for name, value in member.given.items() if name not in (along, _NAME)}
+        given = {name: value for name, value in member.given.items() if name not in (along, _NAME, *beside)}
         return as_text({**given, "run": member.run_id, "numeric": _number(member.given.get(along)) is not None})
 
     split = []

@@ -193,10 +193,11 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
         label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned).items())
         kind = "warm-up" if planned.warmup else "repetition"
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
-        rendered.append(Job(name, folder, python, plan.resources, folder, label))
+        rendered.append(Job(name, folder, python, planned.resources, folder, label))
     executor = open_executor(prepared, run, check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
-        executor.check(plan.resources)
+        for resources in plan.all_resources:
+            executor.check(resources)
     attached = Attached(run, plan.services, "", _jobs(prepared, executor, python))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()

@@ -50,6 +50,7 @@ class RunSetup:
             "environment": scenario.environment,
             "logs": scenario.logs,
             "monitors": scenario.monitors,
+            "scaling": scenario.scaling,
             "services": self.attached.for_trials(),
         } | self.frame
 

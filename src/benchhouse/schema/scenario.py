@@ -21,6 +21,8 @@ from benchhouse.schema.slurm import SlurmSettings
 from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
+ScalingKind = Literal["strong", "weak"]
+"""strong: the same work on more; weak: work that grows with what it is given."""
 MAX_AXIS_VALUES = 1_000_000
 _MOST_SHOWN = 4  # values of an axis in a message
 
@@ -209,6 +211,9 @@ class Scenario(Defined):
     warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
     order: Order = Field("interleaved", description="interleaved: drift hits all points alike.")
+    scaling: ScalingKind | None = Field(
+        None, description="What more nodes, GPUs or cores are given: strong: the same work; weak: work that grows too."
+    )
     retries: Retries = Field(default_factory=Retries.model_construct, description="For infrastructure failures only.")
     budget: Budget = Field(default_factory=Budget.model_construct, description="Limits of the whole run.")
     executor: str = Field("local", description="Where jobs go.")

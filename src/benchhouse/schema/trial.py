@@ -127,6 +127,7 @@ class TrialSpec(Model):
     cluster: Cluster | None = Field(None, description="Where the site is, as its profile says.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much output is kept.")
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
+    scaling: Literal["strong", "weak"] | None = Field(None, description="What the scenario calls its curves.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     images: str = Field("", description="Folder of the pinned images that servers may be started from.")

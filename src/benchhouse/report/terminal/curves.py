@@ -53,16 +53,18 @@ def _echo_wrapped(sentence: str) -> None:
 
 
 def show_scaling(scaling: "Scaling") -> None:
-    from benchhouse.report.comparison_sections import stage_heads, stage_rows
+    from benchhouse.report.comparison_sections import curve_sentences, stage_heads, stage_rows
 
+    if scaling.kind:
+        click.echo(f"{scaling.title}\n")
     for at, curve in enumerate(scaling.curves):
         heads, rows = stage_heads(scaling, curve), stage_rows(scaling, curve)
         click.echo(f"{'' if not at else chr(10)}{curve.name}")
         # A narrow screen keeps the axis, the throughput and how it grew.
-        spare = [head for head in heads[2:] if head not in ("× first", "efficiency")]
+        spare = [head for head in heads[2:] if head not in ("× first", "speed-up", "efficiency")]
         screen.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
-        if curve.sentence:
-            _echo_wrapped(curve.sentence)
+        for sentence in curve_sentences(scaling, curve):
+            _echo_wrapped(sentence)
     for note in scaling.notes:
         screen.note(note)
 
