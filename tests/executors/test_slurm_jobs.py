@@ -2,9 +2,11 @@
 
 import json
 import re
+import time
+from datetime import datetime
 
 import pytest
-from laboratory import Lab
+from laboratory import Lab, wait_until
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
 from services.small_server import with_small
@@ -88,4 +90,20 @@ def test_clients_as_jobs_load_the_server_of_an_earlier_job_and_merge_exactly(slu
     assert not cluster.call("squeue", "--noheader", "--name", jobs[0]["name"]).strip()
     slurm.bench("servers", "stop", server["id"])
     assert "no load client is running" in slurm.bench("clients", "list").stderr
+    slurm.is_tidy()
+
+
+def test_a_monitor_is_a_job_on_the_node_that_is_named(slurm, cluster):
+    names = cluster.call("sinfo", "--noheader", "--Node", "--format=%N").split()
+    node = sorted(set(names))[-1]
+    options = ("--executor", "slurm", "--node", node, "--interval", "0.2s", "--time", "10m")
+    started = json.loads(slurm.bench("monitors", "start", *options, "--json").stdout)
+    assert started["state"] == "running" and f"NodeList={node}" in job(cluster, started["job"])
+    assert [item["state"] for item in json.loads(slurm.bench("monitors", "ps", "--json").stdout)] == ["running"]
+    wait_until(lambda: time.time() > datetime.fromisoformat(started["started"]).timestamp() + 1, "some samples")
+    ended = json.loads(slurm.bench("monitors", "stop", "--json").stdout)
+    assert ended["state"] == "ended" and {item["series"] for item in ended["seen"]} >= {"cpu_busy", "memory_used"}
+    assert "JobState=RUNNING" not in job(cluster, started["job"])
+    done = slurm.bench("monitors", "start", "--executor", "slurm", "--node", "n;reboot", code=2)
+    assert "--node: 'n;reboot' is not one plain word" in done.stderr
     slurm.is_tidy()

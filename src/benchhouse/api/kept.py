@@ -27,7 +27,8 @@ def start_kept(
     folders = {spec.id: ServiceFolder(workspace.services / spec.id) for spec in specs}
     more: dict[str, Any] = {"images": places.images_if_known(profile)}
     if keepers:
-        more |= {"owner": "files", "reach": "network", "interface": profile.network.interface, "time": placement.time_s}
+        more |= {"owner": "files", "reach": "network", "interface": profile.network.interface}
+        more |= {"time": placement.time_s, "node": placement.node}
     placed = []
     for spec in specs:
         recipe = spec.recipe.model_copy(update={"resources": placement.asked(spec.recipe.resources)})

@@ -2,19 +2,27 @@
 
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from benchhouse.api.kept import end_kept, start_kept
+from benchhouse.api.placement import Placement
 from benchhouse.api.verb_group import VerbGroup
+from benchhouse.evidence.writing import now
 from benchhouse.runs import log_files, logs
-from benchhouse.schema.errors import unwritable
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
+from benchhouse.schema.service import ServiceSpec
+from benchhouse.sites import places
 from benchhouse.worker.monitors import standing
 from benchhouse.worker.monitors.standing import MonitorStatus
 
 if TYPE_CHECKING:
+    from benchhouse.api.execution import RunListener
     from benchhouse.worker.monitors.declared import Monitored
 
 RULES = "benchhouse_rules.yml"
@@ -23,20 +31,46 @@ RULES = "benchhouse_rules.yml"
 class Monitors(VerbGroup):
     """Free-standing monitors of a workspace: they sample the machine, or a process, without a benchmark."""
 
-    def start(self, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None) -> MonitorStatus:
+    def start(
+        self,
+        *,
+        pid: int | None = None,
+        interval_s: float = 1.0,
+        for_s: float | None = None,
+        placement: Placement = Placement(),  # noqa: B008 - frozen
+        progress: "bool | RunListener" = False,
+    ) -> MonitorStatus:
         """Start a monitor in the background; it samples when this returns.
 
         With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
-        seconds. `interval_s` is at least 0.1.
+        seconds. `interval_s` is at least 0.1. `placement=Placement("slurm", node="n1")` makes it a job on that node.
         """
-        return standing.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
+        from benchhouse.api.execution import listener_of
+
+        if placement.keepers(places.site(self._folder, placement.site)) is None:
+            return standing.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
+        if pid is not None:
+            raise BenchError("a batch job samples its node, not a process of this machine", "leave out --pid")
+        service = f"{standing.RECIPE.name}-{secrets.token_hex(2)}"
+        folder = standing.prepare(self._folder, interval_s=interval_s, for_s=for_s, kept=service)
+        files = {"files": str(folder.path.absolute())}
+        spec = ServiceSpec(id=service, recipe=standing.RECIPE, parameters=files, created=now())
+        try:
+            start_kept(self._folder, [spec], placement, listener_of(progress).note)
+        except BaseException:
+            shutil.rmtree(folder.path)  # it never sampled
+            raise
+        return standing.status(folder)
 
     def stop(self, monitor: str = "@last") -> MonitorStatus:
         """End a monitor and return what it measured; its samples are kept as Parquet files.
 
         It is named by its id, the beginning of it, or `@last`: the last one that runs.
         """
-        return standing.stop(self._folder, monitor)
+        folder = standing.find(self._folder, monitor)
+        if (kept := folder.kept()) and folder.state() == "running":
+            end_kept([kept])
+        return standing.stop(self._folder, folder.path.name)
 
     def all(self) -> list[MonitorStatus]:
         """Every monitor of the workspace, the last first."""

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from benchhouse.catalog.entries import plug
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
-from benchhouse.schema.site import Site
+from benchhouse.schema.site import Site, Word
 
 _OF_JOBS = {
     "time_s": "a time limit",
@@ -19,6 +19,7 @@ _OF_JOBS = {
     "partition": "a partition",
     "account": "an account",
     "qos": "a quality of service",
+    "node": "a node to be chosen",
 }
 
 
@@ -38,6 +39,8 @@ class Placement:
     """Of the batch system; the site's where not given."""
     account: str | None = None
     qos: str | None = None
+    node: str | None = None
+    """The node that its batch job is to run on; any where not given."""
 
     def keepers(self, site: Site) -> Keepers | None:
         """What starts its jobs; None where it is a process of this machine. Raises BenchError where that has not what
@@ -47,9 +50,11 @@ class Placement:
             options = {name: value for name in ("partition", "account", "qos") if (value := getattr(self, name))}
             try:
                 scenario = Scenario.model_validate({"scenario": "kept"} | options)
+                TypeAdapter(Word).validate_python(self.node or "any")
             except ValidationError as error:
                 problem = error.errors()[0]
-                raise BenchError(f"--{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}") from error
+                option = (*problem["loc"], "node")[0]
+                raise BenchError(f"--{option}: {problem['msg'].removeprefix('Value error, ')}") from error
             keepers = keepers_of(self.executor, Assignment(scenario=scenario, site=site))
         if keepers is None and (given := next((what for name, what in _OF_JOBS.items() if getattr(self, name)), None)):
             raise BenchError(f"only a batch job has {given}", "give --executor slurm, or leave it out")

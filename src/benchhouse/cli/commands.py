@@ -234,6 +234,7 @@ job_options = together(
     click.option("--gpus", type=click.IntRange(0), help="GPUs of its batch job; by default as the recipe says."),
     click.option("--mem", "memory", type=Memory(), help="Memory of its batch job: 64G, as Slurm counts."),
     click.option("--partition", metavar="NAME", help="Partition of its batch job; by default that of the site."),
+    click.option("--node", metavar="NAME", help="Node that its batch job runs on; by default any."),
     click.option("--account", metavar="NAME", help="Account to charge."),
     click.option("--qos", metavar="NAME", help="Quality of service."),
 )  # fmt: skip
@@ -244,7 +245,7 @@ def placement_of(settings: dict[str, Any]) -> "Placement":
     from benchhouse.api.placement import Placement
 
     asked = {name: settings.pop(name) for name in ("cpus", "gpus", "memory")}
-    given = {name: settings.pop(name) for name in ("executor", "site", "time_s", "partition", "account", "qos")}
+    given = {name: settings.pop(name) for name in ("executor", "site", "time_s", "partition", "account", "qos", "node")}
     return Placement(**given, resources={name: value for name, value in asked.items() if value is not None})
 
 

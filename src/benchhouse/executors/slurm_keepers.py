@@ -50,6 +50,7 @@ class SlurmKeepers:
         return [
             f"--job-name={name}",
             *request(resources, self._scenario, self._site),
+            *([f"--nodelist={spec.node}"] if spec.node else []),
             "--ntasks=1",
             f"--time={clock(spec.time or self._longest_s(resources))}",
             "--open-mode=append",

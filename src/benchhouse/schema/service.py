@@ -114,6 +114,7 @@ class ServiceSpec(Model):
     )
     reach: Literal["machine", "network"] = Field("machine", description="Who is to reach it.")
     time: float | None = Field(None, description="Time limit in seconds, where a batch system keeps it.")
+    node: str | None = Field(None, description="Node that its batch job is to run on; null: any.")
     interface: str | None = Field(None, description="network: device on whose address it is to listen.")
     created: str = ""
 

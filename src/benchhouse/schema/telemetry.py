@@ -97,6 +97,7 @@ class StandingMonitor(Model):
     pid: int | None = Field(None, description="Root of a process tree that is sampled beside the node.")
     pid_start: int | None = Field(None, description="When that process started, in clock ticks since boot.")
     for_s: float | None = Field(None, description="Ends by itself after so long; null: when it is stopped.")
+    kept: str = Field("", description="Folder of the keeper whose batch job it is; empty: a process of this machine.")
 
 
 class Phase(Model):

@@ -1,5 +1,7 @@
 """Monitor the machine or a process without a benchmark: start, stop, ps; list what can be monitored."""
 
+from typing import Any
+
 import click
 
 from benchhouse.api import screen
@@ -19,17 +21,21 @@ command = commands.group(
     "Start a monitor in the background.",
     "bench monitors start --for 10m",
     "bench monitors start --pid 4711 --interval 0.2s   ends with that process",
+    "bench monitors start --executor slurm --node mel2001 --time 1h   a job on that node",
 )
 @click.option("--pid", type=click.IntRange(min=1), help="Also monitor this process and all below it; ends with it.")
 @click.option("--interval", "interval_s", type=commands.DURATION, default="1s", show_default=True,
               help="Time between samples, at least 0.1s.")  # fmt: skip
 @click.option("--for", "for_s", type=commands.DURATION, help="End after this time: 90s, 10m, 1h30m.")
-def start(workspace: Workspace, pid: int | None, interval_s: float, for_s: float | None, as_json: bool) -> None:
-    monitor = workspace.monitors.start(pid=pid, interval_s=interval_s, for_s=for_s)
+@commands.job_options
+def start(workspace: Workspace, /, as_json: bool, **settings: Any) -> None:
+    placement = commands.placement_of(settings)
+    monitor = workspace.monitors.start(placement=placement, progress=screen.RunProgress(), **settings)
     if as_json:
         screen.as_json(monitor)
         return
-    click.echo(f"monitor {monitor.monitor_id} samples {monitor.watches} every {monitor.interval_s:g} s")
+    place = f" of {monitor.host} (job {monitor.job})" if monitor.job else ""
+    click.echo(f"monitor {monitor.monitor_id} samples {monitor.watches}{place} every {monitor.interval_s:g} s")
     screen.note(f"next:  bench monitors stop {monitor.monitor_id}")
 
 
@@ -65,8 +71,11 @@ def ps(workspace: Workspace, as_json: bool) -> None:
     if not monitors:
         screen.note("no monitors in this workspace yet; start one:  bench monitors start --for 10m")
         return
-    rows = [(item.monitor_id, item.state, item.process, item.watches, f"{item.interval_s:g} s") for item in monitors]
-    screen.table(("monitor", "state", "process", "watches", "every"), rows)
+    rows = [
+        (item.monitor_id, item.state, item.job or item.process, item.host, item.watches, f"{item.interval_s:g} s")
+        for item in monitors
+    ]
+    screen.table(("monitor", "state", "job", "host", "watches", "every"), rows)
 
 
 @command.verb(

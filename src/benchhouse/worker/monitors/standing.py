@@ -23,8 +23,11 @@ from pydantic import ValidationError
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
+from benchhouse.processes.services import job_of
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.recipe import Ready, Recipe
+from benchhouse.schema.service import OVER, ServiceFolder, read_state
 from benchhouse.schema.telemetry import WHOLE, Monitors, Series, Source, StandingMonitor, TelemetrySummary
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.nvml import open_gpus
@@ -32,6 +35,17 @@ from benchhouse.worker.monitors.procfs import node
 from benchhouse.worker.monitors.sampler import Recording, Sampler, Track
 from benchhouse.worker.monitors.tree import ProcessTree
 
+RECIPE = Recipe(
+    name="monitor",
+    description="A free-standing monitor of the node that it runs on.",
+    program=("python3",),
+    parameters={"files": None},
+    ports={},
+    command=("{python}", "-P", "-m", "benchhouse.worker", "--monitor", "{files}"),
+    endpoint="{files}",
+    ready=Ready(kind="log", pattern="^sampling "),
+)
+"""How a monitor is kept by a batch job; `files` is its folder."""
 PART_S = 30.0
 _BORN_S = 30.0  # a monitor that has not said who it is after so long never will
 _STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -57,9 +71,17 @@ class MonitorFolder:
         """running; ended: its files are there; lost: it was killed, and only its parts are."""
         if (self.telemetry / store.SUMMARY).is_file():
             return "ended"
+        if kept := self.kept():
+            state = read_state(kept)
+            return "lost" if state is None or state.phase in OVER else "running"
         if process := self.process():
             return "lost" if is_gone(process) else "running"
         return "lost" if time.time() - self.spec.stat().st_mtime > _BORN_S else "running"
+
+    def kept(self) -> ServiceFolder | None:
+        """Of the keeper whose batch job it is; None where it is a process of this machine."""
+        path = self.read().kept
+        return ServiceFolder(Path(path)) if path else None
 
     def process(self) -> str:
         """The identity of its process; empty before that is written."""
@@ -73,6 +95,9 @@ def run(path: Path) -> int:
     """Be the monitor of this folder until it ends."""
     folder = MonitorFolder(path)
     spec = folder.read()
+    if spec.kept:  # its job may have waited for hours
+        spec = spec.model_copy(update={"started": now(), "host": os.uname().nodename})
+        write_model(folder.spec, spec)
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     folder.parts.mkdir(exist_ok=True)
     sources: list[Source] = [node()]
@@ -82,6 +107,7 @@ def run(path: Path) -> int:
     sampler.start()
     sampler.find(open_gpus)
     write_text(folder.owner, identity())
+    print(f"sampling every {spec.interval_s:g} s", flush=True)
     until = time.monotonic() + (spec.for_s if spec.for_s is not None else inf)
     number = 0
     while _goes_on(spec, until):
@@ -171,7 +197,11 @@ class MonitorStatus:
     state: str
     """running; ended; lost: it was killed and left no sample; damaged: its summary can't be read."""
     process: int | None
-    """Its pid, while it runs."""
+    """Its pid, while it runs as a process of this machine."""
+    job: str
+    """The batch job that it is, else empty."""
+    host: str
+    """The node that it samples."""
     watches: str
     interval_s: float
     started: str
@@ -190,6 +220,15 @@ def start(
     workspace: WorkspaceFolder, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None
 ) -> MonitorStatus:
     """Start a monitor of the node, its GPUs, and the process tree below `pid` if given; returns once it samples."""
+    folder = prepare(workspace, pid=pid, interval_s=interval_s, for_s=for_s)
+    _start_process(folder)
+    return status(folder)
+
+
+def prepare(
+    workspace: WorkspaceFolder, *, interval_s: float, for_s: float | None, pid: int | None = None, kept: str = ""
+) -> MonitorFolder:
+    """Write what a monitor is to do, which nobody does yet; with `kept`, the keeper of that name will."""
     list_monitors(workspace)
     try:
         Monitors.model_validate({"interval": interval_s})
@@ -202,13 +241,12 @@ def start(
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     spec = StandingMonitor(
         monitor_id=name, started=now(), host=os.uname().nodename, interval_s=interval_s, pid=pid, pid_start=pid_start,
-        for_s=for_s,
+        for_s=for_s, kept=str((workspace.services / kept).absolute()) if kept else "",
     )  # fmt: skip
     folder = MonitorFolder(workspace.monitors / name)
     folder.path.mkdir(parents=True)
     write_model(folder.spec, spec)
-    _start_process(folder)
-    return _status(folder)
+    return folder
 
 
 def _start_process(folder: MonitorFolder) -> None:
@@ -239,17 +277,19 @@ def list_monitors(workspace: WorkspaceFolder) -> list[MonitorStatus]:
         if folder.state() == "lost":
             with contextlib.suppress(OSError):  # a full disk: the parts stay, and the next look tries again
                 finish(folder)
-        monitors.append(_status(folder))
+        monitors.append(status(folder))
     return monitors
 
 
 def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> MonitorStatus:
-    """End a monitor and return what it measured; one that has ended is only described."""
-    folder = _find(workspace, monitor)
+    """End a monitor and return what it measured; one that has ended is only described. One that is a batch job must
+    have been ended by whoever keeps it."""
+    folder = find(workspace, monitor)
     deadline = time.monotonic() + wait_s
     signalled = False
     # Its process ends after its files are written.
-    while folder.state() == "running" or ((process := folder.process()) and not is_gone(process)):
+    mine = folder.kept() is None
+    while mine and (folder.state() == "running" or ((process := folder.process()) and not is_gone(process))):
         if not signalled and (pid := pid_of(folder.process())):
             tree.send(pid, None, signal.SIGTERM)
             signalled = True
@@ -261,10 +301,10 @@ def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> Moni
             finish(folder)
         except OSError as error:
             raise unwritable(folder.telemetry, error, f"bench monitors stop {folder.path.name}") from error
-    return _status(folder)
+    return status(folder)
 
 
-def _find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
+def find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
     """By `@last` (of those that run, where some do), its id, or a unique beginning of it."""
     names = sorted(path.parent.name for path in workspace.monitors.glob("*/monitor.json"))
     if monitor == "@last":
@@ -282,8 +322,11 @@ def _find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
     )
 
 
-def _status(folder: MonitorFolder) -> MonitorStatus:
+def status(folder: MonitorFolder) -> MonitorStatus:
+    """A monitor, as its files tell of it."""
     spec, state, summary = folder.read(), folder.state(), None
+    kept = folder.kept()
+    job = job_of(kept) if kept else None
     if state == "ended":
         try:
             summary = TelemetrySummary.model_validate_json((folder.telemetry / store.SUMMARY).read_bytes())
@@ -295,7 +338,9 @@ def _status(folder: MonitorFolder) -> MonitorStatus:
     return MonitorStatus(
         monitor_id=spec.monitor_id,
         state=state,
-        process=pid_of(folder.process()) if state == "running" else None,
+        process=pid_of(folder.process()) if state == "running" and kept is None else None,
+        job=job.job_id if job else "",
+        host=spec.host,
         watches=", ".join(["node", *gpus, *process]),
         interval_s=spec.interval_s,
         started=spec.started,
