@@ -26,7 +26,7 @@ def run_id(tmp_path):
         plan_digest="0" * 64, points=1, trials=1, experiment=ref, executor="local", runtime="process",
         host="h", command=["bench"],
     )  # fmt: skip
-    Ledger.create(places.workspace(tmp_path), record, "scenario: s\n", None)
+    Ledger.create(places.workspace(tmp_path), record, {"scenario": "scenario: s\n"})
     return record.run_id
 
 

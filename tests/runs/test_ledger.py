@@ -20,7 +20,7 @@ def make(workspace, run_id="20260101-000000-abcdef"):
         run_id=run_id, scenario="s", scenario_file="s.yaml", created="", plan_digest="0" * 64, points=1, trials=1,
         experiment=REF, executor="local", runtime="process", host="h", command=[],
     )  # fmt: skip
-    return Ledger.create(workspace, record, "scenario: s\n", None)
+    return Ledger.create(workspace, record, {"scenario": "scenario: s\n"})
 
 
 @pytest.fixture

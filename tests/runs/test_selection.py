@@ -66,6 +66,6 @@ def test_a_run_that_was_not_collected_is_known_by_its_ledger(tmp_path):
         experiment=ExperimentRef(name="e", version="1", object="e:e", distribution="e", distribution_version="1"),
         executor="local", runtime="process", host="h", command=[],
     )  # fmt: skip
-    Ledger.create(workspace, record, "scenario: fresh\n", None).release()
+    Ledger.create(workspace, record, {"scenario": "scenario: fresh\n"}).release()
     assert known_runs(workspace) == [old, new]
     assert [find_run(workspace, token) for token in ("@last", "@last-1", "fresh", "demo")] == [new, old, new, old]

@@ -11,8 +11,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.topology import Cluster, Cpu, Gpu, Nic, NumaNode, Topology
+from benchhouse.warehouse import rows, tables
 from benchhouse.warehouse import table as kinds
-from benchhouse.warehouse import tables
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.table import Column, Table
@@ -59,7 +59,9 @@ def test_the_nine_tables_are_there_and_every_row_says_whose_it_is(workspace):
                 assert all(row[key] for key in IDENTITY), name
         (run,) = warehouse.query("SELECT * FROM benchmark_run_fact").dicts()
     assert run["executor"] == "local"
-    assert set(json.loads(run["unknown"])) == {"intent", "mode", "cadence", "queue_s", "scheduler_run_id"}
+    assert set(json.loads(run["unknown"])) == {
+        *("intent", "mode", "cadence", "queue_s", "scheduler_run_id"), *rows.OF_CONTRACT,
+    }  # fmt: skip
 
 
 def test_outcomes_are_means_of_good_trials_in_the_unit_of_the_column(workspace):

@@ -7,11 +7,13 @@ from typing import Any
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import contracts
-from benchhouse.claims.contracts import UNKNOWN, RunEvidence, Settled
+from benchhouse.claims.contracts import RunEvidence
 from benchhouse.evidence.folder import read_meta
+from benchhouse.runs.contracts import read_contract
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare, prepare_text
 from benchhouse.schema.contract import BenchmarkRun
+from benchhouse.schema.contract_rules import UNKNOWN, Settled
 from benchhouse.schema.layout import TrialFolder
 
 
@@ -72,7 +74,8 @@ class Contracts(VerbGroup):
 
     def validate(self, path: Path) -> CheckedContract:
         """Check a contract file; every mistake is raised with its place."""
-        return CheckedContract(*contracts.validate(path))
+        contract = read_contract(path)
+        return CheckedContract(contract.terms, contract.settled)
 
     def render(self, what: str) -> RenderedContract:
         """The contract that a scenario file or a run amounts to."""

@@ -46,6 +46,8 @@ class PlaceKeywords(TypedDict, total=False):
     """process, venv or apptainer."""
     site: str | None
     """A site profile: its file, or the name of a shipped one."""
+    contract: str | os.PathLike[str] | None
+    """File of the contract that governs the run, in place of what the scenario says."""
 
 
 class RunKeywords(PlaceKeywords, total=False):

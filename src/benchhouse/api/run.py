@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.status import RunOverview, UnsuccessfulTrial, Warning
     from benchhouse.runs.status import RunStatus as RunStatus
+    from benchhouse.warehouse.contract_rows import RunContract as RunContract
 
 
 class Run:
@@ -128,6 +129,12 @@ class Run:
         from benchhouse.runs.status import warnings
 
         return warnings(self.workspace.folder, self.id)
+
+    def contract(self) -> "RunContract | None":
+        """The contract that governs it, what was seen of each guarantee, and what is left of its class."""
+        from benchhouse.results.contracts import contract_of
+
+        return contract_of(self.workspace.folder, self.id)
 
     def points(self) -> "Points":
         """Its numbers: a typed row for each point, metric and statistic."""

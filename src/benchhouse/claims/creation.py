@@ -64,7 +64,7 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
     fields: dict[str, Any] = {
         "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
         "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),
-        "changed": basis.changed(),
+        "changed": basis.changed(), "contracts": basis.citations(),
         "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": benchhouse.__version__,
         "definition": DEFINITION,
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchhouse.analysis.compare import DEFINITION
@@ -18,11 +18,13 @@ from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.results.circumstances import circumstances
 from benchhouse.results.matching import leaves, one_line
 from benchhouse.results.neighbours import Beside, count_beside
-from benchhouse.schema.claim import Changed, ClaimTrial, Policy, Reason
+from benchhouse.schema.claim import Changed, Citation, ClaimTrial, Policy, Reason
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import without_secrets
 from benchhouse.schema.service import mentioned
 from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.warehouse.contract_rows import RunContract, run_contract
+from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 _LISTED = 4
@@ -56,6 +58,8 @@ class Basis:
     sides: list[Side]
     beside: Beside
     """What ran beside each trial, by the runs of the claim alone: whoever has its packet counts the same."""
+    contracts: dict[str, RunContract] = field(default_factory=dict)
+    """By run, where one governs it."""
 
     @classmethod
     def of(cls, rows: Sequence[Row], every_trial: Sequence[Row]) -> "Basis":
@@ -65,13 +69,28 @@ class Basis:
             point = (row["run_id"], row["instance_digest"])
             tried = [trial for trial in every_trial if (trial["run_id"], trial["instance_digest"]) == point]
             sides.append(Side(row, [trial for trial in tried if not trial["warmup"]]))
-        return cls(sides, count_beside(every_trial))
+        by_run = grouped(every_trial, lambda row: str(row["run_id"]))
+        contracts = {run_id: contract for run_id, rows in by_run.items() if (contract := run_contract(rows))}
+        return cls(sides, count_beside(every_trial), contracts)
 
     def changed(self) -> list[Changed]:
         if len(self.sides) < 2:
             return []
         a, b = self.sides
         return changes(a.row, b.row, *circumstances([a.used, b.used], self.beside))
+
+    def citations(self) -> list[Citation]:
+        return [
+            Citation(
+                run_id=run_id,
+                name=contract.terms.name,
+                digest=contract.terms.digest,
+                asked=contract.terms.asked.removesuffix("_grade"),
+                mode=contract.mode,
+                missing=contract.settled.missing,
+            )
+            for run_id, contract in sorted(self.contracts.items())
+        ]
 
     def times(self) -> tuple[str, str]:
         used = [row for side in self.sides for row in side.used]
@@ -96,6 +115,8 @@ class Basis:
             reasons += judge_trials(name, side.tried, row["trials"], policy)
             reasons += judge_source(name, side.used)
             reasons += _judge_images(side, folder_of)
+        for run_id, contract in sorted(self.contracts.items()):
+            reasons += judge_contract(run_id, contract)
         reasons += judge_changes(self.changed())
         if len(self.sides) == 2 and set(self.sides[0].row["trials"]) & set(self.sides[1].row["trials"]):
             same = "a number can't be compared with itself: both sides have trials in common"
@@ -252,6 +273,17 @@ def _addresses(target: Mapping[str, Any]) -> Iterator[str]:
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and _ADDRESS_KEY.search(key) and "://" in text and not text.startswith("file:"):
                 yield text
+
+
+def judge_contract(run_id: str, contract: RunContract) -> Iterator[Reason]:
+    """What the contract of a run keeps a number from being published."""
+    about = f"{run_id}: the contract '{contract.terms.name}'"
+    if contract.mode == "rejected" and contract.terms.on_missing == "reject":
+        yield Reason(code="contract_rejected", message=f"{about} is {contract.settled.sentence()}")
+    elif contract.settled.verdict != "accepted":
+        yield Reason(code="guarantee_missing", message=f"{about} is {contract.settled.sentence()}")
+    elif contract.mode == "realism":
+        yield Reason(code="realism_contract", message=f"{about} asks for realism_grade and no more")
 
 
 def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[Reason]:

@@ -61,6 +61,7 @@ def walk(
 ) -> Trace:
     """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again."""
     says = [f"{place}: {claim.statement}", claim.label]
+    says += [f"contract {item.name} {item.digest[:12]}: {item.mode} of {item.asked}" for item in claim.contracts]
     says += [f"lacks {reason.code}: {reason.message}" for reason in claim.reasons]
     problems = _own_problems(claim)
     if problems:
@@ -117,7 +118,7 @@ def _restate(
     basis = Basis.of(rows, warehouse.query_again(tried).dicts())
     shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
-    again = shared | times | {"trials": basis.trials(), "changed": basis.changed()}
+    again = shared | times | {"trials": basis.trials(), "changed": basis.changed(), "contracts": basis.citations()}
     problems, says = _recompute(claim, rows, again)
     lacking = {reason.code: reason.message for reason in basis.judge(claim.policy, folder_of)}
     stated = {reason.code for reason in claim.reasons}

@@ -225,6 +225,9 @@ where_options = together(  # without them, as the scenario says, else the site
 )  # fmt: skip
 
 
+contract_option = click.option(
+    "--contract", type=FILE, metavar="FILE", help="Contract that governs the run, whatever the scenario says."
+)
 job_options = together(
     click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.",
                  shell_complete=complete_plug("executors")),

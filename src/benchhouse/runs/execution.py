@@ -15,6 +15,7 @@ from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs import stopping_rule
+from benchhouse.runs.checkout import checkout
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
 from benchhouse.runs.keepers import Attached, Jobs, Keep
@@ -150,7 +151,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "parallel": options.parallel or prepared.plan.scenario.parallel,
         "plan_digest": prepared.plan.digest,
         "folder": prepared.plan.input_folder,
-        "source": _git(prepared.home),
+        "source": checkout(prepared.home),
         "cache": str(places.cache()),
         "container_digest": prepared.image_digest(),
         "images": images,
@@ -159,6 +160,8 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "cluster": prepared.site.cluster.model_dump(exclude_none=True),
         "dataset": _staged(prepared.plan),
     }
+    if prepared.contract:
+        frame["contract"] = prepared.contract.terms.model_dump(mode="json", by_alias=True, exclude_none=True)
     return frame | ({"monitors": options.export.monitors} if options.export else {})
 
 
@@ -234,17 +237,6 @@ def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     if process.returncode == Exit.BAD_INPUT:  # it could not even begin
         raise BenchError("\n".join(log.read_text(errors="replace").strip().splitlines()[-3:]), f"see {log}")
     return process.pid
-
-
-def _git(folder: Path) -> dict[str, Any]:
-    """Commit and dirty flag of the folder that holds the scenario; empty where that is not a git checkout."""
-    command = ["git", "-C", str(folder)]
-    try:
-        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        state = subprocess.run([*command, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {"commit": head.stdout.strip(), "dirty": bool(state.stdout.strip())}
 
 
 def hand_over(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger) -> int:

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -95,18 +95,15 @@ class Ledger:
         self._lock: int | None = None
 
     @classmethod
-    def create(
-        cls, workspace: WorkspaceFolder, record: RunRecord, scenario_text: str, benchmark_text: str | None
-    ) -> "Ledger":
-        """A folder with all that resuming needs, whole or not at all."""
+    def create(cls, workspace: WorkspaceFolder, record: RunRecord, texts: Mapping[str, str]) -> "Ledger":
+        """A folder with all that resuming needs, whole or not at all: `texts` by the attributes of `RunFolder`."""
         folder = workspace.run(record.run_id)
         made = RunFolder(workspace.runs / temporary_name(record.run_id))
         try:
             sweep_temporaries(workspace.runs)
             made.worker_logs.mkdir(parents=True)
-            write_text(made.scenario, scenario_text)
-            if benchmark_text is not None:
-                write_text(made.benchmark, benchmark_text)
+            for name, text in texts.items():
+                write_text(getattr(made, name), text)
             write_model(made.record, record)
             sync(made.path)
             made.path.rename(folder.path)

@@ -1,5 +1,6 @@
 """Where a scenario runs: as the command line says, else its file, else the site, else by its own words."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ from benchhouse.schema.site import Site
 
 @dataclass(frozen=True)
 class Where:
-    """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
+    """What the command line says of where a scenario runs and under which contract, before scenario and site."""
 
     executor: str | None = None
     runtime: str | None = None
     site: str | None = None
+    contract: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True)

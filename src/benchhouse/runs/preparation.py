@@ -45,6 +45,7 @@ from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf
+    from benchhouse.plan.contract import Contract
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Prepared:
     site: Site = field(default_factory=Site)
     site_name: str | None = None  # as it was asked for
     only_slurm: str = ""  # keys of the scenario that say where it runs, where nothing else does
+    contract: "Contract | None" = None
+    """What the run is held to."""
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""
@@ -146,7 +149,25 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
             raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
     placed = place(file, where, site)
     prepared = _resolve_and_plan(workspace, placed.file, home, site)
-    return replace(prepared, site_name=where.site, notes=[*placed.notes, *prepared.notes], only_slurm=placed.only_slurm)
+    notes = [*placed.notes, *prepared.notes]
+    return _governed(replace(prepared, site_name=where.site, notes=notes, only_slurm=placed.only_slurm), where)
+
+
+def _governed(prepared: Prepared, where: Where) -> Prepared:
+    """With the contract that the command line names, else the scenario."""
+    named = prepared.plan.scenario.contract
+    path = Path(where.contract) if where.contract else prepared.home / named if named else None
+    if path is None:
+        return prepared
+    from benchhouse.runs.contracts import govern  # brings the models of contracts
+
+    if not where.contract and not path.is_file():
+        message, expected = f"there is no contract {path}", "the path of a contract; see: bench contracts list"
+        raise ProblemsError([prepared.file.document.problem(("contract",), message, expected)])
+    contract = govern(prepared, path)
+    if contract.settled.verdict == "downgraded":
+        prepared.notes.append(f"the contract {contract.terms.name} is {contract.settled.sentence()}")
+    return replace(prepared, contract=contract)
 
 
 def _further_problems(

@@ -10,6 +10,7 @@ from benchhouse.documents.problems import ProblemsError
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan.dataset import missing_dataset
 from benchhouse.runs import estimate, fetch
+from benchhouse.runs.checkout import checkout
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.placement import Where, no_scheduler
 from benchhouse.runs.preparation import Prepared, prepare_text
@@ -40,6 +41,11 @@ def open_run(
     problems = no_scheduler(prepared.file, prepared.only_slurm)
     if problems := [*problems, *missing_dataset(prepared.file, prepared.plan.folder)]:
         raise ProblemsError(problems)
+    if prepared.contract:
+        from benchhouse.runs.contracts import check_source
+
+        if doubt := check_source(prepared.contract, checkout(prepared.home)):
+            say(f"warning: {doubt}")
     open_executor(prepared, workspace.run("RUN"), say=say).close()
     unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
     if warning := _check_ready(workspace, prepared, unfinished):
@@ -95,6 +101,7 @@ def conditions(prepared: Prepared) -> dict[str, str]:
         "environment": digest(dict(scenario.environment)),
         "runtime": digest(scenario.runtime.model_dump(exclude=None if scenario.runtime.shared else {"shared"})),
         "resources": digest(asked if len(asked) > 1 else asked[0]),
+        "contract": prepared.contract.digest if prepared.contract else "",
     } | ({"image": image} if image else {})
 
 
@@ -143,8 +150,10 @@ def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path) -> Le
         command=sys.argv,
         conditions=conditions(prepared),
     )
-    benchmark_text = prepared.registered.document.text if prepared.registered else None
-    return Ledger.create(workspace, record, prepared.file.text, benchmark_text)
+    texts = {"scenario": prepared.file.text}
+    texts |= {"benchmark": prepared.registered.document.text} if prepared.registered else {}
+    texts |= {"contract": prepared.contract.document.text} if prepared.contract else {}
+    return Ledger.create(workspace, record, texts)
 
 
 def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
@@ -161,7 +170,8 @@ def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None =
             f"jobs of run {record.run_id} may still be under way on {record.executor}",
             f"end them first: bench stop {record.run_id}",
         )
-    where = Where(wanted.executor or record.executor, record.runtime, wanted.site or record.site)
+    contract = ledger.folder.contract if ledger.folder.contract.is_file() else None
+    where = Where(wanted.executor or record.executor, record.runtime, wanted.site or record.site, contract)
     prepared = prepare_text(workspace, text, str(ledger.folder.scenario), record.folder, where)
     if prepared.plan.digest != record.plan_digest:
         raise BenchError(

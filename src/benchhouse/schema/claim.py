@@ -38,14 +38,14 @@ class Reason(Model):
     code: Literal[
         "few_replicates", "wide_interval", "no_interval", "drift", "doubted_trials", "failed_trials",
         "failed_certificate", "thin_percentile", "several_variables", "same_trials", "dirty_tree", "unknown_source",
-        "unpinned_image", "broken_lineage",
+        "unpinned_image", "broken_lineage", "realism_contract", "guarantee_missing", "contract_rejected",
     ]  # fmt: skip
     message: str = Field(description="What was found and what the policy asks for.")
 
     @property
     def may_be_labelled(self) -> bool:
         """A label can't make up for numbers that are not what they say."""
-        return self.code not in ("broken_lineage", "same_trials")
+        return self.code not in ("broken_lineage", "same_trials", "contract_rejected")
 
 
 class ClaimTrial(Model):
@@ -60,6 +60,17 @@ class ClaimTrial(Model):
     instance_digest: Digest
     artifact_manifest_digest: Digest = Field(description="sha256 of its manifest.json.")
     value: float = Field(description="What it measured of this metric and statistic.")
+
+
+class Citation(Model):
+    """The contract that governs a run behind a claim, and what is left of it."""
+
+    run_id: str
+    name: str
+    digest: Digest = Field(description="Of the contract, which is in trial.json of each trial.")
+    asked: str = Field(description="publication or realism.")
+    mode: str = Field(description="publication, realism or rejected: by what was observed.")
+    missing: list[str] = Field(description="Guarantees that were not, each with the reason.")
 
 
 class Changed(Model):
@@ -92,6 +103,7 @@ class Claim(Model):
     changed: list[Changed] = Field(default_factory=empty_list, description="What differs between the sides.")
     seed: int | None = Field(None, description="Of the resampling, where there is any.")
     definition: int | None = Field(None, ge=1, description="Version of the definition of intervals; null: unknown.")
+    contracts: list[Citation] = Field(default_factory=empty_list, description="Of the runs behind it; empty: none.")
     policy: Policy
     cells: list[Cell] = Field(description="Rows of the query: the number, or what is compared and the number.")
     queries: dict[str, QuerySpec] = Field(description="The pinned query by its digest.")
@@ -105,6 +117,8 @@ class Claim(Model):
         plain = self.model_dump(mode="json")  # floats stay floats: canonical JSON would write -0.0 as 0
         if self.definition is None:
             del plain["definition"]  # claims that were made without it keep their bytes
+        if not self.contracts:
+            del plain["contracts"]
         return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
 
     def sha256(self) -> str:

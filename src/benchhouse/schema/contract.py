@@ -1,6 +1,6 @@
 """The BenchmarkRun contract: what a benchmark promises before it runs, so that a missing promise is never silent.
 
-Keys are camelCase, as contracts of the kind are published. `claims.contracts` holds what one key asks of another.
+Keys are camelCase, as contracts of the kind are published. `contract_rules` holds what one key asks of another.
 """
 
 from typing import Annotated, Literal, get_args
@@ -88,6 +88,7 @@ class OutlierPolicy(_Part):
 
 class ContractTrials(_Part):
     min_replicates: int = Field(ge=3, description="At least 3.")
+    min_warmups: int = Field(0, ge=0, description="Trials of each point that come first and do not count.")
     confidence_level: float = Field(ge=0.8, lt=1.0, description="Of the intervals.")
     outlier_policy: OutlierPolicy
     report_distributions: Literal[True] = Field(description="Not means alone.")
@@ -134,6 +135,7 @@ class ExecutionPolicy(_Part):
     stable_background_load: bool = Field(description="Nothing else that comes and goes.")
     fixed_topology: bool = Field(description="The same nodes and links in all trials.")
     exclusive_scheduling: bool = Field(description="The scheduler gives them to one job.")
+    isolation: bool = Field(False, description="Each trial in a process of its own, its limits enforced.")
     multi_tenant: bool = Field(False, description="Realism: others are there, as in production.")
     cluster_context_captured: bool = Field(False, description="Realism: what else went on is recorded.")
     on_missing_guarantee: Literal["downgrade", "reject"] = Field(description="If a guarantee is missing.")

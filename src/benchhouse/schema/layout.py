@@ -51,6 +51,7 @@ class RunFolder(Folder):
     record = Inside("run.json")
     scenario = Inside("scenario.yaml")
     benchmark = Inside("benchmark.yaml")
+    contract = Inside("contract.yaml")  # what governs it, where something does
     events = Inside("events.jsonl")
     lock = Inside("owner.lock")
     carried = Inside("carried")  # names the cluster job that carries the whole run

@@ -235,6 +235,9 @@ class Scenario(Defined):
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers; `service:NAME` is an endpoint."
     )
+    contract: str | None = Field(
+        None, min_length=1, description="File of the contract that governs its runs; relative to this file."
+    )
     folder: str | None = Field(None, description="Folder that relative paths start in; by default that of this file.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="Telemetry; false: none.")

@@ -136,6 +136,7 @@ class TrialSpec(Model):
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
     submitted: str | None = Field(None, description="When it was handed to a batch system.")
     container_digest: str | None = Field(None, description="sha256 of the image that it runs in.")
+    contract: dict[str, Any] = Field(default_factory=dict, description="The BenchmarkRun contract; empty: none.")
     cache: str = Field(description="Folder of the data cache.")
     final: str = Field(description="Folder that the sealed trial is renamed to.")
 
@@ -187,6 +188,15 @@ class Failure(Model):
     log_tail: str = ""
 
 
+class Guarantee(Model):
+    """Something that the contract of a run demands, and what was seen of it."""
+
+    name: str = Field(description="As the contract spells it: dedicatedNodes, provenance.gitCommit, ...")
+    observed: bool
+    says: str = Field(description="What was seen.")
+    value: float | None = Field(None, description="The figure behind it, where there is one.")
+
+
 class Warning(Model):
     """A named doubt about a trial's numbers."""
 
@@ -234,6 +244,9 @@ class Meta(Model):
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")
+    guarantees: list[Guarantee] = Field(
+        default_factory=empty_list, description="What the contract demands of a trial, each observed or not."
+    )
     trials_before: int | None = Field(None, description="Earlier trials in a shared process; null: own process.")
     custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")
 

@@ -40,6 +40,12 @@ _OF_EVERY_ROW = (
 _OF_SPEC = ("scenario", "plan_digest", "component", "service", "executor", "attempt", "code_digest", "parallel")
 _OF_META = ("duration_s", "host", "git_commit", "git_dirty", "package_lock_digest")
 
+OF_CONTRACT = (
+    "intent", "mode", "cadence", "contract", "contract_digest", "asked_mode", "guarantees", "missing_guarantees",
+    "sinks",
+)  # fmt: skip
+"""Columns of benchmark_run_fact that only a contract fills."""
+
 
 @dataclass(frozen=True)
 class TrialRows:
@@ -107,7 +113,7 @@ def make_rows(
     shared: Row = {name: getattr(spec, name) for name in _OF_EVERY_ROW}
     shared |= {"artifact_manifest_digest": manifest_digest, "outcome": meta.outcome}
     dimensions = dimension_rows(spec, meta)
-    trial = shared | _from_spec(spec) | _from_meta(spec, meta) | {"folder": folder}
+    trial = shared | _from_spec(spec) | _from_meta(spec, meta) | _contract(spec, meta) | {"folder": folder}
     trial |= {OWN_IDS[table]: row[OWN_IDS[table]] for table, row in dimensions.items()}
     rows = [
         shared
@@ -227,6 +233,25 @@ def _run_keys(trials: Sequence[Row]) -> Row:
     }
 
 
+def _contract(spec: TrialSpec, meta: Meta) -> Row:
+    if not spec.contract:
+        return {"contract": None, "guarantees": None}
+    from benchhouse.warehouse.contract_rows import trial_columns  # brings the models of contracts
+
+    return trial_columns(spec, meta)
+
+
+def _governed(trials: Sequence[Row], gaps: dict[str, str]) -> Row:
+    """What the contract of a run says, and what was seen of it; without one `gaps` says so."""
+    if any(row["contract"] for row in trials):
+        from benchhouse.warehouse.contract_rows import run_columns, run_contract
+
+        if contract := run_contract(trials):
+            return run_columns(contract)
+    gaps |= dict.fromkeys(OF_CONTRACT, "no contract governs the run")
+    return dict.fromkeys(OF_CONTRACT)
+
+
 def _run_row(trials: Sequence[Row]) -> Row:
     first = min(trials, key=lambda row: (row["started"], row["trial_id"]))
     commits = {row["git_commit"] for row in trials}
@@ -234,15 +259,14 @@ def _run_row(trials: Sequence[Row]) -> Row:
     cases = sorted({row["benchmark_case_id"] for row in trials})
     succeeded = sum(row["outcome"] == "succeeded" for row in trials)
     waits = [row["queue_s"] for row in trials if row["queue_s"] is not None]
-    gaps = dict.fromkeys(("intent", "mode", "cadence"), "nothing in the evidence says")
+    gaps: dict[str, str] = {}
+    governed = _governed(trials, gaps)
     if not waits:
         gaps |= {"queue_s": json.loads(first["unknown"] or "{}").get("queue_s", "no trial says")}
     same = ("scenario", "plan_digest", "experiment", "experiment_version", "runtime")
     return {name: first[name] for name in same} | _shared_ids(trials, gaps) | _run_keys(trials) | {
         "executor": ", ".join(sorted({row["executor"] for row in trials})),
-        "intent": None,
-        "mode": None,
-        "cadence": None,
+        **governed,
         "started": first["started"],
         "ended": max(row["ended"] for row in trials),
         "queue_s": max(waits, default=None),

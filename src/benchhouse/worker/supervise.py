@@ -28,7 +28,8 @@ from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
 from benchhouse.schema.service import SECRET, Addresses, read_state
-from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
+from benchhouse.schema.telemetry import TelemetrySummary
+from benchhouse.schema.trial import MEASURED, Attempt, Failure, Guarantee, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, node, nodes
 from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
@@ -116,6 +117,7 @@ class Conclusion:
     duration_s: float
     usage: dict[str, Any]
     custom: dict[str, Any]
+    guarantees: list[Guarantee]
 
 
 def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing | None) -> int:
@@ -163,12 +165,16 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     ]
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
+    guarantees = _guarantees(session, telemetry, handover)
+    if outcome == "succeeded" and (refused := _refusal(spec, guarantees)):
+        outcome, failure = "invalid", refused
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
-    meta = _meta(session, Conclusion(outcome, failure, warnings, started, over, duration_s, usage, handover.custom))
+    end = Conclusion(outcome, failure, warnings, started, over, duration_s, usage, handover.custom, guarantees)
+    meta = _meta(session, end)
     numbers = metrics_file(spec, meta, handover, telemetry, min(spec.limits.cpus or math.inf, usable_cores()))
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
@@ -280,8 +286,32 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": session.cage.enforced},
         usage=end.usage,
         trials_before=shared.trials - 1 if shared else None,
+        guarantees=end.guarantees,
         custom=end.custom,
     )
+
+
+def _guarantees(session: TrialSession, telemetry: TelemetrySummary | None, handover: Handover) -> list[Guarantee]:
+    """What the contract demands, each observed or not; nothing where there is no contract."""
+    spec, shared = session.spec, session.shared
+    if not spec.contract:
+        return []
+    from benchhouse.worker.guarantees import Seen, observe  # brings the models of contracts
+
+    place = topology(os.path.dirname(spec.final))  # noqa: PTH120
+    threads, slurm = place.cpu.threads or os.cpu_count() or 1, batch.described(None, "")
+    repeated = bool(shared and shared.trials > 1)
+    loose = ", ".join(session.cage.not_enforced)
+    return observe(Seen(spec, telemetry, threads, node.lock_digest(), handover.custom, slurm, repeated, loose))
+
+
+def _refusal(spec: TrialSpec, guarantees: list[Guarantee]) -> Failure | None:
+    """Why a trial does not count, by its contract."""
+    if all(item.observed for item in guarantees):
+        return None
+    from benchhouse.worker.guarantees import refusal
+
+    return refusal(spec, guarantees)
 
 
 def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:

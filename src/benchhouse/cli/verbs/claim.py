@@ -77,6 +77,7 @@ def show_(workspace: Workspace, claim: str, as_json: bool) -> None:
         ("value", f"{whole.value!r} {'' if whole.unit == '1' else whole.unit}".strip()),
         ("interval", f"{whole.interval} at {whole.policy.confidence}, {whole.method}"),
         ("n", whole.n),
+        *(("contract", f"{item.name} {item.digest}: {item.mode} of {item.asked}") for item in whole.contracts),
         *((f"lacks {reason.code}", reason.message) for reason in whole.reasons),
         *((f"changed: {change.dimension}", f"{change.a} → {change.b}") for change in whole.changed),
         *(("query", f"{name} ({spec.engine} {spec.engine_version})") for name, spec in whole.queries.items()),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the exact jobs of the first trials.")
 @click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
 @commands.where_options
+@commands.contract_option
 @commands.logical_options
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, dry_run: bool, points: int, as_json: bool,

@@ -13,7 +13,7 @@ from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.run import Run
+    from benchhouse.api.run import Run, RunContract
 
 _MOST_TEXTS = 3
 
@@ -23,6 +23,7 @@ _MOST_TEXTS = 3
     "bench run scenarios/first.yaml   plan, run, collect, show",
     "bench run scenarios/first.yaml --dry-run   only print what would start",
     "bench run scenarios/first.yaml --executor slurm   elsewhere: the same plan",
+    "bench run scenarios/first.yaml --contract contract.yaml   held to what it promises",
     "bench run --resume @last   carry on after Ctrl-C",
 )
 @commands.scenario_or_config
@@ -38,6 +39,7 @@ _MOST_TEXTS = 3
               help="Of the text file: cluster, region or node_pool.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
 @commands.where_options
+@commands.contract_option
 @commands.logical_options
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, resume: str | None, new: bool, dry_run: bool,
@@ -45,11 +47,12 @@ def command(
 ) -> int:  # fmt: skip
     path = scenario or config
     settings["labels"] = commands.pairs(settings["labels"], "--label", "NAME=VALUE")
-    where = {key: settings[key] for key in ("executor", "runtime", "site")}
-    if resume and (path or new or dry_run or where["runtime"]):
+    where = {key: settings[key] for key in ("executor", "runtime", "site", "contract")}
+    if resume and (path or new or dry_run or where["runtime"] or where["contract"]):
         raise BenchError(
             "--resume carries on a run as it was planned",
-            "leave out SCENARIO, --new, --dry-run and --runtime; what is missing may run elsewhere: --executor, --site",
+            "leave out SCENARIO, --new, --dry-run, --runtime and --contract; what is missing may run elsewhere: "
+            "--executor, --site",
         )
     if not resume and path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
@@ -100,17 +103,23 @@ class ShownRun(ResumableProgress):
         self.exit_code = Exit.GOOD
 
     def show(self, run: "Run") -> None:
-        self.exit_code = max(self.exit_code, run.exit_code)
-        _show_json(run) if self.as_json else _show(run)
+        over = run.summary and run.summary.complete  # one that goes on may yet have what it lacks
+        contract = run.contract() if over and run.record.conditions.get("contract") else None
+        rejected = contract and contract.mode == "rejected"
+        self.exit_code = max(self.exit_code, run.exit_code, Exit.CLAIM_NOT_SAFE if rejected else Exit.GOOD)
+        _show_json(run, contract) if self.as_json else _show(run, contract)
 
 
-def _show_json(run: "Run") -> None:
+def _show_json(run: "Run", contract: "RunContract | None") -> None:
     assert run.summary is not None
     summary = {name: getattr(run.summary, name) for name in ("run_id", "scenario", "outcomes", "complete", "seconds")}
+    if contract:
+        settled = {"name": contract.terms.name, "digest": contract.terms.digest, "mode": contract.mode}
+        summary["contract"] = settled | contract.settled.model_dump() | {"guarantees": contract.guarantees}
     screen.as_json(summary | {"points": run.points(), "failures": run.failures(), "invalid": run.invalid()})
 
 
-def _show(run: "Run") -> None:
+def _show(run: "Run", contract: "RunContract | None") -> None:
     summary, failures, invalid = run.summary, run.failures(), run.invalid()
     assert summary is not None
     run.points().show()
@@ -119,6 +128,10 @@ def _show(run: "Run") -> None:
     screen.invalid_blocks(invalid)
     sys.stdout.flush()
     screen.note(f"run {run.id}: {screen.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
+    if contract:
+        observed = sum(item.observed for item in contract.guarantees)
+        counted = f"{observed} of {len(contract.guarantees)} guarantees observed"
+        screen.note(f"contract {contract.terms.name}: {counted}; {contract.settled.sentence()}")
     if summary.stopped_by == "service":
         screen.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0].removesuffix(':')}")
         screen.note(f"carry on:  bench run --resume {run.id} --rerun-failed")

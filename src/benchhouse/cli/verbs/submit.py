@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @commands.scenario_or_config
 @click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @commands.where_options
+@commands.contract_option
 def command(
     workspace: Workspace, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: str | None
 ) -> None:

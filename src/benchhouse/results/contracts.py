@@ -1,0 +1,21 @@
+"""What a run is worth by the contract that governs it."""
+
+from typing import TYPE_CHECKING
+
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+if TYPE_CHECKING:
+    from benchhouse.warehouse.contract_rows import RunContract
+
+
+def contract_of(workspace: WorkspaceFolder, run_id: str) -> "RunContract | None":
+    """From the rows of its trials; None where no contract governs it, or nothing of it is collected."""
+    with Warehouse.open(workspace) as warehouse:
+        rows = queries.trials(warehouse, [run_id]).dicts()
+    if not any(row.get("contract") for row in rows):
+        return None
+    from benchhouse.warehouse.contract_rows import run_contract  # brings the models of contracts
+
+    return run_contract(rows)

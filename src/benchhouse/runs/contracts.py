@@ -1,0 +1,49 @@
+"""The contract that governs a run: read and checked before anything runs, kept with the run's ledger."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.plan.contract import Contract, contradictions
+from benchhouse.schema.contract import BenchmarkRun
+from benchhouse.schema.contract_rules import misfits, settle
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.guarantees import COMMIT
+
+if TYPE_CHECKING:
+    from benchhouse.runs.preparation import Prepared
+
+
+def read_contract(path: Path) -> Contract:
+    """Every mistake is raised with its place in the file. What it is worth by itself comes with it."""
+    document = load_yaml(path)
+    contract = validated(document, BenchmarkRun)
+    if problems := [document.problem(*misfit) for misfit in misfits(contract)]:
+        raise ProblemsError(problems)
+    return Contract(contract, document, settle(contract))
+
+
+def govern(prepared: "Prepared", path: Path) -> Contract:
+    """The contract in `path`; raises where it contradicts the scenario, or where it is worth nothing."""
+    contract = read_contract(path)
+    if problems := contradictions(contract, prepared.file, prepared.plan):
+        raise ProblemsError(problems)
+    if contract.settled.verdict == "rejected":
+        message = f"the contract {path} is {contract.settled.sentence()}"
+        raise BenchError(message, f"see: bench contracts validate {path}", Exit.CLAIM_NOT_SAFE)
+    return contract
+
+
+def check_source(contract: Contract, source: dict[str, object]) -> str:
+    """What the checkout already shows: a sentence where it is not what the contract pins; raises where that rejects."""
+    pinned = contract.terms.provenance.git_commit
+    commit = str(source.get("commit") or "unknown") + (" (dirty)" if source.get("dirty") else "")
+    if COMMIT not in contract.demands or pinned == commit:
+        return ""
+    line, column = contract.document.position(("provenance", "gitCommit"))
+    says = f"{contract.document.path}:{line}:{column}: the contract pins commit {pinned}, the checkout is at {commit}"
+    if contract.terms.execution_policy.on_missing_guarantee == "reject":
+        raise BenchError(says, "check that commit out, without changes, or pin another one", Exit.CLAIM_NOT_SAFE)
+    return says
