@@ -116,3 +116,17 @@ def test_one_repetition_has_a_law_without_interval():
     (curve,) = make_scaling(points(amdahl, repetitions=1), QPS, None, "nodes", kind="strong").curves
     assert curve.laws[0].parameters["s"].low is None
     assert "(spread over trials unknown)" in curve.pays
+
+
+def test_values_that_follow_the_law_exactly_are_not_taken_for_more_than_their_share():
+    exact = points(lambda n: 100.0 * n / (1 + (n - 1) / 11))
+    for item in exact:
+        item.samples[QPS] = type(item.samples[QPS])("1/s", "higher", [item.samples[QPS].values[0]] * 3, ["a", "b", "c"])
+    (curve,) = make_scaling(exact, QPS, None, "nodes", kind="strong").curves
+    assert all(law.fits for law in curve.laws)
+
+
+def test_a_curve_of_unnamed_targets_has_not_the_name_of_its_first_point():
+    unnamed = [member(at, {}, qps=amdahl(n), **{NODES: n}) for at, n in enumerate((1, 2, 4))]
+    (curve,) = make_scaling(unnamed, QPS, None, "nodes", kind="strong").curves
+    assert curve.name == unnamed[0].given["experiment"]

@@ -11,6 +11,7 @@ from benchhouse.schema.scenario import ScalingKind
 
 NAMES = {"amdahl": "Amdahl's law", "gustafson": "Gustafson's law", "usl": "the universal scalability law"}
 _STEPS = 32  # of a line that is drawn
+_ROUNDING = 1e-6  # of a share: so far below zero may values lie that follow the law exactly
 _LARGEST_MISFIT = 0.1  # a law that is further off somewhere is no guide
 
 
@@ -31,7 +32,7 @@ def _shown(law: Law, first: float, last: float) -> ScalingLaw:
         parameters=parameters,
         misfit=law.misfit,
         fits=law.misfit <= _LARGEST_MISFIT
-        and all(number.high is None or number.high > 0.0 for number in parameters.values()),
+        and all(fitted.interval is None or fitted.interval.hi > -_ROUNDING for fitted in law.parameters.values()),
         pays_to=_number(law.pays_to),
         peak=_number(law.peak) if law.peak else None,
         line=[(place, law.throughput(place)) for place in steps],

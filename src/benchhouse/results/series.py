@@ -294,7 +294,8 @@ def _name(series: Series, fixed: Mapping[str, Any], telling: Sequence[str]) -> s
         parts = [value for value in of_target if isinstance(value, str) and value]
     of_case = [key for key in telling if not key.startswith("target.") and key in fixed and fixed[key] not in parts]
     parts.append(_settings(fixed, of_case))
-    return " ".join(filter(None, parts)) or _settings(fixed, telling) or series.members[0].label
+    alone = fixed.get("experiment") if series.along else ""  # the label of a point has the number that varies
+    return " ".join(filter(None, parts)) or _settings(fixed, telling) or alone or series.members[0].label
 
 
 def _fixed(series: Series) -> dict[str, Any]:
