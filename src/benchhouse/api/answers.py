@@ -1,5 +1,6 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchhouse.api.rows import frame
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import BenchError, Exit, unwritable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from benchhouse.results.history import Watched
     from benchhouse.results.lineage import Step as Step
     from benchhouse.results.lineage import Trace as TraceSteps
+    from benchhouse.results.release import ReleaseView
     from benchhouse.results.why import Why
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result
@@ -202,6 +204,55 @@ class Diagnosis(_Printed):
             for diagnosis in point["diagnoses"]:
                 diagnosis["next"] = filled_in(self.why, diagnosis["next"])
         return {"headline": self.headline} | document
+
+
+@dataclass(frozen=True)
+class Release(_Printed):
+    """What got better, worse or stayed from one release to another, by claims alone."""
+
+    workspace: "Workspace"
+    """Where the claims are."""
+    view: "ReleaseView"
+    """A row for each number that both releases claim, and what only one does."""
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return self.view.headline
+
+    def show(self) -> None:
+        """Print what `bench views release` prints."""
+        from benchhouse.report.terminal.release import show_release
+
+        show_release(self.view)
+
+    def markdown(self) -> str:
+        """The page as Markdown."""
+        from benchhouse.report.pages import as_markdown
+        from benchhouse.report.release_page import release_page
+
+        return as_markdown(release_page(self.view))
+
+    def write(self) -> Path:
+        """Write reports/releases/FROM..TO.html, which opens offline, with the same as Markdown beside it."""
+        from benchhouse.evidence.writing import write_text
+        from benchhouse.report.pages import as_html
+        from benchhouse.report.release_page import release_page
+
+        folder = self.workspace.folder.reports / "releases"
+        name = "..".join(re.sub(r"[^\w.@=-]+", "_", token) for token in (self.view.older, self.view.newer))
+        path = folder / f"{name}.html"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / f"{name}.md", self.markdown())
+            write_text(path, as_html(release_page(self.view)))
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {"headline": self.headline} | self.view.model_dump(mode="json")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from benchhouse.api.servers import Servers
     from benchhouse.api.sites import Images, Sites
     from benchhouse.api.stores import EvidenceStore, Tables
+    from benchhouse.api.views import Views
     from benchhouse.api.workspace import Workspace
 
 
@@ -134,3 +135,10 @@ class Groups:
         from benchhouse.api.sites import Images
 
         return Images(self._workspace)
+
+    @property
+    def views(self) -> "Views":
+        """The curated store seen from one side: `ws.views.release("0.9.1", "0.10.0")`."""
+        from benchhouse.api.views import Views
+
+        return Views(self._workspace)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 GROUPS = {
     "Begin": ("init", "list", "show", "new", "validate", "plan", "fetch"),
     "Run": ("run", "time", "submit", "start", "status", "stop", "collect", "logs"),
-    "Read results": ("report", "compare", "leaderboard", "query", "why"),
+    "Read results": ("report", "compare", "leaderboard", "views", "query", "why"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule"),
     "Prove and publish": ("trace", "verify", "claim", "contracts"),
     "Servers, machines, packages": ("servers", "monitors", "dashboards", "images", "site", "packages"),
