@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import pytest
+
 
 def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
     given = lab.workspace / "given.bin"
@@ -18,6 +20,24 @@ def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
     given.write_bytes(b"other")
     again = lab.bench("run", trial.folder / "effective_config.yaml", code=2)
     assert "it is not the file that was meant, or it has changed since" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"text": "x"}\n', "rows.jsonl:1: a row has one of prompt, messages, conversations"),
+        (b'{"prompt": "caf\xe9"}\n', "rows.jsonl:1:16: not UTF-8: byte 0xe9"),
+        (b"", "rows.jsonl: no prompts in this file"),
+    ],
+)
+def test_a_row_of_a_dataset_that_is_no_prompt_is_told_by_the_users_file_and_line(lab, content, says):
+    (lab.workspace / "rows.jsonl").write_bytes(content)
+    workload = {"requests": 1, "concurrency": 1}
+    target = {"url": "http://127.0.0.1:9", "model": "m"}
+    artifacts = {"dataset": "rows.jsonl"}
+    lab.run("serving.load", code=1, target=target, workload=workload, artifacts=artifacts)
+    (trial,) = lab.trials()
+    assert trial.meta["failure"]["message"].startswith(says)
 
 
 def test_each_trial_has_the_resources_of_its_point(lab):

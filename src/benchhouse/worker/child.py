@@ -62,7 +62,10 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         ctx.accept(experiment.call(target, parameters, ctx, spec.folder))
         handover.finished = True
     except ExperimentFailed as failure:
-        handover.fail(failure.code, failure.message, retryable=failure.retryable)
+        message = failure.message
+        if spec.dataset:  # whoever mends it has that file, not our copy
+            message = message.replace(spec.dataset.path, spec.dataset.name)
+        handover.fail(failure.code, message, retryable=failure.retryable)
     except ServerDiedError as news:
         handover.fail("server_died", str(news))
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit of a stranger's code too
