@@ -196,7 +196,7 @@ def test_who_waits_for_ado_is_told_so_before_it_is_loaded(shelved, tmp_path, mon
         assert said == ["looking at newly installed packages of ado, once ..."]
         raise BenchError("far enough")
 
-    monkeypatch.setattr(listing, "_describe_apart", fake_describe)
+    monkeypatch.setattr(listing, "describe_apart", fake_describe)
 
     def look():
         show_by(said.append)
@@ -212,7 +212,7 @@ def test_our_own_actuator_is_not_listed_back(shelved):
 
 def test_what_was_described_is_not_described_again_even_where_it_is_broken(shelved, monkeypatch):
     before = ados(shelved)
-    monkeypatch.setattr(listing, "_describe_apart", lambda missing: pytest.fail(f"described again: {missing}"))
+    monkeypatch.setattr(listing, "describe_apart", lambda missing: pytest.fail(f"described again: {missing}"))
     assert ados(shelved) == before
 
 

@@ -143,7 +143,7 @@ def test_a_deprecated_experiment_is_listed_marked_and_chosen_last(packages, list
 def test_the_description_is_remembered(packages, listed, monkeypatch):
     packages.add("pack", "pack_a", good(), "good = pack_a:run")
     first = listed()
-    monkeypatch.setattr(listing, "_describe_apart", lambda missing: pytest.fail(f"described again: {missing}"))
+    monkeypatch.setattr(listing, "describe_apart", lambda missing: pytest.fail(f"described again: {missing}"))
     assert listed() == first
 
 

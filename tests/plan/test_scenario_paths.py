@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchhouse.plan.scenario_file import parse_scenario
-from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
+from benchhouse.plan.scenario_paths import missing_packages, package_problems, with_absolute_paths
 from benchhouse.schema.trial import ExperimentRef
 
 
@@ -63,8 +63,9 @@ def test_a_scenario_without_paths_is_left_as_it_is():
 def problems(requirements, kind="venv", **fields):
     text = f"scenario: s\nexperiment: e\nruntime: {{kind: {kind}, requirements: {requirements}}}\n"
     ref = {"name": "e", "version": "1", "object": "mine.x:e", "distribution": "mine", "distribution_version": "1"}
-    found = package_problems(parse_scenario(text, "s.yaml", {}), ExperimentRef(**ref | fields))
-    return [(problem.line, problem.column, problem.message) for problem in found]
+    file = parse_scenario(text, "s.yaml", {})
+    both = [*missing_packages(file), *package_problems(file, ExperimentRef(**ref | fields))]
+    return [(problem.line, problem.column, problem.message) for problem in both]
 
 
 def test_requirements_that_are_not_there_are_told_at_their_place(tmp_path):

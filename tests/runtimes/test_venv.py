@@ -169,11 +169,91 @@ def test_a_scaffolded_package_that_needs_benchhouse_is_installed_from_a_local_fo
     assert "duckdb" not in trial.packages
 
 
-def test_an_experiment_that_only_the_runtime_has_is_explained(lab):
-    runtime = {"kind": "venv", "requirements": [str(make_package(lab.root / "wheels", 3))]}
-    done = lab.bench("run", lab.scenario("where", runtime=runtime), code=2)
-    assert "no experiment named 'where' is installed" in done.stderr
-    assert "install its package here too, not only in the runtime" in done.stderr
+SORTING = """
+from importlib.metadata import version
+from typing import Literal
+import iniconfig
+from benchhouse import Metric, experiment
+
+@experiment("sorting", version="VERSION", metrics=[Metric(name="pinned", unit="1", direction="higher")])
+def sorting(ctx, size: int, how: Literal["quick", "heap"] = "quick"):
+    "Sort numbers."
+    ctx.emit("pinned", float(version("iniconfig").split(".")[0]))
+"""
+
+
+def make_sorting(folder, version, pin):
+    """A package that can't be installed beside its sister: each pins another release of one package of PyPI."""
+    folder.mkdir(exist_ok=True)
+    name = f"bench_sorting{version[0]}"
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: iniconfig=={pin}\n"
+    files = {
+        f"{name}.py": SORTING.replace("VERSION", version),
+        f"{info}/METADATA": metadata + "Requires-Dist: benchhouse\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[benchhouse.experiments]\nsorting = {name}:sorting\n",
+    }
+    record = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in (files | {f"{info}/RECORD": record}).items():
+            archive.writestr(path, text)
+    return str(wheel)
+
+
+@pytest.mark.slow
+def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is_here(lab):
+    """Listed, shown, planned, run and compared by descriptions that were taken once, in their own environments."""
+    old, new = (make_sorting(lab.root / "wheels", *item) for item in (("1.0", "1.1.1"), ("2.0", "2.0.0")))
+    runtime = {"kind": "venv", "environments": [[old], [new]]}
+    both = {"version": ["1.0", "2.0"], "runtime": runtime, "workload": {"size": [10, 20]}, "repetitions": 2}
+    planned = lab.bench("plan", lab.scenario("sorting", **both), timeout_s=300)
+    assert planned.stderr.count("making the isolated environment") == 2
+    assert "sorting 1.0, 2.0" in planned.stdout
+    listed = json.loads(lab.bench("list", "experiments", "--json").stdout)
+    apart = {item["version"]: item for item in listed if item["name"] == "sorting"}
+    assert {version: (item["installed"], item["environment"]) for version, item in apart.items()} == {
+        "1.0": (False, [old]),
+        "2.0": (False, [new]),
+    }
+    shown = json.loads(lab.bench("show", "sorting", "--version", "1.0", "--json").stdout)
+    assert [(item["name"], item["type"], item["default"]) for item in shown["workload"]] == [
+        ("size", "int", None),
+        ("how", "quick | heap", "quick"),
+    ]
+
+    done = lab.bench("run", lab.scenario("sorting", **both), timeout_s=300)
+    assert "making" not in done.stderr, "what was described is not made again"
+    trials = lab.trials()
+    assert {(item.spec["experiment"]["version"], item.packages["iniconfig"]) for item in trials} == {
+        ("1.0", "1.1.1"),
+        ("2.0", "2.0.0"),
+    }
+    assert len(trials) == 8
+    assert len({item.meta["package_lock_digest"] for item in trials}) == 2
+    for trial in trials:
+        (own,) = (name for name in trial.packages if name.startswith("bench_sorting"))
+        assert own.endswith(trial.spec["experiment"]["version"][0])
+        assert trial.spec["runtime"]["requirements"] == [old if own.endswith("1") else new]
+    assert "version=2.0" in lab.bench("compare", "@last", "--json").stdout
+    absent = [sys.executable, "-c", "import bench_sorting1"]
+    assert subprocess.run(absent, capture_output=True, env=lab.environment(), check=False).returncode == 1
+
+    only = {"kind": "venv", "requirements": [old]}
+    bad = lab.scenario("sorting", runtime=only, workload={"size": 1, "how": "heep"})
+    assert "did you mean 'heap'?" in lab.bench("plan", bad, code=2).stderr
+    message = lab.bench("plan", lab.scenario("sortin", runtime=only), code=2).stderr
+    assert "no experiment named 'sortin' is installed, neither here nor in the runtime" in message
+    assert "did you mean 'sorting'?" in message
+    lab.is_tidy()
+
+
+def test_an_environment_whose_file_is_not_there_is_told_before_anything_is_made(lab):
+    runtime = {"kind": "venv", "environments": [["./gone-1.0-py3-none-any.whl"]]}
+    done = lab.bench("plan", lab.scenario("nobody", runtime=runtime), code=2)
+    assert "there is no file or folder" in done.stderr
+    assert not (lab.root / "cache" / "venvs").exists()
 
 
 def test_a_request_follows_the_content_of_local_packages(tmp_path):

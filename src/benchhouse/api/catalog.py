@@ -8,6 +8,7 @@ from benchhouse.nexus import experiments
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pydantic import BaseModel
@@ -43,12 +44,15 @@ class Catalog(VerbGroup):
     """What is installed, registered, and was measured."""
 
     def experiments(
-        self, *, nexus: "str | Path | None" = None, installed_only: bool = False
+        self, *, nexus: "str | Path | None" = None, installed_only: bool = False, requirements: "Sequence[str]" = ()
     ) -> "list[ListedExperiment]":
-        """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers.
+        """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers; those of
+        isolated environments too, of which one is made for each of `requirements`.
 
         `nexus` is a folder with packages/; by default the nearest one at or above the workspace.
         """
+        if requirements:
+            experiments.look_into(requirements)
         if installed_only:
             return [experiments.ListedExperiment(**vars(item)) for item in experiments.installed()]
         return experiments.list_with_registered(self._folder, nexus)

@@ -58,6 +58,8 @@ class Listed:
     bridge: str = ""  # "ado": it is one of ado's
     inputs: list[dict[str, Any]] = field(default_factory=list)  # of one of ado's, as ado describes properties
     notes: list[str] = field(default_factory=list)  # what of its declaration has no effect here
+    environment: list[str] = field(default_factory=list)  # requirements of the isolated one that alone has it
+    declaration: dict[str, Any] = field(default_factory=dict)  # there: schemas of its inputs, digest of its code
 
     def code(self) -> "Experiment":
         """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
@@ -65,9 +67,19 @@ class Listed:
             from benchhouse.catalog.ado import declare
 
             return declare(asdict(self))
+        if self.declaration:
+            from benchhouse.catalog.described import declare as declare_isolated
+
+            return declare_isolated(asdict(self))
         from benchhouse.catalog.loading import load
 
         return load(self.ref())
+
+    def code_digest(self) -> str:
+        """Of its package's files: read here, or as they were read where it is installed."""
+        from benchhouse.catalog.loading import code_digest
+
+        return str(self.declaration.get("code_digest") or code_digest(self.ref()))
 
     def ref(self) -> "ExperimentRef":
         from benchhouse.schema.trial import ExperimentRef
@@ -101,7 +113,7 @@ def list_experiments(folder: Path) -> list[Listed]:
     if missing:
         if any(entry.group in ADO for entry in missing):  # ado alone takes seconds to load
             tell("looking at newly installed packages of ado, once ...")
-        known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
+        known |= {keys[entry]: record for entry, record in describe_apart(missing).items()}
         _write_cache(path, _worth_keeping(known, set(keys.values())))
     listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
     # Each experiment of a package once, though several of its entry points may have brought it in.
@@ -158,13 +170,15 @@ def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
     return (*ranked, (1, ""))
 
 
-def _describe(entry: Entry) -> dict[str, Any]:
+def _describe(entry: Entry, whole: bool = False) -> dict[str, Any]:
     """What the cache keeps: the experiments behind one entry point, and the files that say so."""
     from benchhouse.catalog.loading import load_entry
 
     is_ado = entry.group in ADO
     try:
-        items = _describe_ado(entry) if is_ado else [_describe_one(entry, item) for item in load_entry(entry)]
+        items = _describe_ado(entry) if is_ado else [_describe_one(entry, item, whole) for item in load_entry(entry)]
+        if whole and is_ado:
+            items = [item | {"declaration": _digest_of_code(item)} for item in items]
     except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
         reason = f"{type(error).__name__}: {error}"
         if is_ado and isinstance(error, ModuleNotFoundError) and error.name == "ado":
@@ -182,20 +196,43 @@ def _describe_ado(entry: Entry) -> list[dict[str, Any]]:
     return [common | item | {"version": item["version"] or common["version"]} for item in describe(entry)]
 
 
-def _describe_one(entry: Entry, item: "Experiment") -> dict[str, Any]:
+def _digest_of_code(item: dict[str, Any]) -> dict[str, Any]:
+    return {"code_digest": Listed(**item).code_digest()}
+
+
+def _declaration(item: "Experiment") -> dict[str, Any]:
+    """What a process that can't import the experiment plans with, beside what is listed."""
+    from benchhouse.catalog.input_schemas import schema_of
+
+    return {
+        "target": schema_of(item.target_model),
+        "workload": schema_of(item.workload_model),
+        "takes_target": item.takes_target,
+        "drivers": list(item.drivers),
+        "dataset": item.dataset,
+        "strict_metrics": item.strict_metrics,
+    }
+
+
+def _describe_one(entry: Entry, item: "Experiment", whole: bool) -> dict[str, Any]:
     described = _broken(entry, None) | {"name": item.name, "version": item.version, "description": item.description}
     try:
         _ = item.workload_model, item.target_model
     except Exception as error:  # noqa: BLE001 - a stranger's annotations may raise anything
         return described | {"broken": f"its inputs can't be understood: {type(error).__name__}: {error}"[:2000]}
-    return described | {
-        "component": item.component,
-        "services": list(item.services),
-        "metrics": [metric.model_dump() for metric in item.metrics],
-        "resources": item.resources.model_dump(),
-        "data": [data.model_dump() for data in item.data],
-        "deprecated": item.deprecated.model_dump() if item.deprecated else None,
-    }
+    declaration = {"declaration": _digest_of_code(described) | _declaration(item)} if whole else {}
+    return (
+        described
+        | declaration
+        | {
+            "component": item.component,
+            "services": list(item.services),
+            "metrics": [metric.model_dump() for metric in item.metrics],
+            "resources": item.resources.model_dump(),
+            "data": [data.model_dump() for data in item.data],
+            "deprecated": item.deprecated.model_dump() if item.deprecated else None,
+        }
+    )
 
 
 def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
@@ -211,12 +248,15 @@ def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
     }
 
 
-def _describe_apart(missing: Sequence[Entry]) -> dict[Entry, dict[str, Any]]:
-    """Describe in a forked process; one that dies or hangs costs only the entry it was at."""
+def describe_apart(missing: Sequence[Entry], whole: bool = False) -> dict[Entry, dict[str, Any]]:
+    """Describe in a forked process; one that dies or hangs costs only the entry it was at.
+
+    `whole` is with all that a process needs which can't import the experiments.
+    """
     described: dict[Entry, dict[str, Any]] = {}
     todo = list(missing)
     while todo:
-        lines, reason = _fork_and_describe(todo)
+        lines, reason = _fork_and_describe(todo, whole)
         for entry, line in zip(todo, lines, strict=False):
             described[entry] = json.loads(line)
         todo = todo[len(lines) :]
@@ -226,7 +266,7 @@ def _describe_apart(missing: Sequence[Entry]) -> dict[Entry, dict[str, Any]]:
     return described
 
 
-def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
+def _fork_and_describe(todo: Sequence[Entry], whole: bool) -> tuple[list[bytes], str]:
     """One line for each entry that could be described, and why there are no more of them."""
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -239,7 +279,7 @@ def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
                 os.dup2(silence, descriptor)
             sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
             for entry in todo:
-                os.write(writer, json.dumps(_describe(entry)).encode() + b"\n")
+                os.write(writer, json.dumps(_describe(entry, whole)).encode() + b"\n")
         finally:  # a fork: never back into the caller's code, nor to its atexit handlers, which the parent runs
             os._exit(0)
     os.close(writer)

@@ -91,9 +91,9 @@ class SlurmExecutor:
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         """An array for each that its trials ask for: the tasks of one are alike. Retries make an array of their own,
         which waits as long as the last of them is to wait."""
-        parts: dict[tuple[bool, Resources], list[Job]] = defaultdict(list)
+        parts: dict[tuple[bool, Resources, tuple[str, ...]], list[Job]] = defaultdict(list)
         for job in jobs:
-            parts[bool(job.delay_s), job.resources].append(job)
+            parts[bool(job.delay_s), job.resources, job.python].append(job)
         most = self.pack * (self.site.slurm.max_array or calls.largest_array()) if parts else 1
         for part in parts.values():
             for start in range(0, len(part), most):

@@ -1,10 +1,13 @@
 """Experiments, installed here or registered in a nexus, and all that is known about one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.catalog.isolated import all_kept
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites import places
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedExperiment(Listed):
-    """An experiment that is installed here, or that a package of a nexus registers."""
+    """An experiment that is installed here, or in an isolated environment, or that a package of a nexus registers."""
 
     installed: bool = True
     registered_by: list[str] = field(default_factory=list)
@@ -74,6 +77,8 @@ class ExperimentDetails:
     """Inputs of one of ado's, as ado describes them."""
     notes: list[str]
     """What of its declaration has no effect here."""
+    environment: list[str]
+    """What the isolated environment installs that alone has it; empty where it is installed here."""
     benchmark: BenchmarkDetails | None
     target: "list[Input]"
     workload: "list[Input]"
@@ -92,16 +97,39 @@ def installed() -> list[Listed]:
     return list_experiments(places.cache())
 
 
+def known() -> list[Listed]:
+    """Installed experiments, and those of isolated environments that were looked at and that are not installed here."""
+    here = installed()
+    names = {(item.name, item.version) for item in here}
+    apart = [item for item in all_kept(places.cache()) if (item.name, item.version) not in names]
+    return sorted([*here, *apart], key=lambda item: item.name) if apart else here
+
+
+def look_into(requirements: Sequence[str]) -> None:
+    """Make an isolated environment for each requirement; `known` has its experiments from then on."""
+    from benchhouse.runs.isolated import experiments_in
+    from benchhouse.schema.protocols import Place
+    from benchhouse.schema.resources import Runtime
+
+    for requirement in requirements:
+        local = Path(requirement.partition("[")[0]).exists()
+        wanted = str(Path(requirement).absolute()) if local else requirement
+        if not experiments_in(Runtime(kind="venv", requirements=[wanted]), Place(places.cache())):
+            hint = "its package needs an entry point in the group benchhouse.experiments"
+            raise BenchError(f"{requirement} brings no experiment", hint)
+
+
 def list_with_registered(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[ListedExperiment]:
-    """Installed experiments, and those that a nexus registers and that are not installed here."""
+    """Known experiments, and those that a nexus registers and that are not installed here."""
     packages = _registrations(workspace, nexus)
     rows: list[ListedExperiment] = []
     matched: set[str] = set()
-    for item in installed():
+    for item in known():
         names = {item.name, item.name.partition(".")[2]} & packages.keys()
         matched |= names
         owners = sorted({package for name in names for package in packages[name]})
-        rows.append(ListedExperiment(**vars(item), registered_by=owners))
+        shown = vars(item) | {"declaration": {}, "installed": not item.environment}
+        rows.append(ListedExperiment(**shown, registered_by=owners))
     rows += [
         ListedExperiment(name, "", "", "", "", installed=False, registered_by=sorted(set(packages[name])))
         for name in sorted(packages.keys() - matched)
@@ -126,7 +154,7 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
     """One experiment, or a registered benchmark: what it fixes, and the experiment behind it."""
     from benchhouse.catalog.inputs import inputs_of
 
-    listed, benchmark = installed(), None
+    listed, benchmark = known(), None
     if not any(item.name == name for item in listed):  # an experiment of that name comes first
         benchmark = _benchmark(workspace, name)
         if benchmark:
@@ -148,6 +176,7 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
         resources=code.resources,
         data=list(code.data),
         deprecated=code.deprecated,
+        environment=experiment.environment,
         properties=experiment.inputs,
         benchmark=_details(benchmark) if benchmark else None,
         target=inputs_of(code.target_model),
@@ -157,7 +186,7 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
 
 def is_listed(workspace: WorkspaceFolder, name: str) -> bool:
     """Whether an experiment or a registered benchmark has exactly this name."""
-    return any(item.name == name for item in installed()) or _benchmark(workspace, name) is not None
+    return any(item.name == name for item in known()) or _benchmark(workspace, name) is not None
 
 
 def _benchmark(workspace: WorkspaceFolder, name: str) -> "Registered | None":

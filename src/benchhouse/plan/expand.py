@@ -23,7 +23,7 @@ from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths
 from benchhouse.schema.quoting import shorten
-from benchhouse.schema.resources import Limits, Resources
+from benchhouse.schema.resources import Limits, Resources, Runtime
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
@@ -44,6 +44,7 @@ class PlannedTrial:
     seed: int
     experiment: ExperimentRef  # of several versions, its own
     resources: Resources
+    runtime: Runtime  # of several environments, the one with its version
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class Plan:
     def plans(self) -> tuple["Plan", ...]:
         """Of each version of the experiment; itself where there is one."""
         return self.variants or (self,)
+
+    @property
+    def runtimes(self) -> list[Runtime]:
+        """What trials run inside, each once."""
+        distinct = {canonical_json(plan.scenario.runtime.model_dump()): plan.scenario.runtime for plan in self.plans}
+        return list(distinct.values())
 
     def _instance(self, target: dict[str, Any], parameters: dict[str, Any], given: dict[str, Any]) -> Instance:
         code = {"experiment": self.experiment.name, "version": self.experiment.version}
@@ -179,7 +186,8 @@ class Plan:
     def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
         target, parameters, digest, given = bound
         seed, resources = self.scenario.seed + number, self._given(given)
-        return PlannedTrial(target, parameters, digest, number, warmup, seed, self.experiment, resources)
+        named = self.experiment, resources, self.scenario.runtime
+        return PlannedTrial(target, parameters, digest, number, warmup, seed, *named)
 
     def _given(self, varied: Mapping[str, Any]) -> Resources:
         return self.resources.model_copy(update=varied) if varied else self.resources

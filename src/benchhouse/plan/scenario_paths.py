@@ -17,9 +17,9 @@ def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
     scenario = file.scenario
     runtime, changed = scenario.runtime, dict[str, Any]()
     if any(map(_is_local_package, runtime.requirements)):
-        changed["requirements"] = [
-            _absolute(item, folder) if _is_local_package(item) else item for item in runtime.requirements
-        ]
+        changed["requirements"] = _requirements(runtime.requirements, folder)
+    if runtime.environments:
+        changed["environments"] = [_requirements(own, folder) for own in runtime.environments]
     if runtime.image:
         changed["image"] = _image(runtime.image, folder)
     updates: dict[str, Any] = {"runtime": runtime.model_copy(update=changed)} if changed else {}
@@ -28,6 +28,10 @@ def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
     if scenario.binds:
         updates["binds"] = [_bind(item, folder) for item in scenario.binds]
     return replace(file, scenario=scenario.model_copy(update=updates)) if updates else file
+
+
+def _requirements(items: list[str], folder: Path) -> list[str]:
+    return [_absolute(item, folder) if _is_local_package(item) else item for item in items]
 
 
 def _is_local_package(requirement: str) -> bool:
@@ -57,21 +61,31 @@ def _absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(path).expanduser())
 
 
+def missing_packages(file: ScenarioFile) -> list[Problem]:
+    """Requirements that are files or folders and are not there."""
+    runtime = file.scenario.runtime
+    if runtime.kind != "venv":
+        return []
+    lists: list[tuple[tuple[str | int, ...], list[str]]] = [(("requirements",), runtime.requirements)]
+    lists += [(("environments", number), own) for number, own in enumerate(runtime.environments)]
+    return [
+        file.document.problem(("runtime", *loc, at), f"there is no file or folder {_without_extras(item)}")
+        for loc, items in lists
+        for at, item in enumerate(items)
+        if _is_local_package(item) and not Path(_without_extras(item)).exists()
+    ]
+
+
 def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Problem]:
-    """Requirements that are not there, and the experiment's own package where nothing brings it."""
+    """The experiment's own package where nothing brings it to the isolated environment."""
     runtime = file.scenario.runtime
     if runtime.kind != "venv" or not experiment.object:
         return []
     from benchhouse.catalog.provided import brings, source_of  # brings the files of a nexus: 20 ms
 
-    problems = [
-        file.document.problem(("runtime", "requirements", at), f"there is no file or folder {_without_extras(item)}")
-        for at, item in enumerate(runtime.requirements)
-        if _is_local_package(item) and not Path(_without_extras(item)).exists()
-    ]
     name, module = experiment.distribution, experiment.object.partition(":")[0].partition(".")[0]
     if name.lower() == "benchhouse" or brings(runtime.requirements, name, module) is not False:
-        return problems
+        return []
     message = f"the isolated environment would not have the package '{name}', which provides {experiment.name}"
     expected = f"add it: requirements: [{', '.join([*runtime.requirements, source_of(name)])}]"
-    return [*problems, file.document.problem(("runtime", "requirements"), message, expected)]
+    return [file.document.problem(("runtime", "requirements"), message, expected)]

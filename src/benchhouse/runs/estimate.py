@@ -107,6 +107,7 @@ def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) 
     """A plan for a person to review, with its first points."""
     plan, scenario = prepared.plan, prepared.plan.scenario
     need = needed(workspace, prepared, plan.trial_count)
+    runtime, place = plug("runtimes", scenario.runtime.kind)(), prepared.place(workspace)
     return PlanSummary(
         scenario=scenario.scenario,
         experiment=plan.experiment.name,
@@ -121,7 +122,7 @@ def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) 
         seed=scenario.seed,
         axes=plan.axes,
         executor=scenario.executor,
-        runtime=plug("runtimes", scenario.runtime.kind)().packages(scenario.runtime, prepared.place(workspace)),
+        runtime="; ".join(runtime.packages(spec, place) for spec in plan.runtimes),
         resources=plan.resources.model_dump(exclude_none=True),
         limits=plan.limits.model_dump(exclude_none=True),
         budget=scenario.budget.model_dump(exclude_none=True),

@@ -27,8 +27,9 @@ from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.protocols import Executor, Job
+from benchhouse.schema.protocols import Executor, Job, Place, Runtime
 from benchhouse.schema.quoting import printable
+from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.trial import trial_id
 from benchhouse.sites import places
 
@@ -109,7 +110,8 @@ def orchestrator(
         if not ledger.goes_on():
             clean_up(workspace, ledger)
         place, runtime = prepared.place(workspace), plug("runtimes", scenario.runtime.kind)()
-        runtime.prepare(scenario.runtime, place)
+        for spec in plan.runtimes:
+            runtime.prepare(spec, place)
         executor = open_executor(prepared, ledger.folder, options.parallel, say=listener.note)
         python = runtime.python(scenario.runtime, place)
         images = places.images_if_known(prepared.site)
@@ -119,7 +121,7 @@ def orchestrator(
         show = export.following(listener.update) if export else listener.update
         enough = stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None
         frame = _frame(prepared, options, images)
-        setup = RunSetup(workspace, plan, ledger, executor, python, frame, attached)
+        setup = RunSetup(workspace, plan, ledger, executor, _pythons(plan, runtime, place), frame, attached)
         sealed = export.sealed if export else None
         owner = Orchestrator(setup, show, sealed, enough, rerun_failed=options.rerun_failed)
         yield owner
@@ -132,6 +134,12 @@ def orchestrator(
         if attached is not None and (over or attached.ours):
             attached.close()
         ledger.release()
+
+
+def _pythons(plan: Plan, runtime: Runtime, place: Place) -> Callable[[RuntimeSpec], tuple[str, ...]]:
+    """Of each environment of the plan; asked for with every trial, found once."""
+    commands = [(spec, runtime.python(spec, place)) for spec in plan.runtimes]
+    return lambda wanted: next(command for spec, command in commands if spec == wanted)
 
 
 def _staged(plan: Plan) -> StagedDataset | None:
@@ -188,7 +196,8 @@ def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jo
 def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan, run = prepared.plan, workspace.run("RUN")
-    python = plug("runtimes", plan.scenario.runtime.kind)().python(plan.scenario.runtime, prepared.place(workspace))
+    runtime, place = plug("runtimes", plan.scenario.runtime.kind)(), prepared.place(workspace)
+    python = _pythons(plan, runtime, place)
     rendered = []
     for planned in islice(plan.trials(), jobs):
         name = trial_id(run.run_id, planned.instance_digest, planned.repetition, planned.warmup)
@@ -196,12 +205,12 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
         label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned).items())
         kind = "warm-up" if planned.warmup else "repetition"
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
-        rendered.append(Job(name, folder, python, planned.resources, folder, label))
+        rendered.append(Job(name, folder, python(planned.runtime), planned.resources, folder, label))
     executor = open_executor(prepared, run, check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
         for resources in plan.all_resources:
             executor.check(resources)
-    attached = Attached(run, plan.services, "", _jobs(prepared, executor, python))
+    attached = Attached(run, plan.services, "", _jobs(prepared, executor, python(plan.scenario.runtime)))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()
     return "\n".join(texts) + _entering(workspace, prepared)

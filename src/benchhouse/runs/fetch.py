@@ -116,11 +116,12 @@ def fetch_for(workspace: WorkspaceFolder, prepared: Prepared, note: Callable[[st
         note(f"data {_bring(item).summary()}")
         brought.append(item.path)
     spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
-    runtime = plug("runtimes", spec.kind)()
-    note(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
-    if not list(_images(workspace, prepared)):  # without its image a container's can't be made
-        runtime.prepare(spec, place)
-        brought.append(Path(runtime.python(spec, place)[0]))
+    runtime, has_images = plug("runtimes", spec.kind)(), not list(_images(workspace, prepared))
+    for spec in prepared.plan.runtimes:
+        note(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
+        if has_images:  # without its image a container's can't be made
+            runtime.prepare(spec, place)
+            brought.append(Path(runtime.python(spec, place)[0]))
     if lacking := missing(workspace, prepared):
         message = f"all that can be fetched is here; still missing:{_bullets(lacking)}"
         raise BenchError(message, exit_code=Exit.TRIAL_FAILED)
@@ -137,9 +138,9 @@ def missing(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
         return lacking
     fetch = "bench fetch -c SCENARIO, where there is a network"
     lacking += [f"data {item.name} ({item.source}): {fetch}" for item in needed_data(prepared) if not item.here]
-    spec = prepared.plan.scenario.runtime
-    if not lacking and not Path(plug("runtimes", spec.kind)().python(spec, prepared.place(workspace))[0]).exists():
-        lacking.append(f"the environment of runtime '{spec.kind}': {fetch}")
+    for spec in [] if lacking else prepared.plan.runtimes:
+        if not Path(plug("runtimes", spec.kind)().python(spec, prepared.place(workspace))[0]).exists():
+            lacking.append(f"the environment of runtime '{spec.kind}': {fetch}")
     return lacking
 
 

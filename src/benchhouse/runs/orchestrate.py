@@ -267,7 +267,7 @@ class Orchestrator:
         if self.executor.outlives:
             delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
             return Job(
-                item.trial_id, self._results, self.python, item.planned.resources,
+                item.trial_id, self._results, self.python(item.planned.runtime), item.planned.resources,
                 self.ledger.folder.worker_logs.absolute(), frame=self.setup.shared_frame, differs=differs,
                 delay_s=delay_s,
             )  # fmt: skip
@@ -278,13 +278,15 @@ class Orchestrator:
             self._discard(item)
             raise self.ledger.unwritable(folder.path, error) from error
         log = self._log(item).absolute()
-        return Job(item.trial_id, folder.path.absolute(), self.python, item.planned.resources, log)
+        python = self.python(item.planned.runtime)
+        return Job(item.trial_id, folder.path.absolute(), python, item.planned.resources, log)
 
     def _differs(self, item: Active) -> dict[str, Any]:
         plan, planned = self.plan, item.planned
         target = planned.target
         own = {"experiment": planned.experiment.model_dump()} if planned.experiment != plan.experiment else {}
         own |= {"resources": planned.resources.model_dump()} if planned.resources != plan.resources else {}
+        own |= {"runtime": planned.runtime.model_dump()} if planned.runtime != plan.scenario.runtime else {}
         return own | {
             "trial_id": item.trial_id,
             "instance_digest": planned.instance_digest,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
-from benchhouse.catalog.loading import code_digest
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
@@ -27,9 +26,10 @@ from benchhouse.plan.scenario_file import (
     parse_scenario,
     read_scenario,
 )
-from benchhouse.plan.scenario_paths import package_problems, with_absolute_paths
+from benchhouse.plan.scenario_paths import missing_packages, package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.unused_fields import slurms_resources, unused_field_problems, unused_fields
+from benchhouse.runs.isolated import find_isolated
 from benchhouse.runs.placement import Where as Where
 from benchhouse.runs.placement import place
 from benchhouse.schema.digests import digest
@@ -37,6 +37,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
@@ -62,6 +63,7 @@ class Prepared:
     only_slurm: str = ""  # keys of the scenario that say where it runs, where nothing else does
     contract: "Contract | None" = None
     """What the run is held to."""
+    listed: tuple[Listed, ...] = ()  # the experiment, in each of its versions
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""
@@ -86,7 +88,7 @@ class Prepared:
     @cached_property
     def code_digest(self) -> str:
         """Of the experiment's package, or those of all its versions: every file is read, once."""
-        digests = [code_digest(plan.experiment) for plan in self.plan.plans]
+        digests = [item.code_digest() for item in self.listed]
         return digests[0] if len(digests) == 1 else digest(digests)
 
     def image_digest(self) -> str | None:
@@ -190,9 +192,10 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     file = with_absolute_paths(file, folder)
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
     services, problems = bind_services(file, *recipes, servers=workspace.services)
-    problems += [*_missing_plugs(file), *unused_field_problems(file)]
+    problems += [*_missing_plugs(file), *unused_field_problems(file), *missing_packages(file)]
     try:
-        registered, listed, code = _what_to_run(workspace, file, home, notes)
+        registered, listed, code, runtime = _what_to_run(workspace, file, home, notes, isolated=not problems)
+        file = replace(file, scenario=file.scenario.model_copy(update={"runtime": runtime}))
         file = _bound_to_model(file, home, code, problems)
         file = with_dataset(file, code, folder)
         notes += [f"{problem.message}: it can be planned for, and not run" for problem in missing_dataset(file, folder)]
@@ -204,7 +207,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
         plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
-    problems += package_problems(file, plan.experiment)
+    problems += [] if listed and listed.environment else package_problems(file, plan.experiment)
     problems += slurms_resources(file, plan)
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
@@ -213,7 +216,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     if listed and listed.deprecated:
         instead = f"; use {listed.deprecated['replaced_by']}" if listed.deprecated.get("replaced_by") else ""
         notes.append(f"{listed.name} {listed.version} is deprecated: {listed.deprecated['reason']}{instead}")
-    return Prepared(file, plan, registered, notes, home, site)
+    return Prepared(file, plan, registered, notes, home, site, listed=(listed,) if listed else ())
 
 
 def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
@@ -224,7 +227,7 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     first = prepared[0]
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
-    return replace(first, plan=plan, notes=notes)
+    return replace(first, plan=plan, notes=notes, listed=tuple(one for item in prepared for one in item.listed))
 
 
 def _missing_plugs(file: ScenarioFile) -> list[Problem]:
@@ -241,29 +244,43 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
 
 
 def _what_to_run(
-    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str]
-) -> tuple[Registered | None, Listed | None, Experiment | None]:
-    """The benchmark, if the scenario uses one, and the experiment; None where it can only be planned."""
-    scenario, document = file.scenario, file.document
+    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str], *, isolated: bool
+) -> tuple[Registered | None, Listed | None, Experiment | None, RuntimeSpec]:
+    """The benchmark, if the scenario uses one; the experiment, None where it can only be planned; what it runs inside.
+
+    `isolated`: whether an environment may be made to look for the experiment there.
+    """
+    scenario, document, runtime = file.scenario, file.document, file.scenario.runtime
     listed = list_experiments(places.cache())
     where = "uses" if scenario.uses else "experiment" if scenario.experiment else "workload"
     registered, chosen = None, None
     try:
         if scenario.uses:
             registered = _expanded(shelf(workspace, home).find(scenario.uses))
-            chosen = resolve(registered.experiment, _version(file, registered), listed)
+            wanted = registered.experiment, _version(file, registered)
         elif scenario.experiment:
-            chosen = resolve(scenario.experiment, _only_version(scenario), listed)
+            wanted = scenario.experiment, _only_version(scenario)
         else:
             chosen = _by_service(file, listed, notes)
-        return registered, chosen, _load(chosen) if chosen else None
+            return None, chosen, _load(chosen) if chosen else None, runtime
+        apart = isolated and _apart(wanted, runtime, listed)
+        own = find_isolated(*wanted, runtime, Place(places.cache())) if apart else None
+        chosen, runtime = own or (resolve(*wanted, listed), runtime)
+        return registered, chosen, _load(chosen), runtime
     except ProblemsError:
         raise
     except BenchError as error:
         hint = error.hint
-        if scenario.runtime.kind != "process":
+        if runtime.kind not in ("process", "venv"):
             hint = f"{hint}; it is planned in this environment: install its package here too, not only in the runtime"
         raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
+
+
+def _apart(wanted: tuple[str, str | None], runtime: RuntimeSpec, listed: Sequence[Listed]) -> bool:
+    """Whether the experiment is that of an isolated environment: it says so, or nothing of that name is here."""
+    name, version = wanted
+    here = any(item.name == name and version in (None, item.version) for item in listed)
+    return bool(runtime.environments) or (bool(runtime.requirements) and not here)
 
 
 def check_open(registered: Registered, found: Listed) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.documents.problems import ProblemsError
@@ -19,6 +20,7 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor
+from benchhouse.schema.resources import Runtime
 
 Say = Callable[[str], None]
 
@@ -95,14 +97,20 @@ def conditions(prepared: Prepared) -> dict[str, str]:
         {key: value for key, value in item.model_dump().items() if key not in ("ntasks", "gres") or value is not None}
         for item in prepared.plan.all_resources
     ]
-    image = prepared.image_digest()
+    image, runtimes = prepared.image_digest(), [_told(spec) for spec in prepared.plan.runtimes]
     return {
         "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),
-        "runtime": digest(scenario.runtime.model_dump(exclude=None if scenario.runtime.shared else {"shared"})),
+        "runtime": digest(runtimes if len(runtimes) > 1 else runtimes[0]),
         "resources": digest(asked if len(asked) > 1 else asked[0]),
         "contract": prepared.contract.digest if prepared.contract else "",
     } | ({"image": image} if image else {})
+
+
+def _told(runtime: Runtime) -> dict[str, Any]:
+    """Without what says nothing, so that runs from before there was such a key can go on."""
+    silent = {name for name in ("shared", "environments") if not getattr(runtime, name)}
+    return runtime.model_dump(exclude=silent)
 
 
 def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:

@@ -1,5 +1,6 @@
 """A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Executor
+from benchhouse.schema.resources import Runtime
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class RunSetup:
     plan: Plan
     ledger: Ledger
     executor: Executor
-    python: tuple[str, ...]
-    """The command of the interpreter that workers are started with."""
+    python: Callable[[Runtime], tuple[str, ...]]
+    """The command of the interpreter that workers are started with in what a trial runs inside."""
     frame: dict[str, Any]
     """What every trial is told alike, beside what the plan says."""
     attached: Attached

@@ -39,7 +39,7 @@ class Look(Model):
 
 class ApptainerRuntime:
     def prepare(self, spec: Runtime, place: Place) -> None:
-        if spec.requirements:
+        if spec.requirements or spec.environments:
             raise BenchError(
                 "the packages of a container are in its image: runtime.requirements has no effect",
                 "put them into the image (bench images build FILE.def), or write runtime: {kind: venv, ...}",
@@ -70,6 +70,9 @@ class ApptainerRuntime:
 
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
         return (str(_Request(spec, place).enter),)
+
+    def identity(self, spec: Runtime, place: Place) -> str | None:
+        return None
 
     def packages(self, spec: Runtime, place: Place) -> str:
         request = _Request(spec, place)

@@ -9,7 +9,7 @@ from benchhouse.schema.resources import Runtime
 
 class ProcessRuntime:
     def prepare(self, spec: Runtime, place: Place) -> None:
-        if spec.requirements or spec.python:
+        if spec.requirements or spec.environments or spec.python:
             raise BenchError(
                 "the runtime 'process' uses the installed packages as they are",
                 "for requirements or another python, write runtime: {kind: venv, ...}",
@@ -17,6 +17,9 @@ class ProcessRuntime:
 
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
         return (sys.executable, "-P")  # a json.py in the current folder is not ours to import
+
+    def identity(self, spec: Runtime, place: Place) -> str | None:
+        return None
 
     def packages(self, spec: Runtime, place: Place) -> str:
         return f"this Python ({sys.executable})"

@@ -41,6 +41,10 @@ class VenvRuntime:
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
         return (str(_Request(spec, place.cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
 
+    def identity(self, spec: Runtime, place: Place) -> str | None:
+        request = _Request(spec, place.cache)
+        return request.folder().name if request.ready() else ""
+
     def packages(self, spec: Runtime, place: Place) -> str:
         request = _Request(spec, place.cache)
         requirements = ", ".join(spec.requirements) or "nothing but the worker"

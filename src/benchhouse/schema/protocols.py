@@ -148,6 +148,9 @@ class Runtime(Protocol):
     def python(self, spec: RuntimeSpec, place: Place) -> tuple[str, ...]:
         """The command prefix that ends in a Python with benchhouse, once `prepare` has been called."""
 
+    def identity(self, spec: RuntimeSpec, place: Place) -> str | None:
+        """Digest of the packages in it, empty before they are there; None where it has none of its own."""
+
     def packages(self, spec: RuntimeSpec, place: Place) -> str:
         """One line that says what is in it, for plans and `--dry-run`."""
 

@@ -65,17 +65,19 @@ def parse_share(value: Any) -> Any:
     return float(match[1]) / 100.0
 
 
-def _or_text(kind: str, example: str) -> WithJsonSchema:
-    """For editors: a number, or text such as `example`."""
-    text = {"type": "string", "pattern": r"^\s*\d", "examples": [example]}
+def _or_text(kind: str, example: str, quantity: str) -> WithJsonSchema:
+    """For editors: a number, or text such as `example`; `quantity` is for whoever makes a model of the schema."""
+    text = {"type": "string", "format": f"quantity-{quantity}", "pattern": r"^\s*\d", "examples": [example]}
     return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text]})
 
 
 Seconds = Annotated[
-    float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False), _or_text("number", "1h30m")
+    float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False), _or_text("number", "1h30m", "s")
 ]
-Share = Annotated[float, BeforeValidator(parse_share), Field(gt=0, lt=1, allow_inf_nan=False), _or_text("number", "2%")]
-Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0), _or_text("integer", "512MiB")]
+Share = Annotated[
+    float, BeforeValidator(parse_share), Field(gt=0, lt=1, allow_inf_nan=False), _or_text("number", "2%", "share")
+]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0), _or_text("integer", "512MiB", "bytes")]
 
 
 Memory = Annotated[Bytes, AfterValidator(_with_unit)]

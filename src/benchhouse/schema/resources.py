@@ -160,5 +160,10 @@ class Runtime(Model, strict=True):
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
     image: str | None = Field(None, description="Container image; or `artifacts: {container: ...}`.")
     requirements: list[str] = Field(default_factory=empty_list, description="What the isolated environment installs.")
+    environments: list[list[str]] = Field(
+        default_factory=empty_list,
+        description="Isolated environments, by what each installs beside `requirements`; a trial runs in the one that "
+        "has its version of the experiment.",
+    )
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
     shared: bool = Field(False, description="Whether trials of one worker share a process, in turn.")

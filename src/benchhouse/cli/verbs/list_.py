@@ -21,13 +21,18 @@ command = commands.group(
 
 
 @command.verb(
-    "Experiments, installed here or registered in a nexus; deprecated and broken ones too.",
+    "Experiments, installed here or in an isolated environment, or registered in a nexus; deprecated ones too.",
     "bench list experiments",
     "bench list experiments --json",
+    "bench list experiments --with ./my-package   what a package would bring, installed apart from all others",
 )
 @commands.nexus_option
-def experiments(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
-    listed = workspace.catalog.experiments(nexus=nexus)
+@click.option(
+    "--with", "requirements", multiple=True, metavar="REQUIREMENT",
+    help="Look into a package that is not installed: a folder, a wheel, NAME==VERSION. May be given again.",
+)  # fmt: skip
+def experiments(workspace: Workspace, nexus: str | None, requirements: tuple[str, ...], as_json: bool) -> None:
+    listed = workspace.catalog.experiments(nexus=nexus, requirements=requirements)
     if as_json:
         screen.as_json(listed)
         return
@@ -41,10 +46,11 @@ def _experiment_row(item: "ListedExperiment", claims: int) -> tuple[str, str, st
     about = item.broken.splitlines()[0] if item.broken else item.description
     if item.registered_by:
         about = f"{about} (of {', '.join(item.registered_by)})".strip()
-    if not item.installed:
+    if not item.installed and not item.environment:
         return item.name, item.version, "", "not installed", about
     state = "broken" if item.broken else "deprecated" if item.deprecated else ""
-    state = " ".join(part for part in (item.bridge, state, "claimed twice" if claims > 1 else "") if part)
+    apart = "isolated" if item.environment else ""
+    state = " ".join(part for part in (item.bridge, apart, state, "claimed twice" if claims > 1 else "") if part)
     return item.name, item.version, f"{item.distribution} {item.distribution_version}", state, about
 
 

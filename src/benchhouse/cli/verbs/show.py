@@ -43,6 +43,9 @@ def command(workspace: Workspace, name: str, version: str | None, as_json: bool)
         click.echo(f"DEPRECATED: {details.deprecated.reason}{instead}")
     if details.bridge:
         click.echo(f"written for {details.bridge}: {details.object}")
+    if details.environment:
+        wanted = ", ".join(details.environment)
+        click.echo(f"installed apart; in a scenario: runtime: {{kind: venv, requirements: [{wanted}]}}")
     for line in details.notes:
         click.echo(f"note: {line}")
     _show_inputs("target", details.target, {})
