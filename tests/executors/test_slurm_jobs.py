@@ -107,3 +107,20 @@ def test_a_monitor_is_a_job_on_the_node_that_is_named(slurm, cluster):
     done = slurm.bench("monitors", "start", "--executor", "slurm", "--node", "n;reboot", code=2)
     assert "--node: 'n;reboot' is not one plain word" in done.stderr
     slurm.is_tidy()
+
+
+def test_server_monitor_and_clients_come_up_as_jobs_for_a_load_and_all_are_gone_after(slurm, cluster):
+    load = {"operation": "lookup", "rows": 1000, "warmup": 0, "concurrency": 2, "requests": 100, "think_time": 0.01}
+    scenario = slurm.scenario("storage.postgres", workload=load, target={"endpoint": "service:postgres"})
+    options = ("--load", scenario, "--clients", "2", "--executor", "slurm", "--time", "10m")
+    done = slurm.bench("start", "postgres", *options, code=None)
+    steps = re.findall(r"^(up|down): (server|monitor|load)", done.stderr, re.MULTILINE)
+    order = ["server", "monitor", "load"]
+    assert steps == [*(("up", name) for name in order), *(("down", name) for name in reversed(order))], done.stderr
+    (trial,) = slurm.trials()
+    assert trial.meta["custom"]["measured"] == 100
+    (monitor,) = json.loads(slurm.bench("monitors", "ps", "--json").stdout)
+    server = re.search(r"up: server \S+, job (\d+) on (\S+)", done.stderr)
+    assert monitor["state"] == "ended" and monitor["host"] == server[2], "beside the server, inside its job"
+    assert not cluster.call("squeue", "--noheader", "--jobs", server[1], "--states=running").strip()
+    slurm.is_tidy()

@@ -63,11 +63,14 @@ class Clients(VerbGroup):
         source = with_servers(scenario, servers or {})
         self._workspace.plan(_with_load_on(source, "others"), **where)  # what is wrong is told before anything starts
         ids = [client.id for client in self.start(count, placement=placement, progress=progress)]
+        note = listener_of(progress).note
+        note(f"up: load clients {', '.join(ids)}")
         try:
             placed = _with_load_on(with_servers(source, {SERVICE: ids}), f"service:{SERVICE}")
             return self._workspace.run(placed, progress=progress, new=True, **where)
         finally:
             self.stop(ids[0].rpartition("-")[0])
+            note(f"down: load clients {', '.join(ids)}")
 
     def running(self) -> list[Server]:
         """Clients that stand by or work."""
@@ -89,20 +92,20 @@ def with_servers(source: Source, servers: Mapping[str, str | list[str]]) -> Sour
     """The scenario with services that are servers which were started before; as it is where there are none."""
     if not servers:
         return source
-    data = _content(source)
+    data = content_of(source)
     named = {name: {"server": server} for name, server in servers.items()}
     return data | {"services": data.get("services", {}) | named}
 
 
 def _with_load_on(source: Source, nodes: str) -> Source:
-    data = _content(source)
+    data = content_of(source)
     workload = data.get("workload", {})
     if "nodes" in workload:
         raise BenchError("the scenario says itself where its load comes from: workload.nodes", "leave it out there")
     return data | {"workload": workload | {"nodes": nodes}}
 
 
-def _content(source: Source) -> dict[str, Any]:
+def content_of(source: Source) -> dict[str, Any]:
     """As a mapping; relative paths of a file keep their meaning."""
     if isinstance(source, Scenario):
         return source.model_dump(mode="json", exclude_unset=True, by_alias=True)

@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from benchhouse.api.kept import end_kept, start_kept
-from benchhouse.api.placement import Placement
+from benchhouse.api.placement import Placement, keepers_of
+from benchhouse.api.servers import find_server
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.evidence.writing import now
+from benchhouse.processes.owner import pid_of
+from benchhouse.processes.services import job_of
 from benchhouse.runs import log_files, logs
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
-from benchhouse.schema.service import ServiceSpec
+from benchhouse.schema.protocols import Assignment
+from benchhouse.schema.recipe import Recipe
+from benchhouse.schema.service import OVER, ServiceSpec, read_state
 from benchhouse.sites import places
 from benchhouse.worker.monitors import standing
 from benchhouse.worker.monitors.standing import MonitorStatus
@@ -45,16 +50,27 @@ class Monitors(VerbGroup):
         With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
         seconds. `interval_s` is at least 0.1. `placement=Placement("slurm", node="n1")` makes it a job on that node.
         """
-        from benchhouse.api.execution import listener_of
-
         if placement.keepers(places.site(self._folder, placement.site)) is None:
             return standing.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
         if pid is not None:
             raise BenchError("a batch job samples its node, not a process of this machine", "leave out --pid")
-        service = f"{standing.RECIPE.name}-{secrets.token_hex(2)}"
+        return self._keep(standing.RECIPE, placement, interval_s, for_s, progress)
+
+    def _keep(
+        self,
+        recipe: Recipe,
+        placement: Placement,
+        interval_s: float,
+        for_s: float | None,
+        progress: "bool | RunListener",
+    ) -> MonitorStatus:
+        """Have a keeper run it."""
+        from benchhouse.api.execution import listener_of
+
+        service = f"{recipe.name}-{secrets.token_hex(2)}"
         folder = standing.prepare(self._folder, interval_s=interval_s, for_s=for_s, kept=service)
         files = {"files": str(folder.path.absolute())}
-        spec = ServiceSpec(id=service, recipe=standing.RECIPE, parameters=files, created=now())
+        spec = ServiceSpec(id=service, recipe=recipe, parameters=files, created=now())
         try:
             start_kept(self._folder, [spec], placement, listener_of(progress).note)
         except BaseException:
@@ -62,15 +78,38 @@ class Monitors(VerbGroup):
             raise
         return standing.status(folder)
 
+    def start_beside(
+        self,
+        server: str,
+        *,
+        interval_s: float = 1.0,
+        for_s: float | None = None,
+        progress: "bool | RunListener" = False,
+    ) -> MonitorStatus:
+        """Start a monitor of the node of a running server, by the server's id: inside its batch job, so that it needs
+        no room of its own; it ends with that. A server of this machine is sampled with all its processes."""
+        keeper = find_server(self._folder, server)[0]
+        state, job = read_state(keeper), job_of(keeper)
+        if state is None or state.phase in OVER:
+            raise BenchError(f"{keeper.path.name} is over: {state.message if state else ''}", "see: bench servers ps")
+        if job is None:
+            return standing.start(self._folder, pid=pid_of(state.keeper), interval_s=interval_s, for_s=for_s)
+        keepers = keepers_of(job.executor, Assignment())
+        prefix = keepers.beside(keeper) if keepers else []
+        recipe = standing.RECIPE.model_copy(update={"command": (*prefix, *standing.RECIPE.command)})
+        return self._keep(recipe, Placement(), interval_s, for_s, progress)
+
     def stop(self, monitor: str = "@last") -> MonitorStatus:
         """End a monitor and return what it measured; its samples are kept as Parquet files.
 
         It is named by its id, the beginning of it, or `@last`: the last one that runs.
         """
         folder = standing.find(self._folder, monitor)
-        if (kept := folder.kept()) and folder.state() == "running":
-            end_kept([kept])
-        return standing.stop(self._folder, folder.path.name)
+        try:
+            return standing.stop(self._folder, folder.path.name)
+        finally:
+            if kept := folder.kept():
+                end_kept([kept])
 
     def all(self) -> list[MonitorStatus]:
         """Every monitor of the workspace, the last first."""

@@ -186,7 +186,7 @@ class Servers(VerbGroup):
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
         from benchhouse.processes.probes import Probe
 
-        folder, state = _find(self._folder, server)
+        folder, state = find_server(self._folder, server)
         server_now = described(folder, state)
         if server_now.phase in (*OVER, "lost"):
             return CheckedServer(**vars(server_now), healthy=False)
@@ -204,13 +204,13 @@ class Servers(VerbGroup):
 
     def logs(self, server: str, *, lines: int = 50) -> ServerOutput:
         """The last lines that a server wrote; also of one that is over."""
-        folder = _find(self._folder, server, over_too=True)[0].path / "logs"
+        folder = find_server(self._folder, server, over_too=True)[0].path / "logs"
         texts = [line for path in sorted(folder.glob("*.log")) for line in _last_lines(path, lines)]
         return ServerOutput(tuple(texts), folder)
 
     def stop(self, server: str) -> StoppedServers:
         """Stop a server and wait until it has ended."""
-        folder, state = _find(self._folder, server)
+        folder, state = find_server(self._folder, server)
         if state.phase in OVER:
             raise BenchError(f"{state.id} is over: {state.message or state.phase}", "see: bench servers ps")
         return _stopped(self._folder, [(folder, state)])
@@ -279,7 +279,8 @@ def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, 
     return StoppedServers(tuple(state.id for _, state in servers), tuple(killed), swept)
 
 
-def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
+def find_server(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
+    """By its id, or a unique beginning of it; one that is over only where none that runs is named so."""
     states = running_states(every_folder(workspace))
     if not over_too:
         states = [(folder, state) for folder, state in states if state.phase not in OVER] or states

@@ -1,7 +1,7 @@
 """The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args, overload
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
+    from benchhouse.api.lifecycle import Load
     from benchhouse.api.observation import Dashboards
+    from benchhouse.api.placement import Placement
     from benchhouse.api.rows import Points
     from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
@@ -415,13 +417,23 @@ class Workspace(Groups):
 
     # What runs need: servers, data, dashboards
 
-    def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
-        """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
-        from benchhouse.documents.yaml_reader import load_yaml
+    def start(
+        self,
+        what: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        load: "Load | None" = None,
+        placement: "Placement | None" = None,
+        progress: "bool | RunListener" = False,
+    ) -> "Submitted | StartedServer | Run":
+        """Submit the scenario in the file `what`; anything else is a recipe whose server is started with `parameters`.
 
-        if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
-            return self.submit(what, progress=progress)
-        return self.servers.start(what, progress=progress)
+        With `load=Load("scenario.yaml", clients=4)` the server, a monitor of its node and load clients are brought up
+        in this order, the scenario is run, and all of it is ended in reverse.
+        """
+        from benchhouse.api.lifecycle import start
+
+        return start(self, what, parameters or {}, load, placement, progress)
 
     def fetchable(self) -> "list[Fetchable]":
         """Data that installed experiments declare, and whether it is in the cache."""

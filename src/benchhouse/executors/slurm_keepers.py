@@ -65,6 +65,13 @@ class SlurmKeepers:
         command = f"exec {shlex.join([*python, '-m', 'benchhouse.worker', '--keep'])} {path}"
         return put_together(flags, self._site, True, f"{command} >> {path}/{folder.log.name} 2>&1")
 
+    def beside(self, folder: ServiceFolder) -> list[str]:
+        """A step that shares what the job has: a node that is full, or the job's alone, has room for it."""
+        job = job_of(folder)
+        assert job is not None
+        options = ("--overlap", "--unbuffered", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--chdir=/tmp")
+        return ["srun", f"--jobid={job.job_id}", *options]
+
     def gone(self, folder: ServiceFolder) -> str:
         """How the job ended, whatever the service's state says; empty while it has not."""
         job = job_of(folder)

@@ -65,6 +65,9 @@ class Keepers(Protocol):
         """Submit the jobs that keep what each folder's `service.json` says, in one call; returns at once. Several are
         alike but for the number that the name of their folder ends with: 0, 1, ..."""
 
+    def beside(self, folder: ServiceFolder) -> list[str]:
+        """What a command must begin with to run on the service's node, inside its job."""
+
     def gone(self, folder: ServiceFolder) -> str:
         """What is to be said where its job is over, whatever its state says; else nothing."""
 

@@ -7,6 +7,7 @@ import click
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import commands
+from benchhouse.schema.errors import BenchError
 
 command = commands.group(
     __doc__,
@@ -22,19 +23,29 @@ command = commands.group(
     "bench monitors start --for 10m",
     "bench monitors start --pid 4711 --interval 0.2s   ends with that process",
     "bench monitors start --executor slurm --node mel2001 --time 1h   a job on that node",
+    "bench monitors start --server vllm-3fa2   the node of that server, inside its job",
 )
 @click.option("--pid", type=click.IntRange(min=1), help="Also monitor this process and all below it; ends with it.")
 @click.option("--interval", "interval_s", type=commands.DURATION, default="1s", show_default=True,
               help="Time between samples, at least 0.1s.")  # fmt: skip
 @click.option("--for", "for_s", type=commands.DURATION, help="End after this time: 90s, 10m, 1h30m.")
+@click.option("--server", metavar="ID", help="The node of this server of bench servers ps, inside its batch job.")
 @commands.job_options
-def start(workspace: Workspace, /, as_json: bool, **settings: Any) -> None:
-    placement = commands.placement_of(settings)
-    monitor = workspace.monitors.start(placement=placement, progress=screen.RunProgress(), **settings)
+def start(workspace: Workspace, /, server: str | None, as_json: bool, **settings: Any) -> None:
+    from benchhouse.api.placement import Placement
+
+    placement, progress = commands.placement_of(settings), screen.RunProgress()
+    if server is None:
+        monitor = workspace.monitors.start(placement=placement, progress=progress, **settings)
+    elif placement != Placement() or settings.pop("pid"):
+        raise BenchError("--server says where the monitor runs", "leave out --pid and the options of a batch job")
+    else:
+        monitor = workspace.monitors.start_beside(server, progress=progress, **settings)
     if as_json:
         screen.as_json(monitor)
         return
-    place = f" of {monitor.host} (job {monitor.job})" if monitor.job else ""
+    job = f" (job {monitor.job})" if monitor.job else ""
+    place = "" if monitor.process else f" of {monitor.host}{job}"
     click.echo(f"monitor {monitor.monitor_id} samples {monitor.watches}{place} every {monitor.interval_s:g} s")
     screen.note(f"next:  bench monitors stop {monitor.monitor_id}")
 

@@ -63,6 +63,7 @@ class MonitorFolder:
         self.path = path
         self.spec, self.owner, self.log = path / "monitor.json", path / "owner", path / "monitor.log"
         self.parts, self.telemetry = path / "parts", path / "telemetry"
+        self.stop = path / "stop"  # asks one that is kept by a job to end: a signal may not reach it, or not in time
 
     def read(self) -> StandingMonitor:
         return StandingMonitor.model_validate_json(self.spec.read_bytes())
@@ -110,7 +111,7 @@ def run(path: Path) -> int:
     print(f"sampling every {spec.interval_s:g} s", flush=True)
     until = time.monotonic() + (spec.for_s if spec.for_s is not None else inf)
     number = 0
-    while _goes_on(spec, until):
+    while _goes_on(folder, spec, until):
         number += 1
         _write_part(folder, number, sampler.cut())
     _write_part(folder, number + 1, sampler.stop())
@@ -118,13 +119,16 @@ def run(path: Path) -> int:
     return 0
 
 
-def _goes_on(spec: StandingMonitor, until: float) -> bool:
+def _goes_on(folder: MonitorFolder, spec: StandingMonitor, until: float) -> bool:
     """Wait until the next part is due; False when it is over."""
     part_at = time.monotonic() + PART_S
     while (at := time.monotonic()) < part_at:
         if at >= until or (spec.pid is not None and not tree.alive(spec.pid, spec.pid_start)):
             return False
-        pause = min(part_at - at, until - at, PART_S if spec.pid is None else max(0.5, spec.interval_s))
+        if spec.kept and folder.stop.exists():
+            return False
+        looks = spec.pid is not None or spec.kept
+        pause = min(part_at - at, until - at, max(0.5, spec.interval_s) if looks else PART_S)
         if signal.sigtimedwait(_STOPS, max(0.001, pause)):
             return False
     return True
@@ -282,15 +286,17 @@ def list_monitors(workspace: WorkspaceFolder) -> list[MonitorStatus]:
 
 
 def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> MonitorStatus:
-    """End a monitor and return what it measured; one that has ended is only described. One that is a batch job must
-    have been ended by whoever keeps it."""
+    """End a monitor and return what it measured; one that has ended is only described. One that is kept by a job is
+    asked to, and whoever keeps it must end that job after."""
     folder = find(workspace, monitor)
     deadline = time.monotonic() + wait_s
     signalled = False
     # Its process ends after its files are written.
-    mine = folder.kept() is None
-    while mine and (folder.state() == "running" or ((process := folder.process()) and not is_gone(process))):
-        if not signalled and (pid := pid_of(folder.process())):
+    kept = folder.kept() is not None
+    if kept:
+        folder.stop.touch()
+    while folder.state() == "running" or (not kept and (process := folder.process()) and not is_gone(process)):
+        if not kept and not signalled and (pid := pid_of(folder.process())):
             tree.send(pid, None, signal.SIGTERM)
             signalled = True
         if time.monotonic() > deadline:
