@@ -106,6 +106,7 @@ class Claims(VerbGroup):
             write_text(path, envelope.decode())
         except OSError as error:
             raise unwritable(self._folder.claims, error) from error
+        self._refresh(shelf.read(self._folder, claim_id))
         return path
 
     def verify(self, what: str, trust: Iterable[Path] = ()) -> "Checked":
@@ -135,6 +136,8 @@ class Claims(VerbGroup):
     def export(self, claim: str, target: Path | None = None, *, with_raw: bool = False) -> "tuple[Path, Packet]":
         """Write the packet of a claim that still holds: one file with all that proves it."""
         from benchhouse.claims import packet
+        from benchhouse.evidence import deposits
+        from benchhouse.schema.digests import file_digest
 
         claim_id = shelf.require(self._folder, claim)
         checked = self.verify(claim_id)
@@ -148,7 +151,17 @@ class Claims(VerbGroup):
         path = target or Path(f"claim-{claim_id}.tar")
         envelope = _envelope(self._folder, claim_id)
         whole = shelf.read(self._folder, claim_id)
-        return path, packet.export(self._folder, whole, envelope, path, with_raw=with_raw)
+        exported = packet.export(self._folder, whole, envelope, path, with_raw=with_raw)
+        uris = {trial.run_id: path.absolute().as_uri() for trial in whole.trials}
+        deposits.note(self._folder, "packet", uris, file_digest(path))
+        self._refresh(whole)
+        return path, exported
+
+    def _refresh(self, claim: Claim) -> None:
+        """Have the lineage of the runs behind a claim say what is new of it."""
+        from benchhouse.warehouse.ingest import refresh
+
+        refresh(self._folder, {trial.run_id for trial in claim.trials})
 
     def lint(self, files: Iterable[Path], *, strict: bool = False, traced: bool = True) -> "builtins.list[Linted]":
         """Find numbers of documents that cite no claim, cite a wrong value, or cite an unsafe one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.entries import plug
-from benchhouse.evidence import store
+from benchhouse.evidence import deposits, store
 from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.load.protocols.s3 import S3Refused, S3Target
@@ -54,7 +54,20 @@ def push(
     if not folders:
         raise BenchError("there is no sealed trial to push", "See: bench status")
     with _opened(address, endpoint, create=create and not dry_run) as shelf:
-        return _reported(store.push(shelf, folders, dry_run=dry_run), report)
+        carried = _reported(store.push(shelf, folders, dry_run=dry_run), report)
+    if not dry_run:
+        _note_deposits(workspace, shelf, carried)
+    return carried
+
+
+def _note_deposits(workspace: WorkspaceFolder, shelf: Shelf, carried: Sequence[Carried]) -> None:
+    """Write down which runs are in the store as a whole, and have their lineage say so."""
+    from benchhouse.warehouse.ingest import refresh
+
+    home = shelf.name if "://" in shelf.name else Path(shelf.name).as_uri()
+    refused = {item.run_id for item in carried if item.what == "refused"}
+    whole = sorted({item.run_id for item in carried} - refused)
+    refresh(workspace, deposits.note(workspace, "store", {run_id: f"{home}/trials/{run_id}" for run_id in whole}))
 
 
 def pull(

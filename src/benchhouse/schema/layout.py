@@ -93,6 +93,7 @@ class WorkspaceFolder(Folder):
     regression_journal = Inside(".bench/regressions.jsonl")
     alarm_journal = Inside(".bench/alarms.jsonl")
     notice_journal = Inside(".bench/notices.jsonl")
+    deposit_journal = Inside(".bench/deposits.jsonl")  # stores and packets that hold evidence of runs
     results = Inside("results")
     reports = Inside("reports")
     claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json, digest
+from benchhouse.schema.service import mentioned
 from benchhouse.schema.topology import Cluster, Topology
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.warehouse.grouping import grouped
@@ -54,7 +55,10 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
     packages, mattering, nccl, framework = _installed(tuple(meta.packages.items()))
     topology = meta.topology
     server = spec.target.get("framework") or spec.service or None
-    server_version = meta.custom.get("server_version")
+    servers = _servers(spec, meta)
+    measured = _measured_server(spec, servers)
+    said = [str(text) for key in ("server_version", "server", "engine") if (text := meta.custom.get(key))]
+    server_version = next((text for text in [*said, measured.get("version")] if text), None)
     no_gpu = topology.unknown.get("gpu_driver", "") if topology else _NOT_READ
     row: Row = {
         "image_digest": meta.container_digest,
@@ -65,7 +69,9 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
         "framework": ", ".join(framework) or None,
         "runtime": meta.ran_in(spec.runtime),
         "server": str(server) if server else None,
-        "server_version": str(server_version) if server_version else None,
+        "server_version": server_version,
+        "server_image": measured.get("image"),
+        "servers": _json(servers),
         "python": meta.python,
         "benchhouse": packages.get("benchhouse"),
         "package_lock_digest": meta.package_lock_digest,
@@ -79,10 +85,33 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
         "nccl": "no distribution nvidia-nccl-* is installed",
         "framework": f"none of {', '.join(_FRAMEWORKS)} is installed",
         "server": "the trial names no service",
-        "server_version": "the experiment was not told (ctx.metadata(server_version=...))",
+        "server_version": "neither the server, its program nor the scenario (`artifacts: {servers: ...}`) says",
+        "server_image": "no server of the trial runs in an image that is known",
+        "servers": "the trial names no server",
         "benchhouse": "not among the installed distributions",
     }
     return row | {"unknown": explained(_gaps(row, why))}
+
+
+def _servers(spec: TrialSpec, meta: Meta) -> dict[str, dict[str, str]]:
+    """What is known of each server: by what started it, and of those that were there already, by the scenario."""
+    noted = meta.custom.get("services")
+    started = noted if isinstance(noted, dict) else {}
+    facts = {name: about for name, about in started.items() if isinstance(about, dict)}
+    servers = {
+        name: {key: str(about[key]) for key in ("recipe", "version", "image") if about.get(key)}
+        for name, about in facts.items()
+    }
+    for name, text in (spec.artifacts.get("servers") or {}).items():
+        image, _, image_digest = str(text).partition("@sha256:")
+        servers[name] = {"version": image} | ({"image": image_digest} if image_digest else {}) | servers.get(name, {})
+    return {name: about for name, about in servers.items() if about}
+
+
+def _measured_server(spec: TrialSpec, servers: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """The one that the target names, else the only one; nothing where several could be meant."""
+    named = [servers[name] for name in sorted(mentioned(spec.target)) if name in servers]
+    return (named or list(servers.values()) if len(named or servers) == 1 else [{}])[0]
 
 
 @lru_cache(maxsize=4)

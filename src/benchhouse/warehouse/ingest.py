@@ -21,8 +21,9 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.lake import READ_BACK, UNFINISHED, list_lake, read_back, write_tables
+from benchhouse.warehouse.lineage_rows import lineage_columns
 from benchhouse.warehouse.rows import NotCollectable, Refused, TrialRows, read_folder, tabulate
-from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
+from benchhouse.warehouse.run_tables import LINEAGE_DIM, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
@@ -77,6 +78,14 @@ def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], sa
         return _collect(catalog, run_id, given)
 
 
+def refresh(workspace: WorkspaceFolder, runs: Iterable[str]) -> None:
+    """Make the tables of these runs again from what they hold, as what is known about the runs has changed."""
+    with open_catalog(workspace) as catalog:
+        known = {entry.run_id for entry in catalog.files([TRIAL_FACT.name])}
+        for run_id in sorted(known & set(runs)):
+            _collect(catalog, run_id, [])
+
+
 def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, keep_rows: bool = False) -> Rebuilt:
     """Make the tables again from all evidence under results/; the same evidence gives the same bytes.
 
@@ -120,6 +129,8 @@ def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_o
     if not trials:
         return 0 if catalog.forget_run(run_id, instead_of) else None
     tables: dict[str, Any] = {**tabulate(list(trials.values()))}
+    for row in tables.get(LINEAGE_DIM.name, ()):
+        row |= lineage_columns(catalog.workspace, row)
     entries = write_tables(catalog.workspace, run_id, tables)
     run = RunEntry.of(tables[RUN_FACT.name][0])
     folders = [(row["trial_id"], row["folder"]) for row in tables[TRIAL_FACT.name]]

@@ -299,7 +299,6 @@ def _lineage_row(trials: Sequence[Row]) -> Row:
     return _run_keys(trials) | {
         "raw_uri": os.path.commonpath({os.path.dirname(row["folder"]) or "." for row in trials}),  # noqa: PTH120
         "trial_manifests": sorted(row["artifact_manifest_digest"] for row in trials),
-        "signing_state": "unsigned",
     }
 
 

@@ -26,6 +26,7 @@ from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import ServerDiedError
 
 if TYPE_CHECKING:
+    from benchhouse.schema.recipe import Recipe
     from benchhouse.worker.trial_services import TrialServices
 
 _DEPTH = 20
@@ -47,6 +48,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             artifacts_folder=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
             make_services=lambda: _services(spec, folder, workdir, result, logs),
+            version_of=lambda recipe, program: _version(recipe, program, spec),
             cpus=spec.resources.cpus,
         )
         if experiment.deprecated:
@@ -108,6 +110,12 @@ def _load(ref: ExperimentRef) -> Experiment:
             "not_in_image",
             f"the image has no package '{ref.distribution}', which holds {ref.name}: install it in the image",
         ) from error
+
+
+def _version(recipe: "Recipe", program: str | None, spec: TrialSpec) -> str:
+    from benchhouse.worker.server_versions import known_version
+
+    return known_version(recipe, program, Path(spec.cache))
 
 
 def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":

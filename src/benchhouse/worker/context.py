@@ -50,6 +50,8 @@ class TrialContext:
     invalidities: list[tuple[str, str]] = field(default_factory=list)
     phases: list[tuple[str, int, int]] = field(default_factory=list)
     make_services: "Callable[[], TrialServices] | None" = None
+    version_of: "Callable[[Recipe, str | None], str]" = lambda recipe, program: ""
+    """Of a server's program; `program` is the one that a scenario names, if it does."""
     cpus: int = 1
     nodes: list[str] = field(default_factory=nodes.names)
     _services: "TrialServices | None" = None
@@ -155,9 +157,12 @@ class TrialContext:
         return load_object(driver.object)
 
     def service(self, recipe: "str | Recipe") -> "Service":
-        started = self._started().start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
+        known: Recipe = plug("recipes", recipe) if isinstance(recipe, str) else recipe
+        started = self._started().start(known)
         self._warn_exposed()
-        self.facts.setdefault("services", {})[started.name] = {"recipe": started.recipe, "start_s": started.start_s}
+        facts = {"recipe": started.recipe, "start_s": started.start_s}
+        facts |= {"image": started.image} if started.image else {"version": self.version_of(known, None)}
+        self.facts.setdefault("services", {})[started.name] = facts
         return started
 
     def on_node(self, node: str) -> list[str]:
@@ -171,6 +176,9 @@ class TrialContext:
         self._warn_exposed()
         self.facts.setdefault("services", {}).update(facts)
         for name, about in facts.items():
+            recipe = wanted[name].recipe
+            if recipe and about["mode"] == "embedded" and not about.get("image"):
+                about["version"] = self.version_of(recipe, wanted[name].parameters.get("program"))
             if "unhealthy" in about:
                 self.warn("server_unhealthy", f"{name} did not answer when the trial began: {about['unhealthy']}")
         return endpoints
