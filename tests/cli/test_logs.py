@@ -155,7 +155,7 @@ def test_components_have_colours_on_a_terminal(ended):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--component", "ehco"), "did you mean 'echo'? there are: echo, experiment, orchestrator, worker"),
+        (("--component", "ehco"), "did you mean 'echo'? there are: echo, experiment, orchestrator, slurm, worker"),
         (("--trial", "zzz"), "has no logs of a trial 'zzz'"),
         (("--since", "yesterday"), "'yesterday' is not a time"),
         (("--since", "2026-13-01"), "is not a time"),
@@ -348,25 +348,33 @@ def test_pruning_takes_old_logs_that_are_no_evidence_and_nothing_else(talkers):
     assert "is not a duration" in lab.bench("logs", "prune", "--older-than", "soon", code=2).stderr
 
 
-def test_logs_of_slurm_jobs_are_pruned_once_their_run_is_over(lab):
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_logs_of_slurm_jobs_are_packed_and_pruned_once_their_run_is_over(lab, elsewhere):
     lab.run("once")
     (lab.workspace / "site.yaml").write_text("site: x\nkeep_logs: 30d\n")
     run = lab.workspace / ".bench" / "runs" / lab.run_id()
-    month = time.time() - 40 * 86400
-    (run / "logs").mkdir()
-    for name in ("s_12_0.out", "s_12_0.err", "new.out"):
-        (run / "logs" / name).write_text("said\n")
-    for name in ("s_12_0.out", "s_12_0.err"):
-        os.utime(run / "logs" / name, (month, month))
+    month, job = time.time() - 40 * 86400, f"bench-{lab.run_id()}-0001"
+    logs = lab.root / "logs" / "lab" if elsewhere else run / "logs"  # as the site says, or beside the ledger
+    logs.mkdir(parents=True)
+    if elsewhere:
+        (run / "logs").symlink_to(logs)
+    for name in (f"{job}_12.out", f"{job}_12.err", f"{job}_13.out", "bench-other-0001_9.out"):
+        (logs / name).write_text("words\n")
+    for name in (f"{job}_12.out", f"{job}_12.err", "bench-other-0001_9.out"):
+        os.utime(logs / name, (month, month))
+    lab.bench("logs", "get", "--component", "slurm", "-o", "logs.tar.gz")
+    with tarfile.open(lab.workspace / "logs.tar.gz") as tar:
+        packed = sorted(name.rpartition("/")[2] for name in tar.getnames() if "/jobs/" in name)
+    assert packed == [f"{job}_12.err", f"{job}_12.out", f"{job}_13.out"]
     events = (run / "events.jsonl").read_text()
     (run / "events.jsonl").write_text(events + '{"time": "2026-01-01T00:00:00.000Z", "event": "resumed"}\n')
     assert lab.bench("logs", "prune").stdout == ""  # jobs may be in the queue
     (run / "events.jsonl").write_text(events)
     assert [line.rpartition("/")[2] for line in lab.bench("logs", "prune").stdout.splitlines()] == [
-        "s_12_0.err",
-        "s_12_0.out",
+        f"{job}_12.err",
+        f"{job}_12.out",
     ]
-    assert [path.name for path in (run / "logs").iterdir()] == ["new.out"]
+    assert {path.name for path in logs.iterdir()} == {f"{job}_13.out", "bench-other-0001_9.out"}
     assert lab.bench("verify").returncode == 0
 
 

@@ -371,3 +371,22 @@ def test_a_partition_is_enough_and_a_job_has_the_tasks_and_gpus_that_were_asked_
     assert trial.outcome == "succeeded" and trial.meta["partition"] == "gpu", trial.meta["failure"]
     assert trial.spec["resources"]["ntasks"] == 3 and trial.spec["resources"]["gpus"] == 1
     slurm.is_tidy()
+
+
+def test_logs_are_where_the_site_wants_them_and_their_last_words_are_told(slurm):
+    """A Python that can't start prints to Slurm's own log, by the id that the task has."""
+    slurm.variables["WORK"] = str(slurm.root)
+    site = {"site": "test", "executor": "slurm", "slurm": {"poll": "2s", "partition": "all"}}
+    site |= {"folders": {"logs": "$WORK/logs"}, "environment": {"PYTHONHOME": "/nowhere"}}
+    (slurm.workspace / "site.yaml").write_text(json.dumps(site))
+    slurm.bench("run", slurm.scenario("once", axes=[{"grid": {"n": [1, 2]}}], retries={"max_retries": 0}), code=1)
+    jobs = slurm.workspace / ".bench" / "runs" / slurm.run_id() / "jobs"
+    name, begun = f"bench-{slurm.run_id()}-0001", [path.name.split(".") for path in jobs.glob("0001/begun/*")]
+    assert {index for index, _ in begun} == {"0", "1"}
+    logs = sorted((slurm.root / "logs" / "s").glob("*.err"))
+    assert {path.name for path in logs} == {f"{name}_{job}.err" for _, job in begun}
+    assert "No module named 'encodings'" in logs[0].read_text()
+    ended = [event for event in slurm.events() if event["event"] == "ended"]
+    assert len(ended) == 2 and all("no Python frame" in json.dumps(event) for event in ended), ended
+    packed = json.loads(slurm.bench("logs", "get", "--component", "slurm", "--json").stdout)["manifest"]["files"]
+    assert {f"jobs/{path.name}" for path in logs} <= {file["path"] for file in packed}

@@ -11,7 +11,7 @@ from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm import SlurmExecutor
 from benchhouse.executors.slurm_calls import TaskState, UnreachableError
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import RunFolder
+from benchhouse.schema.layout import RunFolder, SubmissionFolder
 from benchhouse.schema.protocols import Assignment
 
 
@@ -111,11 +111,15 @@ def test_the_id_of_a_job_is_read_with_or_without_the_name_of_its_cluster(fake_sl
 
 def test_the_last_words_of_a_task_are_its_own_not_slurms(tmp_path):
     made = SlurmExecutor(Assignment(run=RunFolder(tmp_path)))
-    made._names["3"] = "n"
+    made._names["3"] = "bench-r-0001"
     made.run.job_logs.mkdir()
+    begun = SubmissionFolder(made.run.jobs / "0001").begun
+    begun.mkdir(parents=True)
+    (begun / "0.7").touch()
     slurms = "slurmstepd-node01: error: Detected 1 oom-kill event(s)\nslurmstepd: error: more\nsrun: error: more\n"
-    (made.run.job_logs / "n_3_0.err").write_text(f"no such module\n{slurms}")
+    (made.run.job_logs / "bench-r-0001_7.err").write_text(f"no such module\n{slurms}")
     assert made._last_line("3_0") == "no such module"
+    assert made._last_line("3_1") == "", "it has not begun"
 
 
 def test_where_there_is_no_slurm_the_sentence_says_so(monkeypatch, tmp_path):

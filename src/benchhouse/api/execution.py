@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence.writing import write_model
 from benchhouse.runs import batch, execution, hot_metrics
 from benchhouse.runs.execution import QUIET as QUIET
 from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
@@ -22,6 +23,8 @@ from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, p
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.site import site_folder
+from benchhouse.sites import places
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """A scenario: the path of its file, its content as a dict, or `Scenario(...)`."""
@@ -180,7 +183,25 @@ def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> 
         listener.note(f"{run_id}: {events} of a newer version not read; use that version to see them")
     for line in collected.skipped:
         listener.note(f"not collected: {line}")
+    if collected.trials:
+        try:
+            _write_summary(workspace, run_id)
+        except (BenchError, OSError) as error:  # the tables hold all of it
+            listener.note(f"no summary.json: {error}")
     return collected
+
+
+def _write_summary(workspace: WorkspaceFolder, run_id: str) -> None:
+    """SCENARIO/RUN/summary.json where the site wants it, of what is collected by now: whole, and anew each time."""
+    folder = site_folder(places.site(workspace, Ledger(workspace.run(run_id)).record.site), "metrics")
+    if folder is None:
+        return
+    from benchhouse.results.experiment_summary import experiment_summary
+
+    if summary := experiment_summary(workspace, run_id):
+        path = workspace.root / folder / summary.scenario / run_id / "summary.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_model(path, summary)
 
 
 def listener_of(progress: bool | RunListener) -> RunListener:

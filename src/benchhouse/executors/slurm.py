@@ -22,11 +22,12 @@ from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm_calls import ENDED, WAITING, TaskState, UnreachableError
 from benchhouse.executors.slurm_keepers import SlurmKeepers, alive
 from benchhouse.executors.slurm_script import Array, script
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import SubmissionFolder
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.site import site_folder
 from benchhouse.schema.slurm import Submitted, submissions
 from benchhouse.schema.trial import Outcome
 
@@ -207,8 +208,8 @@ class SlurmExecutor:
 
     def _vanished(self, task: str, arrays: Collection[str]) -> TaskState:
         """Of a waiting task that is cancelled alone Slurm keeps nothing, though it has others of its array."""
-        began = any(self.run.job_logs.glob(f"{self._names[_job(task)]}_{task}.*"))
-        return TaskState("CANCELLED", "before it began") if _job(task) in arrays and not began else _GONE
+        cancelled = _job(task) in arrays and self._log(task) is None
+        return TaskState("CANCELLED", "before it began") if cancelled else _GONE
 
     def _again(self, wait_s: float) -> None:
         self._wait_s, self._next_look = wait_s, time.monotonic() + wait_s
@@ -245,12 +246,18 @@ class SlurmExecutor:
 
     def _last_line(self, task: str) -> str:
         """What a task printed last that could not even begin: its Python or its image is not there, ..."""
-        path = self.run.job_logs / f"{self._names[_job(task)]}_{task}.err"
+        path = self._log(task)
         try:
-            lines = path.read_text(errors="replace").strip().splitlines()
+            lines = path.read_text(errors="replace").strip().splitlines() if path else []
         except OSError:
             return ""
         return next((line for line in reversed(lines) if not line.startswith(("slurmstepd", "srun:"))), "")
+
+    def _log(self, task: str) -> Path | None:
+        """What a task printed to its standard error; None where it has not begun."""
+        name, index = self._names[_job(task)], task.partition("_")[2]
+        job = SubmissionFolder(self.run.jobs / name.rpartition("-")[2]).job_of(index)
+        return self.run.job_logs / f"{name}_{job}.err" if job else None
 
     def _send(self, jobs: Sequence[Job]) -> None:
         """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""
@@ -262,8 +269,8 @@ class SlurmExecutor:
         waiting = tuple(job.job_id for _, job, begun in alive(self.run.services) if not begun)
         array = replace(array, delay_s=delay_s, after=waiting)
         folder = SubmissionFolder(array.folder)
-        folder.path.mkdir(parents=True, exist_ok=True)
-        array.logs.mkdir(exist_ok=True)
+        folder.begun.mkdir(parents=True, exist_ok=True)
+        self._make_logs(array.logs)
         frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
         frame["worker_logs"] = str(first.log)
         _write(folder.frame, json.dumps(frame).encode())
@@ -345,14 +352,31 @@ class SlurmExecutor:
             return done
 
     def _array(self, number: int, tasks: int, python: tuple[str, ...], resources: Resources) -> Array:
-        folder, logs = self.run.jobs.absolute() / f"{number:04d}", self.run.job_logs.absolute()
-        return Array(self._name(number), tasks, self.throttle, python, resources, folder, logs)
+        folder = self.run.jobs.absolute() / f"{number:04d}"
+        return Array(self._name(number), tasks, self.throttle, python, resources, folder, self._logs())
+
+    def _logs(self) -> Path:
+        """Where its tasks print to: where they began to, whatever the site says by now."""
+        own, elsewhere = self.run.job_logs.absolute(), site_folder(self.site, "logs")
+        if elsewhere and not own.exists():
+            root = self.run.path.absolute().parents[2]  # of the workspace
+            return root / elsewhere / self.scenario.scenario
+        return own.resolve() if own.is_symlink() else own
+
+    def _make_logs(self, logs: Path) -> None:
+        own = self.run.job_logs
+        try:
+            logs.mkdir(parents=True, exist_ok=True)
+            if not own.is_symlink() and not own.exists():
+                own.symlink_to(logs)
+        except OSError as error:
+            raise unwritable(logs, error) from error
 
     def _script(self, array: Array) -> str:
         return script(array, self.scenario, self.site)
 
     def _name(self, number: int) -> str:
-        return f"bench-{self.run.run_id}-{number:04d}"
+        return f"{self.run.job_name}{number:04d}"
 
 
 def _job(task: str) -> str:

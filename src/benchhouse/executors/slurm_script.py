@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import SubmissionFolder
 from benchhouse.schema.resources import Resources, gres_counts, is_gpu
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site
@@ -35,13 +36,19 @@ def script(array: Array, scenario: Scenario, site: Site) -> str:
     # The worker takes the shell's place: Slurm's signals reach it.
     command = f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"
     several = array.resources.nodes > 1
-    return put_together(_flags(array, scenario, site), site, several, command, array.labels)
+    # Slurm forgets what it had; this says which tasks began, and where their logs are.
+    begun = shlex.quote(str(SubmissionFolder(array.folder).begun))
+    first = f': > {begun}/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true'
+    return put_together(_flags(array, scenario, site), site, several, command, array.labels, first)
 
 
-def put_together(flags: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = ()) -> str:
-    """A whole script. `several`: what it starts is to talk with other nodes."""
+def put_together(
+    flags: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = (), first: str = ""
+) -> str:
+    """A whole script. `several`: what it starts is to talk with other nodes; `first` comes before its modules."""
     shell = "#!/bin/bash -l" if site.modules else "#!/bin/bash"  # a login shell knows `module`
     lines = [shell, *(f"#SBATCH {flag}" for flag in flags), *(f"# {label}" for label in labels), "set -e"]
+    lines += [first] if first else []
     if site.modules:
         lines.append(f"module load {shlex.join(site.modules)}")
     environment = site.environment | site.network.environment if several else site.environment
@@ -63,8 +70,8 @@ def _flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
         yield f"--dependency=after:{':'.join(array.after)}"
     if array.delay_s:
         yield f"--begin=now+{math.ceil(array.delay_s)}"
-    yield f"--output={quoted(array.logs / '%x_%A_%a.out')}"
-    yield f"--error={quoted(array.logs / '%x_%A_%a.err')}"
+    yield f"--output={quoted(array.logs / '%x_%j.out')}"
+    yield f"--error={quoted(array.logs / '%x_%j.err')}"
     yield f"--chdir={quoted(array.folder)}"
     yield "--open-mode=append"
     yield "--no-requeue"  # a lost trial is a new attempt, with a folder of its own

@@ -17,7 +17,7 @@ from typing import IO, Any
 from benchhouse.evidence.writing import replacing
 from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, selected_lines
-from benchhouse.schema.components import ORCHESTRATOR, WORKER
+from benchhouse.schema.components import ORCHESTRATOR, SLURM, WORKER
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.logs import LogsManifest, PackedFile, PrunedLogs
@@ -123,9 +123,10 @@ def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[s
     """The ledger's events, and what orchestrator and workers printed; that is no evidence and not redacted yet."""
     printed = [(run.path / "orchestrator.log", "orchestrator.log", ORCHESTRATOR)]
     printed += [(path, f"worker_logs/{path.name}", WORKER) for path in sorted(run.worker_logs.glob("*.log"))]
+    printed += [(path, f"jobs/{path.name}", SLURM) for path in sorted(run.job_logs.glob(f"{run.job_name}*"))]
     untimed = []
     for path, name, component in printed:
-        whole_run = component == ORCHESTRATOR
+        whole_run = component == ORCHESTRATOR or (component == SLURM and not selection.trials)
         if not selection.takes_component(component) or not (whole_run or selection.takes_trial(path.name)):
             continue
         if path.is_file() and selection.has_times():
@@ -171,7 +172,7 @@ def _prunable(workspace: WorkspaceFolder) -> Iterator[Path]:
             yield from run.path.glob("orchestrator.log")
             yield from sorted(run.services.glob("*/logs"))
             if _is_over(Ledger(run)):
-                yield from sorted((run.path / "logs").glob("*"))
+                yield from sorted(run.job_logs.glob(f"{run.job_name}*"))
     yield from sorted(workspace.services.glob("*/logs"))
     yield from sorted(path for path in (workspace.state / "monitors").glob("*") if path.is_dir())
 

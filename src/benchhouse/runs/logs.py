@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, WORKER, is_plain
+from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, SLURM, WORKER, is_plain
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.logs import LogLine
@@ -146,7 +146,8 @@ class RunLogs:
                 hint = f"see: bench status {self.run_id}"
                 raise BenchError(f"run {self.run_id} has no logs of a trial '{beginning}'", hint)
         folders = self.folders(selection)
-        known = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
+        ours, names = {WORKER, ORCHESTRATOR, SLURM}, (name for folder in folders for name in folder.names())
+        known = ours.union(map(component_of, names)) - {""}
         for component in selection.components:
             if component not in known:
                 hint = f"{guess_hint(component, sorted(known))}there are: {', '.join(sorted(known))}"

@@ -6,8 +6,9 @@ CAP_BYTES = 8 << 20
 EXPERIMENT = "experiment"
 WORKER = "worker"
 ORCHESTRATOR = "orchestrator"
+SLURM = "slurm"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OURS = {EXPERIMENT, WORKER, ORCHESTRATOR, "stdout", "stderr", "trial"}
+_OURS = {EXPERIMENT, WORKER, ORCHESTRATOR, SLURM, "stdout", "stderr", "trial"}
 
 
 def check_component(name: str) -> str:

@@ -57,12 +57,17 @@ class RunFolder(Folder):
     carried = Inside("carried")  # names the cluster job that carries the whole run
     worker_logs = Inside("worker_logs")
     jobs = Inside("jobs")  # submissions to a batch system, one numbered folder each; only where jobs outlive us
-    job_logs = Inside("logs")  # what the jobs of the batch system printed
+    job_logs = Inside("logs")  # what the jobs of the batch system printed; a link where the site keeps logs elsewhere
     services = Inside("services")  # folders of the servers that are attached to the run, by name
 
     @property
     def run_id(self) -> str:
         return self.path.name
+
+    @property
+    def job_name(self) -> str:
+        """How the names of all its jobs begin."""
+        return f"bench-{self.run_id}-"
 
 
 class SubmissionFolder(Folder):
@@ -73,6 +78,11 @@ class SubmissionFolder(Folder):
     index = Inside("tasks.index")  # where each line of `tasks` begins, and where the last ends: eight bytes each
     script = Inside("job.sh")
     job = Inside("job.json")
+    begun = Inside("begun")  # an empty file INDEX.JOB for each task that has begun, with the id that Slurm gave it
+
+    def job_of(self, index: str) -> str:
+        """The id that is in the names of a task's logs; empty where it has not begun."""
+        return next((path.suffix[1:] for path in self.begun.glob(f"{index}.*")), "")
 
     @property
     def number(self) -> int:

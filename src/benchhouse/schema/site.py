@@ -1,11 +1,14 @@
 """Site: what a scenario file must not know of the place where it runs. A small YAML, one for each cluster."""
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from benchhouse.schema.clusters import DaskSite, RaySite, SparkSite
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
@@ -86,6 +89,8 @@ class Folders(Model, strict=True):
     work: str = Field("", description="The user's or project's large storage, e.g. $WORK.")
     containers: str = Field("", description="Images (.sif).")
     data: str = Field("", description="Datasets.")
+    logs: str = Field("", description="Logs of Slurm jobs, below it one folder a scenario; else in the run's folder.")
+    metrics: str = Field("", description="SCENARIO/RUN/summary.json of each run; else none is written.")
     shared: tuple[str, ...] = Field((), strict=False, description="Visible to all nodes; workspaces must be here.")
 
 
@@ -125,6 +130,18 @@ class Site(Model, strict=True):
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
     to_confirm: tuple[str, ...] = Field((), strict=False, description="Values not yet confirmed on the site.")
+
+
+def site_folder(site: Site, key: Literal["containers", "logs", "metrics"]) -> Path | None:
+    """One of its `folders` as a path, None where it names none. Raises where a variable in it is not set."""
+    folder: str = getattr(site.folders, key)
+    path = os.path.expandvars(folder)
+    if "$" in path:
+        raise BenchError(
+            f"the site '{site.site}' keeps {key} in {folder}, and that variable is not set",
+            f"export it, or write another path to `folders: {{{key}: ...}}` of the site",
+        )
+    return Path(path) if path else None
 
 
 State = Literal["good", "missing", "unknown"]

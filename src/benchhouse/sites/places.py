@@ -53,13 +53,9 @@ def images_if_known(site: "Site") -> str:
 
 def images(site: "Site") -> Path:
     """Where images of containers lie: as the site says, else $WORK/containers, else in the cache."""
-    if folder := site.folders.containers:
-        path = os.path.expandvars(folder)
-        if "$" in path:
-            raise BenchError(
-                f"the site '{site.site}' keeps images in {folder}, and that variable is not set",
-                "export it, or write another path to `folders: {containers: ...}` of the site",
-            )
-        return Path(path).absolute()
+    from benchhouse.schema.site import site_folder
+
+    if folder := site_folder(site, "containers"):
+        return folder.absolute()
     work = os.environ.get("WORK")
     return Path(work).absolute() / "containers" if work else cache() / "containers" / "images"

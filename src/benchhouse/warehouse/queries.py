@@ -52,6 +52,23 @@ ORDER BY run_id, warmup DESC, {_BY_POINT}, repetition, trial_id
 """.strip()
 )
 
+TELEMETRY_OF_POINTS = own(
+    """
+WITH seen AS (
+  SELECT s.*, t.instance_digest,
+         bool_or(s.phase = 'steady') OVER (PARTITION BY s.trial_id, s.scope, s.series) AS has_steady
+  FROM telemetry_slice_fact s JOIN trial_fact t ON t.run_id = s.run_id AND t.trial_id = s.trial_id
+  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND list_contains(CAST($runs AS VARCHAR[]), s.run_id)
+)
+SELECT instance_digest, scope, series, unit, phase, count(*) AS trials, CAST(sum(n) AS BIGINT) AS n,
+       min("min") AS "min", coalesce(sum("avg" * n) / nullif(sum(n), 0), avg("avg")) AS "avg", max("max") AS "max",
+       min(p50) AS p50_least, max(p50) AS p50_most, min(p95) AS p95_least, max(p95) AS p95_most,
+       min(p99) AS p99_least, max(p99) AS p99_most
+FROM seen WHERE phase = CASE WHEN has_steady THEN 'steady' ELSE 'trial' END
+GROUP BY instance_digest, scope, series, unit, phase ORDER BY instance_digest, scope, series, phase
+""".strip()
+)
+
 MANIFESTS = own(
     "SELECT DISTINCT artifact_manifest_digest FROM trial_fact WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)"
 )
@@ -92,6 +109,11 @@ def refused_figures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
     """Every trial of these runs, all columns of trial_fact."""
     return _of_runs(warehouse, "trials", TRIALS, run_ids)
+
+
+def telemetry_of_points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """What monitors saw in the good trials of a point, by scope and series: in the steady phase, else the trial."""
+    return _of_runs(warehouse, "telemetry of points", TELEMETRY_OF_POINTS, run_ids)
 
 
 def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> bool:

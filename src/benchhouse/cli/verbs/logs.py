@@ -29,7 +29,7 @@ command = commands.group(
 )
 _filter_options = commands.together(
     click.option("--component", "components", metavar="NAME", multiple=True,
-                 help="Only experiment, worker, orchestrator, or the server of that name; repeatable."),
+                 help="Only experiment, worker, orchestrator, slurm, or the server of that name; repeatable."),
     click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; repeatable."),
     click.option("--since", metavar="TIME", help=f"Only lines from this time on: {_TIMES}."),
     click.option("--until", metavar="TIME", help="Only lines before this time."),
