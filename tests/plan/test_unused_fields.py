@@ -186,3 +186,14 @@ def test_the_time_of_a_job_follows_from_the_limits_of_its_benchmark(plan, tmp_pa
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "long.yaml").write_text(json.dumps(BENCHMARK))
     assert "#SBATCH --time=3:02:00\n" in plan("--dry-run", uses="long").out
+
+
+def test_a_licence_of_a_model_that_nothing_is_about_is_refused_with_a_guess(bench, tmp_path):
+    text = "scenario: s\nexperiment: serving.load\ntarget: {url: 'http://127.0.0.1:1', model: [small, large]}\n"
+    text += "workload: {concurrency: 1}\nartifacts:\n  models: {small: MIT, %s: Apache-2.0}\n"
+    (tmp_path / "s.yaml").write_text(text % "lrge")
+    done = bench("plan", "s.yaml")
+    assert done.code == 2 and "s.yaml:6:24: no trial of this scenario is about a model 'lrge'" in done.err
+    assert "did you mean 'large'?" in done.err
+    (tmp_path / "s.yaml").write_text(text % "large")
+    assert bench("plan", "s.yaml").code == 0

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
     assert trial.meta["custom"]["blocks_checked"] > 0 and trial.meta["custom"]["blocks_wrong"] == 0
     spec = json.loads((trial.folder / "trial.json").read_bytes())
     assert spec["parameters"]["content"] == {"file": "given.bin", "sha256": sha256}
+    page = Path(lab.bench("report").stdout.strip()).read_text()
+    assert "given.bin, CC0" in page
     given.write_bytes(b"other")
     again = lab.bench("run", trial.folder / "effective_config.yaml", code=2)
     assert "it is not the file that was meant, or it has changed since" in again.stderr
@@ -38,6 +41,15 @@ def test_a_row_of_a_dataset_that_is_no_prompt_is_told_by_the_users_file_and_line
     lab.run("serving.load", code=1, target=target, workload=workload, artifacts=artifacts)
     (trial,) = lab.trials()
     assert trial.meta["failure"]["message"].startswith(says)
+
+
+def test_the_licence_of_each_model_is_kept_with_its_trials(lab):
+    """Also where nothing answers: a trial is about its model whatever becomes of it."""
+    target = {"url": "http://127.0.0.1:9", "model": ["small", "large"]}
+    brought = {"artifacts": {"models": {"small": "Apache-2.0"}}}
+    lab.run("serving.load", target=target, workload={"concurrency": 1, "requests": 1, "warmup": 0}, code=1, **brought)
+    models = sorted((trial.meta["model"]["name"], trial.meta["model"]["licence"]) for trial in lab.trials())
+    assert models == [("large", ""), ("small", "Apache-2.0")]
 
 
 def test_each_trial_has_the_resources_of_its_point(lab):

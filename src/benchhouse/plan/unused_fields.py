@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from benchhouse.documents.document import Loc
-from benchhouse.documents.problems import Problem
+from benchhouse.documents.problems import Problem, did_you_mean
+from benchhouse.plan.axes import TARGETS
 from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.site import Site
 
 SLURM_WORDS = ("partition", "account", "qos")
@@ -51,6 +53,27 @@ def slurms_resources(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
     if asked := next((item for item in wanted if item.gres), None):
         instead = f"`gpus: {asked.gpus}`" if asked.gpus else "leave it out"
         yield _at(file, "gres", f"gres: {asked.gres}: only Slurm has these", f"{instead}, or --executor slurm")
+
+
+def unknown_models(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
+    """Licences of models that no trial is about."""
+    licences = file.scenario.artifacts.models
+    models = {str(name) for part in plan.plans for name in _models(part)} if licences else set()
+    for name in licences.keys() - models:
+        known, guess = ", ".join(sorted(models)) or "no trial names a model", did_you_mean(name, models) or ""
+        message = f"no trial of this scenario is about a model {quote(name)}"
+        yield file.document.problem(("artifacts", "models", name), message, known, guess, key=True)
+
+
+def _models(plan: Plan) -> Iterator[object]:
+    """What target and workload call `model`, fixed or varied."""
+    yield from (side.get("model") for side in (plan.target, plan.parameters) if side.get("model"))
+    for block in plan.space.blocks:
+        for at, key in enumerate(block.keys):
+            if key in ("model", "target.model"):
+                yield from (row[at] for row in block.rows)
+            elif key == TARGETS:
+                yield from (row[at]["model"] for row in block.rows if "model" in row[at])
 
 
 def _at(file: ScenarioFile, key: str, message: str, expected: str) -> Problem:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.results.content import Environment
+from benchhouse.schema.artifacts import MeasuredModel, StagedDataset
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.trial import Meta
 
@@ -26,6 +27,8 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
             ("Slurm job", meta.slurm_job_id),
             ("nodes", meta.slurm_node_list),
             ("container digest", meta.container_digest),
+            ("model", _licensed(meta.model)),
+            ("dataset", _licensed(meta.dataset)),
             (PACKAGES_DIFFER, packages_that_differ),
         )
         if value
@@ -44,6 +47,10 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
         limits=limits_in_words(meta.limits),
         other=other,
     )
+
+
+def _licensed(item: MeasuredModel | StagedDataset | None) -> str:
+    return f"{item.name}, {item.licence or 'licence unknown'}" if item else ""
 
 
 def limits_in_words(limits: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from benchhouse.plan.scenario_file import (
 )
 from benchhouse.plan.scenario_paths import missing_packages, package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
-from benchhouse.plan.unused_fields import slurms_resources, unused_field_problems, unused_fields
+from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unused_field_problems, unused_fields
 from benchhouse.runs.isolated import find_isolated
 from benchhouse.runs.placement import Where as Where
 from benchhouse.runs.placement import place
@@ -208,7 +208,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     problems += [] if listed and listed.environment else package_problems(file, plan.experiment)
-    problems += slurms_resources(file, plan)
+    problems += [*slurms_resources(file, plan), *unknown_models(file, plan)]
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)

@@ -1,5 +1,6 @@
 """What a scenario brings along: the image that it runs in, and the data that its workload is made of."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -28,9 +29,30 @@ class Artifacts(Model, strict=True):
     dataset: Annotated[Dataset, BeforeValidator(_from_path), AlsoTakes({"type": "string"})] | None = Field(
         None, description="The data of the workload: prompts, vectors, contents; a path, or path, sha256, licence."
     )
+    models: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Licences of models, by the name that each has here, kept with results.",
+    )
     servers: dict[Name, str] = Field(
         default_factory=dict, description="Images, with version and digest, of servers that are there already, by name."
     )
+
+
+class MeasuredModel(Model):
+    """The model of a trial, by the name that it is asked for, and its licence."""
+
+    name: str
+    licence: str = Field("", description="As `artifacts.models` of the scenario says; empty: nobody said.")
+
+
+def measured_model(
+    target: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Mapping[str, Any]
+) -> MeasuredModel | None:
+    """What target or workload call `model`; None where neither does."""
+    name = target.get("model") or parameters.get("model")
+    if not isinstance(name, str):
+        return None
+    return MeasuredModel(name=name, licence=artifacts.get("models", {}).get(name, ""))
 
 
 class StagedDataset(Model):

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from benchhouse.schema.artifacts import StagedDataset
+from benchhouse.schema.artifacts import MeasuredModel, StagedDataset
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
@@ -241,6 +241,7 @@ class Meta(Model):
     hardware: dict[str, Any]
     topology: Topology | None = Field(None, description="What the node is made of; null in evidence before 0.2.")
     dataset: StagedDataset | None = Field(None, description="Data of the workload that the scenario brings.")
+    model: MeasuredModel | None = Field(None, description="What `model` of target or workload names, with its licence.")
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")

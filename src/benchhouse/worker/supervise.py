@@ -24,6 +24,7 @@ from benchhouse.processes.owned import Scratch
 from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.processes.quotas import usable_cores
 from benchhouse.processes.services import end_of
+from benchhouse.schema.artifacts import measured_model
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
@@ -282,6 +283,7 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         hardware=node.hardware(),
         topology=topology(os.path.dirname(spec.final)),  # noqa: PTH120
         dataset=spec.dataset,
+        model=measured_model(spec.target, spec.parameters, spec.artifacts),
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": session.cage.enforced},
         usage=end.usage,
