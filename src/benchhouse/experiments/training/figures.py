@@ -1,0 +1,156 @@
+"""What the steps of all ranks say of a training: pure, steps in and figures out.
+
+A step takes as long as its slowest rank. Ranks wait for each other in every step, so all of them take as long as that:
+which one it is, only the time tells that each does not wait.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchhouse.analysis.changes import find_changes
+from benchhouse.experiments.training.steps import Step
+
+_WAITS = "comm_s"
+
+
+@dataclass(frozen=True)
+class WholeStep:
+    """One step of all ranks."""
+
+    number: int
+    attempt: int
+    ranks: Sequence[Step]
+
+    @property
+    def begin_s(self) -> float:
+        return min(step.begin_s for step in self.ranks)
+
+    @property
+    def end_s(self) -> float:
+        return max(step.end_s for step in self.ranks)
+
+    @property
+    def took_s(self) -> float:
+        """Of the slowest rank."""
+        return max(step.took_s for step in self.ranks)
+
+    @property
+    def apart_s(self) -> float:
+        """From the first rank that begins it to the last."""
+        return max(step.begin_s for step in self.ranks) - self.begin_s
+
+    def total(self, name: str) -> float | None:
+        """Over the ranks that say it; None where none does."""
+        amounts = [step.amounts[name] for step in self.ranks if name in step.amounts]
+        return math.fsum(amounts) if amounts else None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Which steps counted, and what was done for nothing."""
+
+    useful: Sequence[WholeStep]
+    """By number: each once, as the last attempt did it."""
+    lost: Sequence[WholeStep]
+    """Done again later, or never by all ranks."""
+    world: int
+
+    @property
+    def lost_s(self) -> float:
+        return math.fsum(step.took_s for step in self.lost)
+
+
+def progress_of(steps: Iterable[Step], world: int) -> Progress:
+    """A step counts when every rank has done it, in the last attempt that did."""
+    together: dict[tuple[int, int], dict[int, Step]] = {}
+    for step in steps:
+        together.setdefault((step.attempt, step.number), {})[step.rank] = step
+    useful: dict[int, WholeStep] = {}
+    lost: list[WholeStep] = []
+    for (attempt, number), ranks in sorted(together.items()):
+        whole = WholeStep(number, attempt, list(ranks.values()))
+        if len(ranks) < world:
+            lost.append(whole)
+            continue
+        if number in useful:
+            lost.append(useful.pop(number))
+        useful[number] = whole
+    return Progress([useful[number] for number in sorted(useful)], lost, world)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How many of the first steps are not measured, and why."""
+
+    steps: int
+    why: str
+
+
+def find_warmup(times_s: Sequence[float], asked: int | None) -> Warmup:
+    """As asked; else the first step, and what comes before the time of a step falls to its level: a change point in
+    the first half of the steps."""
+    if asked is not None:
+        return Warmup(min(asked, len(times_s)), "as asked")
+    if len(times_s) < 2:
+        return Warmup(0, "a single step is all there is")
+    history = find_changes(times_s[1:])
+    first = history.changes[0] if history.changes else None
+    if first and first.after < first.before and first.index + 1 <= len(times_s) // 2:
+        count, falls = first.index + 1, 1.0 - first.after / first.before
+        return Warmup(count, f"the time of a step falls by {falls:.0%} after {count} steps (change point)")
+    return Warmup(1, "the first step; no change point in the first half of the others")
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """One rank over the measured steps."""
+
+    rank: int
+    step_s: float  # medians
+    own_s: float | None
+    """Without the wait for the others; the slowest rank has the most of it. None where no wait is told."""
+
+
+def by_rank(steps: Sequence[WholeStep]) -> list[RankFigures]:
+    ranks: dict[int, list[Step]] = {}
+    for whole in steps:
+        for step in whole.ranks:
+            ranks.setdefault(step.rank, []).append(step)
+    figures = []
+    for rank, own in sorted(ranks.items()):
+        waits = all(_WAITS in step.amounts for step in own)
+        own_s = median(step.took_s - step.amounts[_WAITS] for step in own) if waits else None
+        figures.append(RankFigures(rank, median(step.took_s for step in own), own_s))
+    return figures
+
+
+def share(steps: Sequence[WholeStep], name: str) -> float | None:
+    """What the ranks spent on it, of the time of their steps; None where not every step tells it."""
+    ranks = [step for whole in steps for step in whole.ranks]
+    if not ranks or not all(name in step.amounts for step in ranks):
+        return None
+    return math.fsum(step.amounts[name] for step in ranks) / math.fsum(step.took_s for step in ranks)
+
+
+def covered_s(steps: Iterable[WholeStep]) -> float:
+    """Time in which a rank was at one of these steps."""
+    total, until = 0.0, -math.inf
+    for begin, end in sorted((step.begin_s, step.end_s) for step in steps):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def are_apart(steps: Sequence[WholeStep]) -> bool:
+    """Whether ranks begin a step further apart than it takes: then they do not wait for each other."""
+    return median(step.apart_s for step in steps) > median(step.took_s for step in steps)
+
+
+def rate(steps: Sequence[WholeStep], name: str) -> float | None:
+    """Amount a second, of all ranks, from the beginning of the first of these steps to the end of the last one."""
+    amounts = [whole.total(name) for whole in steps]
+    if not steps or any(amount is None for amount in amounts):
+        return None
+    return math.fsum(amount for amount in amounts if amount is not None) / (steps[-1].end_s - steps[0].begin_s)

@@ -1,0 +1,255 @@
+"""Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from benchhouse.experiments.emitted import VARIABLE, Emitted, take_emitted
+from benchhouse.experiments.training import figures
+from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.experiments.training.steps import not_finite, steps_of
+from benchhouse.load.metrics import higher, lower
+from benchhouse.schema.experiment import Context, experiment
+from benchhouse.schema.input_paths import InputPath
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.telemetry import STEADY
+
+_MOST_BYTES = 2**28  # of the records of one process
+_SHOWN = 300  # characters of a rank's last lines in a message
+METRICS = (
+    lower(
+        "step_time",
+        "ms",
+        "time of a step, that of its slowest rank; measured steps only",
+        "latency",
+        primary=True,
+    ),
+    higher("tokens_per_s", "tokens/s", "tokens of all ranks / time from the first measured step to the last one"),
+    higher("samples_per_s", "samples/s", "samples of all ranks / time from the first measured step to the last one"),
+    lower("time_to_first_step", "s", "from the start of the ranks to the end of the first step of all of them"),
+    lower("data_share", "1", "data_s of all ranks / time of their measured steps"),
+    lower("comm_share", "1", "comm_s of all ranks (wait for others that nothing hides) / time of their measured steps"),
+    higher("cpu_share", "1", "cpu_s of all ranks / time of their measured steps; below 1 where ranks lack a core"),
+    lower("checkpoint_time", "s", "checkpoint_s of the slowest rank, of each step that wrote a checkpoint"),
+    lower("own_step_time", "ms", "median of a rank's steps less comm_s, window `rank:N`: the slowest one has the most"),
+    higher("goodput", "1", "time covered by the steps that count / time from the start of the ranks to their end"),
+    lower("restarts", "1", "how often the ranks had to begin again"),
+    lower("lost_steps", "1", "steps that were done again later, or not by all ranks"),
+    lower("loss", "1", "loss of the last step, mean of the ranks that tell it"),
+)
+
+
+class Trainer(Model):
+    """The program of one rank."""
+
+    argv: list[str] = Field(min_length=1, description="Program and arguments, without a shell, the same for all ranks.")
+    name: str = Field("", description="Name in reports.")
+
+
+class TrainingWorkload(Model):
+    """How many ranks, how they are started, and where their records come from."""
+
+    ranks: int = Field(1, ge=1, le=4096, description="Processes on this node; `RANK` and `WORLD_SIZE` tell each.")
+    threads: int = Field(1, ge=1, description="`OMP_NUM_THREADS` of each rank.")
+    max_restarts: int = Field(0, ge=0, le=100, description="How often all ranks begin again after one has failed.")
+    timeout: Seconds | None = Field(None, gt=0, description="Of one attempt; the ranks are then ended.")
+    warmup: int | None = Field(
+        None, ge=0, description="Steps that are not measured; by default up to a change point in the time of a step."
+    )
+    cwd: InputPath = Field("", description="Folder to run in; `.` is that of the scenario, by default an empty one.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for all ranks.")
+    patterns: dict[str, str] = Field(
+        default_factory=dict,
+        description="For a program that emits nothing: by name (step, loss, tokens, ...) a regular expression with one "
+        "group around the number; a line in which `step` is found is a record.",
+    )
+
+    @field_validator("patterns")
+    @classmethod
+    def _groups(cls, patterns: dict[str, str]) -> dict[str, str]:
+        for name, pattern in patterns.items():
+            try:
+                groups = re.compile(pattern).groups
+            except re.error as error:
+                raise ValueError(f"{name}: {pattern!r} is not a regular expression: {error}") from error
+            if groups != 1:
+                raise ValueError(f"{name}: {pattern!r} has {groups} groups; put exactly one around the number")
+        if patterns and "step" not in patterns:
+            raise ValueError("patterns need one for step: it says which line is a record")
+        return patterns
+
+
+@experiment("training.run", version="1.0", metrics=METRICS, component="training")
+def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
+    """Run a trainer with its ranks: time of a step, throughput, waits, restarts and goodput, by the steps it tells."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts, prefix="emitted-"))
+        variables = {"OMP_NUM_THREADS": str(workload.threads), **workload.environment, VARIABLE: folder}
+        environment = {**os.environ, **variables}
+        path = shutil.which(target.argv[0], path=environment.get("PATH", os.defpath))
+        if path is None:
+            ctx.fail("command_not_found", f"no program {target.argv[0]!r} where the trial runs")
+        argv = [path, *target.argv[1:]]
+        launch = Launch(argv, workload.ranks, environment, workload.cwd, ctx.artifacts)
+        cores = len(os.sched_getaffinity(0))
+        if workload.ranks * workload.threads > cores:
+            ctx.warn("cores_shared", f"{workload.ranks} ranks of {workload.threads} threads share {cores} cores")
+        began_s = time.monotonic()
+        attempts = _attempts(launch, workload, ctx)
+        ended_s = time.monotonic()
+        emitted = _keep(Path(folder), ctx)
+    source, processes = _source(emitted, attempts, workload)
+    ctx.metadata(records_from=source, attempts=len(attempts))
+    if lost := sum(process.lost for process in processes):
+        ctx.warn("records_lost", f"{lost} records could not be written, or are no JSON")
+    for name, count in not_finite(processes).items():
+        ctx.warn("not_finite", f"{name}: {count} values are no finite numbers (nan, inf): in no figure")
+    progress = figures.progress_of(steps_of(processes), workload.ranks)
+    failed = [rank for rank in attempts[-1] if rank.exit_code]
+    if failed:
+        _tell_failure(attempts[-1], progress, workload, ctx)
+    if not progress.useful:
+        _no_steps(progress, attempts[-1], ctx)
+    _report(progress, began_s, ended_s, len(attempts) - 1, workload, ctx)
+
+
+def _attempts(launch: Launch, workload: TrainingWorkload, ctx: Context) -> list[list[Rank]]:
+    attempts: list[list[Rank]] = []
+    while True:
+        try:
+            ranks = run_attempt(launch, len(attempts), workload.timeout)
+        except OSError as error:
+            ctx.fail("command_not_startable", f"{launch.argv[0]}: {error.strerror}")
+        attempts.append(ranks)
+        if not any(rank.exit_code for rank in ranks) or len(attempts) > workload.max_restarts:
+            return attempts
+
+
+def _keep(folder: Path, ctx: Context) -> list[Emitted]:
+    """What was emitted, kept as it is: a file a process."""
+    emitted = take_emitted(folder, _MOST_BYTES)
+    for at, process in enumerate(emitted):
+        rank, attempt = process.writer.get("rank", 0), process.writer.get("attempt", 0)
+        (ctx.artifacts / f"steps.rank-{rank}.attempt-{attempt}.{at}.jsonl").write_bytes(process.raw)
+    return emitted
+
+
+def _source(
+    emitted: list[Emitted], attempts: Sequence[Sequence[Rank]], workload: TrainingWorkload
+) -> tuple[str, list[Emitted]]:
+    """Where the records come from: emitted, else JSON lines in the logs, else patterns on the logs."""
+    if any("step" in record for process in emitted for record in process.records):
+        return "emitted", emitted
+    processes, source = [], "JSON lines of the log"
+    for attempt, ranks in enumerate(attempts):
+        for rank in ranks:
+            printed = list(_json(rank))
+            if not printed and workload.patterns:
+                printed, source = list(_matches(rank, workload.patterns)), "patterns on the log"
+            processes.append(Emitted({"rank": rank.number, "attempt": attempt}, printed))
+    return source, processes
+
+
+def _json(rank: Rank) -> Iterator[dict[str, Any]]:
+    for at_s, line in rank.lines:
+        if line.lstrip().startswith("{"):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and "step" in record:
+                yield {"t": at_s, **record}
+
+
+def _matches(rank: Rank, patterns: dict[str, str]) -> Iterator[dict[str, Any]]:
+    compiled = {name: re.compile(pattern) for name, pattern in patterns.items()}
+    for at_s, line in rank.lines:
+        record: dict[str, Any] = {}
+        for name, pattern in compiled.items():
+            if match := pattern.search(line):
+                try:
+                    record[name] = float(match[1])
+                except ValueError:
+                    continue
+        if (number := record.get("step")) is not None and number.is_integer():
+            yield {**record, "step": int(number), "t": at_s}
+
+
+def _tell_failure(ranks: Sequence[Rank], progress: figures.Progress, workload: TrainingWorkload, ctx: Context) -> None:
+    """The rank that failed first, by its own exit; those that were told to end after it are not to blame."""
+    reached = f"after step {progress.useful[-1].number}" if progress.useful else "before the first step"
+    own = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended_s or 0.0)
+    tried = f" ({workload.max_restarts} restarts)" if workload.max_restarts else ""
+    if not own:
+        ctx.fail("timeout", f"the ranks were ended by workload.timeout {reached}{tried}")
+    rank = own[0]
+    code = rank.exit_code or 0
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    ctx.fail("rank_failed", f"rank {rank.number} {how} {reached}{tried}: {rank.last_lines()[:_SHOWN]}")
+
+
+def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], ctx: Context) -> None:
+    if progress.lost:
+        seen = sorted({step.rank for whole in progress.lost for step in whole.ranks})
+        told = f"only of ranks {', '.join(map(str, seen))} of {progress.world}"
+        ctx.fail(
+            "no_steps", f"no step has a record of every rank: {told}; is the world that the program made as large?"
+        )
+    ways = "emit({'step': ...}), print JSON lines with step, or give workload.patterns"
+    ctx.fail("no_steps", f"no record of a step was found: {ways}; rank 0: {ranks[0].last_lines()[:_SHOWN]}")
+
+
+def _report(
+    progress: figures.Progress,
+    began_s: float,
+    ended_s: float,
+    restarts: int,
+    workload: TrainingWorkload,
+    ctx: Context,
+) -> None:
+    useful = progress.useful
+    warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
+    steps = useful[warmup.steps :]
+    ctx.metadata(warmup_steps=warmup.steps, warmup_rule=warmup.why, measured_steps=len(steps), world=progress.world)
+    if not steps:
+        ctx.fail("no_steps", f"all {len(useful)} steps are warm-up ({warmup.why}); train longer")
+    if figures.are_apart(steps):
+        said = "ranks begin a step further apart than it takes: they do not wait for each other"
+        ctx.warn("ranks_apart", f"{said}; is each of them a training of its own?")
+    ctx.phase(STEADY, int(steps[0].begin_s * 1e9), int(steps[-1].end_s * 1e9))
+    for step in steps:
+        ctx.emit("step_time", step.took_s * 1e3)
+        if any(rank.amounts.get("checkpoint_s") for rank in step.ranks):
+            ctx.emit("checkpoint_time", max(rank.amounts.get("checkpoint_s", 0.0) for rank in step.ranks))
+    for rank in figures.by_rank(steps):
+        if rank.own_s is not None:
+            ctx.emit("own_step_time", rank.own_s * 1e3, window=f"rank:{rank.rank}")
+    numbers = {
+        "tokens_per_s": figures.rate(steps, "tokens"),
+        "samples_per_s": figures.rate(steps, "samples"),
+        "data_share": figures.share(steps, "data_s"),
+        "comm_share": figures.share(steps, "comm_s"),
+        "cpu_share": figures.share(steps, "cpu_s"),
+        "time_to_first_step": useful[0].end_s - began_s,
+        "goodput": figures.covered_s(useful) / (ended_s - began_s),
+        "restarts": float(restarts),
+        "lost_steps": float(len(progress.lost)),
+    }
+    for name, number in numbers.items():
+        if number is not None:
+            ctx.emit(name, number)
+    losses = [rank.amounts["loss"] for rank in useful[-1].ranks if "loss" in rank.amounts]
+    if losses:
+        ctx.emit("loss", sum(losses) / len(losses))
+    if progress.lost:
+        ctx.metadata(lost_work_s=progress.lost_s)

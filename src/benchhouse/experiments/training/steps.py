@@ -1,0 +1,75 @@
+"""A step of a rank, as its trainer told it: when, how long, on how much data, and what it waited for."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchhouse.experiments.emitted import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Times are seconds of the node's monotonic clock; what the record does not have is None."""
+
+    rank: int
+    number: int
+    attempt: int
+    begin_s: float
+    end_s: float
+    amounts: Mapping[str, float]
+    """By the name in the record: tokens, samples, loss, data_s, comm_s, checkpoint_s, cpu_s, memory_bytes, ..."""
+
+    @property
+    def took_s(self) -> float:
+        return self.end_s - self.begin_s
+
+
+def steps_of(processes: Iterable[Emitted]) -> list[Step]:
+    """Every record that has a `step`, by rank and in the order of its process."""
+    steps: list[Step] = []
+    for process in processes:
+        before: float | None = None
+        for record in process.records:
+            step = _step(record, process.writer, before)
+            before = _number(record.get("t"))
+            if step is not None:
+                steps.append(step)
+    return sorted(steps, key=lambda step: (step.attempt, step.rank, step.end_s))
+
+
+def not_finite(processes: Iterable[Emitted]) -> Counter[str]:
+    """By name, how many numbers of records are NaN or infinite: they are in no figure."""
+    records = (record for process in processes for record in process.records)
+    return Counter(
+        name for record in records for name, value in record.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    )  # fmt: skip
+
+
+def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> Step | None:
+    """Its end is `t_end`, else when it was emitted, less the checkpoint that was written in between; its beginning
+    `t_start`, else `step_s` before the end, else the record before: the first of a process then tells no time."""
+    number, emitted_s = record.get("step"), _number(record.get("t"))
+    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    amounts = {name: value for name, item in record.items() if (value := _number(item)) is not None}
+    end_s = amounts.get("t_end", None if emitted_s is None else emitted_s - amounts.get("checkpoint_s", 0.0))
+    if end_s is None:
+        return None
+    begin_s = amounts.get("t_start")
+    if begin_s is None and "step_s" in amounts:
+        begin_s = end_s - amounts["step_s"]
+    if begin_s is None:
+        begin_s = before
+    if begin_s is None or end_s < begin_s:
+        return None
+    rank = record.get("rank", writer.get("rank", 0))
+    return Step(int(rank), number, int(writer.get("attempt", 0)), begin_s, end_s, amounts)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
