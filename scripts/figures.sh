@@ -8,7 +8,7 @@ failed=()
 for script in benchmarks/*.py; do
     name=$(basename "$script" .py)
     case "$name" in
-        ours | peers | machine | cluster) continue ;;  # no figures, but what several of them share
+        ours | peers | machine | cluster | lockstep) continue ;;  # no figures, but what several of them share
         command_overhead) command -v hyperfine >/dev/null || { echo "-- $name: needs hyperfine, passed over"; continue; } ;;
     esac
     echo "-- $name"

@@ -6,7 +6,9 @@
 #
 # Each slurmd has a name (in /etc/hosts, where it stays), a port and a UTS namespace of its own, so that `hostname` differs;
 # they share the filesystem, as the nodes of a cluster do. Partitions: cpu (node01, node02) and gpu (gpu01, gpu02; their four GPUs are /dev/null).
-# Environment: SLURM_PORT (first of about ten ports, 27100), NODE_CPUS (8), NODE_MEMORY_MB (4000), MAX_JOBS (20000).
+# Environment: SLURM_PORT (first of about ten ports, 27100), NODE_CPUS (8), NODE_MEMORY_MB (4000), MAX_JOBS (20000);
+# NODE_CORES (0.35: what a node really has, by a cgroup of version 1; all of the machine), NODE_AHEAD (seconds by which
+# the monotonic clock of a node is ahead, with `node`; 0).
 set -euo pipefail
 
 what=${1:-} folder=$(realpath -m "${2:-.}") accounting=${3:-}
@@ -162,9 +164,24 @@ known() { # slurmd must find its own name
     done
 }
 
+cage() { # NODE: what it may use, apart from all others
+    local place=/sys/fs/cgroup/cpu/bench-$$-$1
+    if ! mkdir "$place" 2>/dev/null; then
+        say "NODE_CORES needs the cpu controller of cgroups, version 1"
+        exit 3
+    fi
+    echo 100000 >"$place/cpu.cfs_period_us"
+    awk "BEGIN { printf \"%d\", 100000 * $NODE_CORES }" >"$place/cpu.cfs_quota_us"
+    echo 65536 >"$place/cpu.shares" # the machine's own work comes after that of its nodes
+    echo "$place" >"$folder/run/cgroup.$1"
+}
+
 node() { # start one slurmd
+    local ahead=() enter=
     mkdir -p "$folder/spool/$1"
-    setsid unshare -u sh -c "hostname $1; exec slurmd -N $1" >/dev/null 2>&1 </dev/null
+    if [ "${NODE_AHEAD:-0}" -ne 0 ]; then ahead=(--time --monotonic "$NODE_AHEAD" --fork); fi
+    if [ -f "$folder/run/cgroup.$1" ]; then enter="echo \$\$ >$(cat "$folder/run/cgroup.$1")/cgroup.procs;"; fi
+    setsid unshare -u "${ahead[@]}" sh -c "$enter hostname $1; exec slurmd -N $1" >/dev/null 2>&1 </dev/null
 }
 
 start() {
@@ -185,7 +202,10 @@ start() {
     [ "$accounting" = --accounting ] && database
     setsid slurmctld >/dev/null 2>&1 </dev/null
     local name
-    for name in "${names[@]}"; do node "$name"; done
+    for name in "${names[@]}"; do
+        if [ -n "${NODE_CORES:-}" ]; then cage "$name"; fi
+        node "$name"
+    done
     wait_for 60 sh -c "[ \$(sinfo -h -N -p all -t idle -o %N | sort -u | wc -l) -eq ${#names[@]} ]"
     echo "$SLURM_CONF"
 }
@@ -209,6 +229,13 @@ stop() {
         done
         if alive "$pid"; then kill -9 "$pid" 2>/dev/null || true; fi
     done
+    for file in "$folder"/run/cgroup.*; do
+        [ -f "$file" ] || continue
+        for _ in $(seq 200); do # what its jobs left may still be ending
+            rmdir "$(cat "$file")" 2>/dev/null && break
+            sleep 0.05
+        done
+    done
     rm -rf "$folder"
 }
 
@@ -217,7 +244,7 @@ start) start ;;
 stop) stop ;;
 node) node "$3" ;; # FOLDER NAME: one that was killed comes back
 *)
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -1,55 +1,26 @@
 """Every node of a trial is sampled, on a real Slurm cluster of four."""
 
 import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from laboratory import Lab
+from services.slurm_cluster import Cluster, needs_slurm
 from services.slurm_cluster import cluster as cluster
-from services.slurm_cluster import needs_slurm
 from services.small_server import with_small
 
 from benchhouse.schema.telemetry import TelemetrySummary
 
 pytestmark = needs_slurm
+LOCKSTEP = Path(__file__).parents[2] / "benchmarks" / "lockstep.py"
 
-RANKS = """
-import os, signal, subprocess, sys, time, urllib.request
+ASK = """
+import os, signal, time, urllib.request
 from pathlib import Path
 from benchhouse import Context
-
-BURN = '''
-import sys, time
-for line in sys.stdin:
-    until = time.process_time() + float(line)
-    while time.process_time() < until: pass
-    print("done", flush=True)
-'''
-
-def lockstep(ctx: Context, steps: int = 8, work_s: float = 0.02, every_s: float = 0.1):
-    commands = [[], *(ctx.on_node(node) for node in ctx.nodes[1:])]
-    ranks = [
-        subprocess.Popen(
-            [*command, sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for command in commands
-    ]
-    for rank in ranks:
-        print(0, file=rank.stdin, flush=True)
-        rank.stdout.readline()
-    begin = time.monotonic_ns()
-    for step in range(steps):
-        began = time.monotonic()
-        for rank in ranks:
-            print(work_s, file=rank.stdin, flush=True)
-        for rank in ranks:
-            rank.stdout.readline()
-        ctx.emit("step_s", time.monotonic() - began, "s", direction="lower")
-        time.sleep(max(0.0, began + every_s - time.monotonic()))
-    ctx.phase("steady", begin, time.monotonic_ns())
-    for rank in ranks:
-        rank.stdin.close()
-        rank.wait()
-    ctx.metadata(nodes=ctx.nodes)
 
 def ask(ctx: Context, target: dict, seconds: float = 2.0):
     end_sampler(ctx.nodes[2])
@@ -78,8 +49,23 @@ def slurm(lab: Lab, cluster) -> Lab:
     site = {"site": "test", "executor": "slurm", "slurm": {"poll": "2s", "partition": "all"}}
     site["network"] = {"interface": "lo"}
     (lab.workspace / "site.yaml").write_text(json.dumps(site))
-    lab.install("ranks", "1.0", RANKS, "[benchhouse.experiments]\nlockstep = ranks:lockstep\nask = ranks:ask\n")
+    lab.install("asking", "1.0", ASK, "[benchhouse.experiments]\nask = asking:ask\n")
+    lab.install("lockstep", "1.0", LOCKSTEP.read_text(), "[benchhouse.experiments]\nlockstep = lockstep:lockstep\n")
     return with_small(lab)
+
+
+@pytest.fixture
+def small_nodes(slurm) -> Iterator[Lab]:
+    """The same on a cluster whose nodes have a third of a core each, of their own."""
+    with tempfile.TemporaryDirectory(prefix="bench-slurm-small-") as name:
+        Path(name).chmod(0o755)
+        made = Cluster(Path(name) / "slurm")
+        made.start(port=27110 + os.getpid() % 280 * 20, NODE_CORES="0.35")
+        if made.unavailable.exists():
+            pytest.skip(made.unavailable.read_text())
+        slurm.variables["SLURM_CONF"] = made.conf
+        yield slurm
+        made.stop()
 
 
 def summary_of(trial) -> TelemetrySummary:
@@ -87,7 +73,8 @@ def summary_of(trial) -> TelemetrySummary:
 
 
 def test_each_node_has_its_series_on_one_time_line(slurm):
-    slurm.run("lockstep", resources={"nodes": 4}, workload={"steps": 30, "work_s": 0.02}, monitors={"interval": 0.2})
+    workload = {"seconds": 3, "every_s": 0.1}
+    slurm.run("lockstep", resources={"nodes": 4}, workload=workload, monitors={"interval": 0.2})
     (trial,) = slurm.trials()
     _, *others = trial.meta["custom"]["nodes"]
     summary = summary_of(trial)
@@ -118,3 +105,27 @@ def test_a_server_is_sampled_where_it_runs_and_a_lost_node_is_named(slurm):
     assert warning.startswith(f"{third}: its sampler ended during the trial (srun: ")
     assert [node.name for node in summary.nodes if node.problem] == [third]
     slurm.is_tidy()
+
+
+def test_the_node_that_others_use_is_named_in_its_trials_and_by_why(small_nodes):
+    hog = small_nodes.marks / "hog"
+    more = {"resources": {"nodes": 4}, "repetitions": 3, "parallel": 1}
+    more["workload"] = {"seconds": 8.5, "hog_file": str(hog)}
+    hog.write_text("-1")
+    small_nodes.run("lockstep", **more)
+    healthy = [summary_of(trial).abnormal for trial in small_nodes.trials()]
+    assert healthy == [None, None, None]
+    base = small_nodes.run_id()
+    hog.write_text("2")
+    small_nodes.run("lockstep", name="slowed", **more)
+    slowed = small_nodes.trials("slowed")
+    (node,) = {trial.meta["custom"]["slowed"] for trial in slowed}
+    for trial in slowed:
+        abnormal = summary_of(trial).abnormal
+        assert (abnormal.node, abnormal.reason) == (node, "noisy_neighbour")
+        assert abnormal.says in [item["message"] for item in trial.meta["warnings"] if item["code"] == "abnormal_node"]
+    why = json.loads(small_nodes.bench("why", "@last", "--vs", base, "--json").stdout)
+    (best, *_) = why["points"][0]["diagnoses"]
+    assert (best["cause"], best["suspect"]) == ("straggler:noisy_neighbour", node)
+    assert any(line.startswith(f"In 3 of 3 trials {node} is not as the other 3 nodes") for line in why["notes"])
+    small_nodes.is_tidy()

@@ -19,7 +19,7 @@ from benchhouse.report.machine_section import machine_section
 from benchhouse.report.time_chart import nice_step, scaled, time_chart
 from benchhouse.results.machine import MOST_POINTS, MOST_SAMPLES, Line, Panel, rates, thinned
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.telemetry import Phase, Series, TelemetrySummary
+from benchhouse.schema.telemetry import NodeSummary, Phase, Series, TelemetrySummary
 from benchhouse.warehouse.ingest import collect
 from benchhouse.worker.monitors import nvml, store
 from benchhouse.worker.monitors.sampler import Recording, Track
@@ -276,3 +276,31 @@ def test_a_real_run_is_in_its_report(tmp_path):
         lab.run("slow", name=name, **more)
         lab.bench("report")
         assert "Machine and servers" not in (lab.workspace / "reports" / name / "index.html").read_text()
+
+
+def test_nodes_of_a_trial_are_drawn_apart_and_the_abnormal_one_is_named(tmp_path):
+    workspace = WorkspaceFolder(tmp_path)
+    folder = TrialFolder(make_trial(workspace, sealed=False))
+    waited = Series(name="cpu_wait", unit="s", kind="counter", family="process")
+    tracks = []
+    for node in ("", "n2", "n3", "n4"):
+        rows = array("d")
+        for at in range(11):
+            rows.extend([float(at), at * 0.5, 1e6, at * (0.6 if node == "n3" else 0.01)])
+        scope = f"{node}/trial" if node else "trial"
+        tracks.append(Track(scope, (CPU, RSS, waited), rows, node))
+    nodes = [
+        NodeSummary(name="n2", clock_ahead_s=3600.0, clock_uncertainty_s=0.0002),
+        NodeSummary(name="n5", problem="no"),
+    ]
+    recording = Recording(1.0, tracks, 0, 0.001, 11, [], "n1", nodes)
+    store.write(folder.telemetry, recording, "2026-03-01", 10.0, [])
+    data = report(workspace, [seal(folder, read_spec(folder), "succeeded")])
+    (machine,) = data.machines
+    assert [line.label for line in machine.panels[0].lines] == ["trial", "n2 trial", "n3 trial", "n4 trial"]
+    assert machine.abnormal.startswith(
+        "n3 is not as the other 3 nodes: others use its cores (cpu_wait of trial is 0.6 "
+    )
+    for text in (html.render(data), markdown.render(data)):
+        assert "n3 is not as the other 3 nodes" in text
+        assert "n2 +3,600,000.00 ms (within 0.20), n5: no." in text

@@ -42,8 +42,8 @@ class Cluster:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout
 
-    def start(self, *more: str, port: int) -> None:
-        environment = os.environ | {"SLURM_PORT": str(port)}
+    def start(self, *more: str, port: int, **variables: str) -> None:
+        environment = os.environ | {"SLURM_PORT": str(port)} | variables
         command = [str(SCRIPT), "start", str(self.folder), *more]
         done = subprocess.run(command, env=environment, check=False, timeout=300, capture_output=True, text=True)
         if done.returncode:

@@ -44,6 +44,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
         notes.append(f"No trial of {run_id} succeeded: there is no number to compare, only what failed.")
     if (more := len(failures) - _MOST_FAILURES) > 0:
         notes.append(f"And {more:,} more trials failed than are listed: bench status {run_id} --json names them all.")
+    notes += report.abnormal_nodes(facts)
     answer = report.Why(
         run_id=run_id,
         base=base if good else "",

@@ -56,6 +56,7 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
     return tag(
         "details",
         tag("summary", tag("b", item.point), " ", *trouble, f"{duration(item.duration_s)}, {every}{energy}"),
+        tag("p", tag("b", item.abnormal, class_="bad")) if item.abnormal else None,
         tag("div", *keys, class_="legend"),
         tag("div", *figures, class_="charts thirds"),
         _table(item),
@@ -84,9 +85,14 @@ def _source(item: MachineFacts) -> Markup:
         tag("code", f"telemetry/summary.json {item.summary_sha256[:_SHORT]}"),
         " (file and sha256) in ",
         tag("code", item.folder),
-        f".{missed}",
+        f".{missed}{clock_words(item)}",
         class_="note",
     )
+
+
+def clock_words(item: MachineFacts) -> str:
+    """With the space in front; empty for a trial of one node."""
+    return f" Time of day beside the experiment's node: {', '.join(item.clocks)}." if item.clocks else ""
 
 
 def _table(item: MachineFacts) -> Markup:

@@ -15,7 +15,7 @@ from benchhouse.report.comparison_sections import (
 from benchhouse.report.evidence_sections import INVALID_WORDS, no_failures
 from benchhouse.report.load_section import HEADS, RIGHT, choices, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
-from benchhouse.report.machine_section import figure_rows
+from benchhouse.report.machine_section import clock_words, figure_rows
 from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData, SpreadFacts
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER
@@ -214,8 +214,13 @@ def _machines(data: ReportData) -> str:
     for item in data.machines[:_MOST_MACHINES]:
         trouble = f", {plain(item.trouble)}" if item.trouble else ""
         where = f"{code(item.point)}{trouble}: repetition {item.repetition}, {item.chosen},\nfrom {code(item.summary)}"
+        where += f".{plain(clock_words(item))}" if item.clocks else ""
         rows = [[plain(cell) for cell in row] for row in figure_rows(item)]
-        parts += [where, table(MACHINE_HEADS, rows, range(2, len(MACHINE_HEADS)))]
+        parts += [
+            where,
+            *([f"**{plain(item.abnormal)}**"] if item.abnormal else []),
+            table(MACHINE_HEADS, rows, range(2, len(MACHINE_HEADS))),
+        ]
     shown = data.machines[:_MOST_MACHINES]
     if any(figure.few for item in shown for figure in item.figures):
         parts.append("\\~ a percentile from too few samples.")

@@ -17,8 +17,8 @@ from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.results.numbers import shaky
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.model import Model
-from benchhouse.schema.telemetry import WHOLE, Phase, TelemetrySummary
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.telemetry import WHOLE, NodeSummary, Phase, TelemetrySummary
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.grouping import grouped
 
@@ -87,6 +87,8 @@ class MachineFacts(Model):
     phases: list[Phase] = Field(description="The whole only where nothing else was told.")
     panels: list[Panel]
     figures: list[Figure]
+    abnormal: str = Field("", description="The node that is not as its peers are, and why, where one is.")
+    clocks: list[str] = Field(default_factory=empty_list, description="Of each other node, how its clock goes.")
     summary_sha256: str = Field(description="Of telemetry/summary.json.")
 
     @property
@@ -195,6 +197,8 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
         phases=[phase for phase in summary.phases if phase.name != WHOLE] or summary.phases,
         panels=panels,
         figures=_figures(summary),
+        abnormal=summary.abnormal.says if summary.abnormal else "",
+        clocks=[_clock(node) for node in summary.nodes],
         summary_sha256=hashlib.sha256(summary_bytes).hexdigest(),
     )
 
@@ -228,7 +232,7 @@ def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) 
                 places = [place for place in known(times, values) if place[0] <= summary.duration_s]
             if places:
                 shown = thinned(places)
-                label = _name(scope) + (f", {series.replace('_', ' ')}" if not plot.short else "")
+                label = _name(scope, summary) + (f", {series.replace('_', ' ')}" if not plot.short else "")
                 lines.append(
                     Line(
                         scope=scope,
@@ -250,7 +254,7 @@ def _drawn(plot: _Plot, summary: TelemetrySummary) -> list[tuple[str, str]]:
     return [
         (scope, series)
         for scope, sampled in summary.scopes.items()
-        for series in plot.series.get(_kind(scope), ())
+        for series in plot.series.get(_kind(_part(scope, summary)), ())
         if series in sampled.series
     ]
 
@@ -260,10 +264,24 @@ def _kind(scope: str) -> str:
     return scope.partition(":")[0].rstrip("0123456789")
 
 
-def _name(scope: str) -> str:
-    """`service:db` is called db, unless that would be another scope's name."""
-    name = scope.partition(":")[2]
-    return scope if not name or _kind(name) in ("node", "trial", "gpu") else name
+def _part(scope: str, summary: TelemetrySummary) -> str:
+    """`trial` of `node02/trial`."""
+    return scope.removeprefix(f"{summary.scopes[scope].node}/")
+
+
+def _name(scope: str, summary: TelemetrySummary) -> str:
+    """`service:db` is called db, unless that would be another scope's name; on another node `node02 db`."""
+    part, node = _part(scope, summary), summary.scopes[scope].node
+    name = part.partition(":")[2]
+    name = part if not name or _kind(name) in ("node", "trial", "gpu") else name
+    return f"{node} {name}" if node else name
+
+
+def _clock(node: NodeSummary) -> str:
+    if node.clock_ahead_s is None or node.clock_uncertainty_s is None:
+        return f"{node.name}: {node.problem}"
+    problem = f"; {node.problem}" if node.problem else ""
+    return f"{node.name} {node.clock_ahead_s * 1000:+,.2f} ms (within {node.clock_uncertainty_s * 1000:.2f}){problem}"
 
 
 def known(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
@@ -299,7 +317,7 @@ def _figures(summary: TelemetrySummary) -> list[Figure]:
     phases = [name for name in names if name != WHOLE] or names
     return [
         Figure(
-            label=f"{_name(scope)} {plot.short or series.replace('_', ' ')}",
+            label=f"{_name(scope, summary)} {plot.short or series.replace('_', ' ')}",
             scope=scope,
             series=series,
             unit=plot.unit,

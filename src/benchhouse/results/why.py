@@ -6,6 +6,7 @@ in seconds since its start. Clocks of two nodes are never set against each other
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -108,6 +109,18 @@ class Why(Model):
         return f"{best.title} ({best.certainty} evidence, playbook {best.playbook})"
 
 
+def abnormal_nodes(trials: Sequence[Row]) -> list[str]:
+    """A line a node that stood out among its peers within a trial, the most frequent first."""
+    messages: dict[str, list[str]] = {}
+    for row in trials:
+        for warning in row["warnings"] or []:
+            code, _, message = warning.partition(": ")
+            if code == "abnormal_node":
+                messages.setdefault(message.partition(" ")[0], []).append(message)
+    ordered = sorted(messages.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [f"In {len(rows)} of {len(trials)} trials {rows[-1]}" for _, rows in ordered]
+
+
 def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
     """The newest earlier run with a good trial: of the same plan, else of the same case; and how, in words."""
     rows = warehouse.query(BASES, name="bases").dicts()
@@ -172,9 +185,9 @@ def _worst(
         folder = TrialFolder(workspace.root / facts[trial]["folder"])
         files = ["telemetry/summary.json"] if folder.telemetry_summary.is_file() else []
         files += [
-            f"telemetry/{name}"
+            f"telemetry/{path.name}"
             for scope in dict.fromkeys(evidence.scope for evidence in shown)
-            if (folder.telemetry / (name := _file_of(scope))).is_file()
+            for path in _files_of(folder.telemetry, scope)
         ]
         files += files_of(folder) if any(evidence.scope == SCOPE for evidence in shown) else []
         requests, slow = slowest(folder)
@@ -196,9 +209,11 @@ def _worst(
     return worst
 
 
-def _file_of(scope: str) -> str:
-    """As the monitors name it: `service:postgres` is kept in service.postgres.parquet."""
-    return re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".") + ".parquet"
+def _files_of(folder: Path, scope: str) -> list[Path]:
+    """As the monitors name them: `service:postgres` is kept in service.postgres.parquet, a node in node02.*.parquet."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".")
+    own = folder / f"{name}.parquet"
+    return [own] if own.is_file() else sorted(folder.glob(f"{name}.*.parquet"))
 
 
 def filled_in(why: Why, lines: list[str]) -> list[str]:

@@ -154,6 +154,20 @@ class NodeSummary(Model):
     problem: str = Field("", description="Why series of it are missing, or end early.")
 
 
+class AbnormalNode(Model):
+    """A node that is not as its peers of the same trial are."""
+
+    node: str
+    reason: str = Field(description="Stable word: noisy_neighbour, heat, network_errors, ...")
+    scope: str
+    series: str
+    unit: str
+    value: float = Field(description="Median over windows of the trial's time.")
+    peers: float = Field(description="Median of the other nodes.")
+    distance: float = Field(description="How many spreads of the peers lie between; at most 99.")
+    says: str = Field(description="The same in words.")
+
+
 class OwnCost(Model):
     """What the monitor itself used."""
 
@@ -176,6 +190,7 @@ class TelemetrySummary(Model):
     phases: list[Phase]
     scopes: dict[str, ScopeSummary] = Field(description="By name; of another node NODE/NAME: `node02/trial`.")
     nodes: list[NodeSummary] = Field(default_factory=empty_list, description="The other nodes of the trial.")
+    abnormal: AbnormalNode | None = Field(None, description="The node that is not as its peers are, if one is.")
     problems: list[str] = Field(default_factory=empty_list, description="Sources that failed, each named once.")
 
     def stats(self, scope: str, series: str, phase: str) -> Stats | None:

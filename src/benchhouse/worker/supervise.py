@@ -127,7 +127,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     originals = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     others = NodeMonitors(spec.monitors or None, spec.trial_id)
-    others.start(nodes.names()[1:] if spec.executor == _HAS_NODES else ())
+    others.start(nodes.names() if spec.executor == _HAS_NODES else ())
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock, others)
     ended = follow(session, watch)
@@ -155,6 +155,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         "logs_incomplete": incomplete,
         "artifacts_changed": ", ".join(changed[:10]),
         "telemetry_incomplete": watch.trouble,
+        "abnormal_node": telemetry.abnormal.says if telemetry and telemetry.abnormal else "",
         "clocks_apart": f"{_APART}: {watch.clocks}; their series are shifted" if watch.clocks else "",
         "secret_blanked": f"a secret was in {', '.join(blanked[:10])}" if blanked else "",
         "clock_set": f"{_CLOCK_SET} ({change})" if change else "",

@@ -173,6 +173,26 @@ def test_the_hardware_of_the_slow_rank_is_the_reason():
     assert "gpu2" in found.title  # which GPU a rank has is not guessed: it is named beside it
 
 
+def on_nodes(slow=None):
+    """What each of four nodes waits for a core, that of the experiment first."""
+    signals = []
+    for at in range(4):
+        name = f"node{at + 1}"
+        now = LOUD if at == slow else QUIET
+        scope = f"{name}/trial" if at else "trial"
+        sides = {"base": readings(QUIET, "base", name), "now": readings(now, node=name)}
+        signals.append(Signal(scope=scope, series="cpu_wait", unit="1", phase="steady", **sides))
+    return signals
+
+
+@pytest.mark.parametrize("slow", range(4))
+def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
+    found = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(slow)))[0]
+    assert (found.cause, found.suspect) == ("straggler:noisy_neighbour", f"node{slow + 1}")
+    assert f"--exclude=node{slow + 1}" in found.next[0]
+    assert "straggler" not in " ".join(causes(STEPS, on_nodes()))
+
+
 WAIT = number("queue_s", "value", 30, 300, unit="s")
 
 

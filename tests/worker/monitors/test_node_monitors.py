@@ -36,7 +36,7 @@ def others():
 
     def make(**commands: list[str]) -> NodeMonitors:
         made.append(NodeMonitors(monitors(), TRIAL, lambda node, cpus: commands[node]))
-        made[-1].start(list(commands))
+        made[-1].start(["n1", *commands])
         return made[-1]
 
     yield make
@@ -131,7 +131,7 @@ def test_a_node_where_nothing_starts_is_named_with_what_was_said(others):
 
 
 def test_without_monitors_or_other_nodes_nothing_is_started():
-    for asked, names in ((None, ["n2"]), (monitors(), [])):
+    for asked, names in ((None, ["n1", "n2"]), (monitors(), ["n1"])):
         other = NodeMonitors(asked, TRIAL)
         other.start(names)
         other.end()

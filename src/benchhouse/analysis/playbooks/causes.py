@@ -30,7 +30,10 @@ class Clue:
     normal: float | None = None
 
     def fits(self, signal: Signal) -> bool:
-        return bool(re.fullmatch(self.series, signal.series) and re.fullmatch(self.scope or ".*", signal.scope))
+        return self.fits_name(signal.scope, signal.series)
+
+    def fits_name(self, scope: str, series: str) -> bool:
+        return bool(re.fullmatch(self.series, series) and re.fullmatch(self.scope or ".*", scope))
 
     def ask(self, signal: Signal, slowness: Slowness = ()) -> Evidence | None:
         """What the signal shows: a mean that moved, else, in the trials that were slow, a fault that came and went."""

@@ -115,7 +115,11 @@ def odd_one_out(
     known = {name: rows for name, rows in readings.items() if len(rows) >= LEAST_TRIALS}
     if len(known) < 3:
         return None
-    level = _levelled(known, stat)
+    return odd_of_levels(_levelled(known, stat), way, least, ratio)
+
+
+def odd_of_levels(level: Mapping[str, Sequence[float]], way: Way, least: float, ratio: float) -> Odd | None:
+    """The same, of values that can be compared as they are."""
     sign = 1.0 if way == "up" else -1.0
     odd: list[Odd] = []
     for name, own in level.items():
@@ -132,7 +136,7 @@ def odd_one_out(
         beyond = sum(sign * value - farthest >= max(least, ratio * abs(centre)) for value in own)
         always = min(sign * value for value in own) > farthest
         if distance >= FAR and (always or len(level) ** (1 - beyond) <= ODD_P):
-            odd.append(Odd(name, own, centres, excess, distance))
+            odd.append(Odd(name, list(own), centres, excess, distance))
     if not odd or len(odd) > max(1, int(len(level) * _MOST_ODD)):
         return None
     return max(odd, key=lambda member: abs(member.excess))

@@ -161,9 +161,9 @@ def _by_reason(reason: Reason, signals: Sequence[Signal]) -> Iterable[_Standout]
         for signal in filter(clue.fits, signals):
             if signal.rank is not None:
                 parts.append(_part(clue, signal, "rank", f"rank {signal.rank}"))
-            elif signal.scope.startswith("gpu"):
+            elif signal.part.startswith("gpu"):
                 parts.append(_part(clue, signal, "gpu", signal.scope))
-            base, group = _by_node(signal.base), f"{signal.scope} {signal.series}"
+            base, group = _by_node(signal.base), f"{signal.part} {signal.series}"
             for node, now in _by_node(signal.now).items():
                 part = _part(clue, signal, "node", node)
                 parts.append(part._replace(group=group, now=now, base=base.get(node, [])))

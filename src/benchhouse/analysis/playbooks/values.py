@@ -68,6 +68,12 @@ class Signal(Model):
     base: list[Reading]
     now: list[Reading]
 
+    @property
+    def part(self) -> str:
+        """The scope as it is called on its node: `trial` of `node02/trial`, which is another node of each trial."""
+        node = next((reading.node for reading in (*self.now, *self.base)), "")
+        return self.scope.removeprefix(f"{node}/")
+
 
 class Member(Model):
     """A number of one part of the job in each trial: a rank, a shard or a node."""

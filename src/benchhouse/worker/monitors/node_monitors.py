@@ -97,15 +97,17 @@ class NodeMonitors:
         self, monitors: Monitors | None, trial_id: str, command: Callable[[str, int], list[str]] = nodes.command_on
     ) -> None:
         self._monitors, self._trial_id, self._command = monitors, trial_id, command
+        self.own = ""  # the node that the worker is on
         self._steps: dict[str, _Step] = {}
         self._refused: dict[str, str] = {}  # nodes on which nothing could be started, and why
 
     def start(self, names: Sequence[str]) -> None:
-        """Returns when all that come up in time are up."""
-        if self._monitors is None or not names:
+        """On all but the first, which is ours; returns when all that come up in time are up."""
+        if self._monitors is None or len(names) < 2:
             return
+        self.own = names[0]
         order = NodeOrder(trial_id=self._trial_id, interval_s=self._monitors.interval, sources=self._monitors.sources)
-        for name in names:
+        for name in names[1:]:
             try:
                 self._steps[name] = self._begin(name)
             except (OSError, ExperimentFailed) as error:

@@ -9,12 +9,10 @@ import time
 
 from benchhouse.schema.telemetry import Source
 from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Reply, pack
-from benchhouse.worker.monitors.nvml import open_gpus
-from benchhouse.worker.monitors.procfs import node
+from benchhouse.worker.monitors.procfs import driver_is_here, node
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tagged import TrialProcesses
-from benchhouse.worker.monitors.tree import ProcessTree
-from benchhouse.worker.monitors.watch import TRIAL, driver_is_here
+from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
 _PART_S = 10.0  # at most so much is lost with a node that dies
 
@@ -32,6 +30,8 @@ def run() -> int:
     sampler = Sampler(sources, order.interval_s)
     sampler.start()
     if "gpu" in order.sources and driver_is_here():
+        from benchhouse.worker.monitors.nvml import open_gpus
+
         sampler.find(open_gpus)
     return _serve(sampler, lines)
 

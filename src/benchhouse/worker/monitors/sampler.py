@@ -50,7 +50,8 @@ class Recording:
     cpu_s: float
     samples: int
     problems: list[str]
-    nodes: list[NodeSummary] = field(default_factory=list)  # the other ones of the trial
+    node: str = ""  # where it ran, of a trial on several
+    nodes: list[NodeSummary] = field(default_factory=list)  # the other ones
 
 
 class Sampler:

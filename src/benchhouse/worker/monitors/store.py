@@ -19,6 +19,7 @@ SUMMARY = "summary.json"
 TIME = "time_s"
 _PERCENTILES = ("p95", "p99")
 _LEAST = 0.5  # of the interval: over less, a counter of clock ticks gives no rate
+_WINDOW_S, _MOST_WINDOWS = 2.0, 12  # in which nodes are compared; some series are read once a second only
 _FEW = 2  # samples of a trial shorter than an interval: one at its start, one at its end
 
 
@@ -79,6 +80,7 @@ def summarise(recording: Recording, started: str, duration_s: float, given: Iter
         phases=phases,
         scopes={track.scope: _scope(track, parts, recording.interval_s) for track in recording.tracks},
         nodes=recording.nodes,
+        abnormal=_abnormal(recording, phases) if recording.nodes else None,
         problems=recording.problems,
     )
 
@@ -102,6 +104,37 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
         node=track.node,
         series=series,
     )
+
+
+def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.AbnormalNode | None:
+    """In the longest steady phase, else in the whole, where that has enough windows of two samples or more."""
+    from benchhouse.analysis.playbooks.abnormal_node import LEAST_WINDOWS, NodeSeries, find_abnormal
+
+    longest = max(phases, key=lambda phase: (phase.name == STEADY, phase.end_s - phase.begin_s))
+    length_s = longest.end_s - longest.begin_s
+    count = min(_MOST_WINDOWS, int(length_s / max(_WINDOW_S, 2 * recording.interval_s)))
+    if count < LEAST_WINDOWS:
+        return None
+    ends = [longest.begin_s + length_s * at / count for at in range(count + 1)]
+    windows = [Phase(name=STEADY, begin_s=begin_s, end_s=end_s) for begin_s, end_s in pairwise(ends)]
+    rows, servers = list[NodeSeries](), set[str]()
+    for track in recording.tracks:
+        node, part = track.node or recording.node, track.scope.removeprefix(f"{track.node}/")
+        if part.startswith("service:"):
+            servers.add(node)
+            continue
+        times = track.column(0)
+        for at, item in enumerate(track.series, start=1):
+            values = track.column(at)
+            gauge = item.kind == "gauge"
+            figures = [
+                gauge_stats(times, values, [window]) if gauge else counter_stats(times, values, [window], 0.0)
+                for window in windows
+            ]
+            known = [figure.avg for figure in figures if figure is not None]
+            if len(known) == count:
+                rows.append(NodeSeries(node, part, item.name, item.told_unit, known))
+    return find_abnormal(rows, servers)
 
 
 def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:

@@ -16,6 +16,7 @@ from benchhouse.processes import tree
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Kept, series
 
+TRIAL = "trial"  # the scope of all that a trial runs
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _KEPT = 64  # members whose files stay open; of more, the files are opened each time
 _LOOK_S = 0.9  # at the most often: new members, I/O and threads; CPU and memory at every tick

@@ -17,12 +17,11 @@ from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
-from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, driver_is_here, node
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tagged import TrialProcesses
-from benchhouse.worker.monitors.tree import ProcessTree
+from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
-_DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # there as soon as a driver is; the second inside Windows
 _AFTER_S = 0.25
 _WRITE_EVERY_S = 1.0  # collectors read every few seconds
 _HANGS_S = 0.2
@@ -93,12 +92,6 @@ class Outward:
             self.problems.append(f"text file: {file.dropped} sampled series are over its budget of {file.budget}")
 
 
-def driver_is_here() -> bool:
-    """A look that costs microseconds, so that a machine without a GPU pays for nothing else."""
-    return any(map(os.path.exists, _DRIVERS))
-
-
-TRIAL = "trial"
 SHORTEST_S = 10 / TICKS_PER_S  # over less than ten of the kernel's ticks, a rate may be off by a tenth or more
 _FIRST_S = 0.5 / TICKS_PER_S
 _APART_S = 0.1  # clocks of two nodes: logs of both can't be read beside each other any more
@@ -223,6 +216,7 @@ class Watch:
         if self._recording is None:
             return None
         recording, self._recording.nodes = self._recording, self._others.summaries()
+        recording.node = self._others.own
         recording.tracks += self._others.tracks(self._zero_s)
         recording.problems += [f"{node.name}: {node.problem}" for node in recording.nodes if node.problem]
         self.trouble = "; ".join(recording.problems)
