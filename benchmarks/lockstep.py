@@ -17,7 +17,12 @@ for line in sys.stdin:
     while time.process_time() < until: pass
     print(time.monotonic() - began, flush=True)
 """
-_HOG = "print(1, flush=True)\nwhile True: pass"
+_HOG = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+print(1, flush=True)
+while True: pass
+"""
 _NOT_OURS = ("env", "-u", "BENCHHOUSE_TRIAL")  # a process of somebody else
 
 
@@ -43,8 +48,7 @@ def lockstep(
         ctx.phase("steady", begin_ns, time.monotonic_ns())
     finally:
         for process in [*ranks, *hogs]:
-            process.kill()
-            process.wait()
+            process.communicate()  # each ends with its input, so that nothing is left for the next trial
     ctx.metadata(nodes=ctx.nodes, slowed=ctx.nodes[hog] if hog >= 0 else None)
 
 

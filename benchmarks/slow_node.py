@@ -41,7 +41,7 @@ def main() -> int:
     planted = [trial for trial in trials if trial[0]]
     others = [trial for trial in trials if not trial[0]]
     named = sum(slow == name for slow, name, _ in planted)
-    wrong = [says for slow, name, says in trials if name and name != slow]
+    wrong = [f"{says}; slowed: {slow}" for slow, name, says in trials if name and name != slow]
     passed = named >= BAR * len(planted) and not wrong and min(len(planted), len(others)) == 4 * quarter
     if given.json:
         figures = {"slowed": len(planted), "named": named, "healthy": len(others), "wrong": wrong, "passed": passed}

@@ -287,7 +287,7 @@ def test_nodes_of_a_trial_are_drawn_apart_and_the_abnormal_one_is_named(tmp_path
         rows = array("d")
         for at in range(11):
             rows.extend([float(at), at * 0.5, 1e6, at * (0.6 if node == "n3" else 0.01)])
-        scope = f"{node}/trial" if node else "trial"
+        scope = f"{node}/trial" if node else "steps"
         tracks.append(Track(scope, (CPU, RSS, waited), rows, node))
     nodes = [
         NodeSummary(name="n2", clock_ahead_s=3600.0, clock_uncertainty_s=0.0002),
@@ -297,7 +297,7 @@ def test_nodes_of_a_trial_are_drawn_apart_and_the_abnormal_one_is_named(tmp_path
     store.write(folder.telemetry, recording, "2026-03-01", 10.0, [])
     data = report(workspace, [seal(folder, read_spec(folder), "succeeded")])
     (machine,) = data.machines
-    assert [line.label for line in machine.panels[0].lines] == ["trial", "n2 trial", "n3 trial", "n4 trial"]
+    assert [line.label for line in machine.panels[0].lines] == ["n2 trial", "n3 trial", "n4 trial"]
     assert machine.abnormal.startswith(
         "n3 is not as the other 3 nodes: others use its cores (cpu_wait of trial is 0.6 "
     )

@@ -12,6 +12,7 @@ from benchhouse.results.cases import correct_waits
 from benchhouse.results.comparisons import compare as compare_workspace
 from benchhouse.results.numbers import SEED
 from benchhouse.results.request_files import slowest
+from benchhouse.results.why import abnormal_nodes
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
@@ -179,3 +180,12 @@ def test_a_fault_that_misses_a_trial_is_named_through_the_real_tables(tmp_path):
     assert shown.hits == 4 and min(shown.now[:4]) > 10 * shown.now[4]
     assert {one.trial_id for one in point.trials} <= set(shown.trials[:4])  # those that were hit are shown
     assert "repetitions: 10" in first.next[0]
+
+
+def test_nodes_that_stood_out_within_trials_are_told_the_most_frequent_first():
+    heat, wait = "abnormal_node: n2 is not as the others: heat", "abnormal_node: n3 is not as the others: it waits"
+    rows = [{"warnings": warnings} for warnings in ([heat], [wait, "exposed: web"], [wait], None)]
+    assert abnormal_nodes(rows) == [
+        "In 2 of 4 trials n3 is not as the others: it waits",
+        "In 1 of 4 trials n2 is not as the others: heat",
+    ]

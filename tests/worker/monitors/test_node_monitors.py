@@ -47,12 +47,12 @@ def others():
 
 @pytest.fixture
 def burner():
-    """Starts a process of the trial that uses a core."""
+    """Starts a process of the trial, one of several ranks, that uses a core."""
     processes = []
 
     def start() -> int:
         command = [sys.executable, "-c", "while True: pass"]
-        processes.append(subprocess.Popen(command, env=os.environ | {TAG: TRIAL}))
+        processes.append(subprocess.Popen(command, env=os.environ | {TAG: TRIAL, "RANK": "3", "WORLD_SIZE": "8"}))
         return processes[-1].pid
 
     yield start
@@ -80,6 +80,7 @@ def test_series_of_another_node_lie_on_the_trial_s_time_line(others, burner, tmp
     times = tracks["n2/service:web"].column(0)
     assert 0 <= times[0] < length_s <= times[-1] < length_s + 60
     assert tracks["n2/trial"].column(1)[-1] > 0, "found by its environment"
+    assert tracks["n2/rank:3"].column(1)[-1] > 0 and len(tracks) == 4
     assert tracks["n2/service:web"].column(1)[-1] > 0
     assert (tmp_path / "telemetry" / "n2.service.web.parquet").is_file()
 

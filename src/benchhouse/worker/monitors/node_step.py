@@ -7,7 +7,6 @@ import os
 import select
 import time
 
-from benchhouse.schema.telemetry import Source
 from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Reply, pack
 from benchhouse.worker.monitors.procfs import driver_is_here, node
 from benchhouse.worker.monitors.sampler import Sampler
@@ -24,11 +23,10 @@ def run() -> int:
     if not first:
         return 1
     order = NodeOrder.model_validate_json(first)
-    sources: list[Source] = [node()] if "node" in order.sources else []
-    if "trial" in order.sources:
-        sources.append(ProcessTree(TRIAL, finder=TrialProcesses(order.trial_id)))
-    sampler = Sampler(sources, order.interval_s)
+    sampler = Sampler([node()] if "node" in order.sources else [], order.interval_s)
     sampler.start()
+    if "trial" in order.sources:
+        sampler.add(ProcessTree(TRIAL, finder=TrialProcesses(order.trial_id, sampler.add)))
     if "gpu" in order.sources and driver_is_here():
         from benchhouse.worker.monitors.nvml import open_gpus
 

@@ -65,7 +65,7 @@ class Sampler:
         self._first = list(sources)
         self.problems: list[str] = []
         self._cpu_s = 0.0
-        self._lock = threading.Lock()  # sources are added by several threads
+        self._lock = threading.RLock()  # sources are added by several threads, and by sources while they are read
         self._stopped = False
 
     def start(self) -> None:

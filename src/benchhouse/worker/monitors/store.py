@@ -14,6 +14,8 @@ from benchhouse.schema import telemetry
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase, Stats, TelemetrySummary
 from benchhouse.worker.monitors.parquet import encode
 from benchhouse.worker.monitors.sampler import Recording, Track
+from benchhouse.worker.monitors.tagged import STEPS
+from benchhouse.worker.monitors.tree import TRIAL
 
 SUMMARY = "summary.json"
 TIME = "time_s"
@@ -120,6 +122,8 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
     rows, servers = list[NodeSeries](), set[str]()
     for track in recording.tracks:
         node, part = track.node or recording.node, track.scope.removeprefix(f"{track.node}/")
+        if not track.node and part in (STEPS, TRIAL):  # the experiment itself runs nowhere else
+            part = TRIAL if part == STEPS else ""
         if part.startswith("service:"):
             servers.add(node)
             continue

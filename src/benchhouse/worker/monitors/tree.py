@@ -21,6 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _KEPT = 64  # members whose files stay open; of more, the files are opened each time
 _LOOK_S = 0.9  # at the most often: new members, I/O and threads; CPU and memory at every tick
 _LOOK_SHARE = 0.0008  # of a core, that looking may cost: 1 ms every 1.25 s
+_FIND_SHARE = 0.002  # the same where a finder looks at all processes of the machine
 _COUNTERS = 7  # user, system, faults, read, written, read by calls, written by calls
 
 _process = partial(series, family="process")
@@ -148,10 +149,11 @@ class ProcessTree:
         *,
         below: bool = False,
         start: int | None = None,
-        finder: Callable[[], Iterable[int]] = tuple,
+        finder: Callable[[], Iterable[int]] | None = None,
         without: Collection[int] = (),
     ) -> None:
         self.name, self._finder, self._without = name, finder, without
+        self._share = _FIND_SHARE if finder else _LOOK_SHARE
         self._root, self._below = pid, below
         self._members: dict[int, _Member] = {}
         self._lost = [0.0] * _COUNTERS
@@ -173,7 +175,7 @@ class ProcessTree:
         if looks:
             began = time.thread_time()
             switches, waited = self._look()
-            self._look_at = now + max(_LOOK_S, (time.thread_time() - began) / _LOOK_SHARE)
+            self._look_at = now + max(_LOOK_S, (time.thread_time() - began) / self._share)
         user, system, faults, read, written, took, gave = self._lost
         rss = threads = count = 0
         for member in self._members.values():
@@ -234,7 +236,7 @@ class ProcessTree:
     def _look(self) -> tuple[float, float]:
         """Take in who is new; how often all threads got a core, and how long they waited for one."""
         seen: dict[int, tuple[int, int]] = {}
-        waiting = [*self._members.values(), *self._enter(self._finder())]
+        waiting = [*self._members.values(), *self._enter(self._finder() if self._finder else ())]
         if self._root is not None and not tree.kernel_lists_children():
             waiting += self._enter(tree.descendants(self._root))
         while waiting:

@@ -134,17 +134,15 @@ class Watch:
             self.trouble, self._sampler = f"nothing was sampled: {error}", None
 
     def _begin(self, monitors: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
-        sources: list[Source] = []
-        if "node" in monitors.sources:
-            sources.append(node())
+        sampler = Sampler([node()] if "node" in monitors.sources else [], monitors.interval, self._zero_s)
+        sampler.begin()
         if "trial" in monitors.sources:
             # What srun starts on this node is not below us, and the clients of our own steps are not the trial's.
             steps = self._others.pids
-            finder = TrialProcesses(spec.trial_id) if spec and steps else tuple
+            finder = TrialProcesses(spec.trial_id, sampler.add, apart=True) if spec and steps else None
             below = ProcessTree(TRIAL, os.getpid(), below=True, finder=finder, without=steps)
-            sources.append(Joined(TRIAL, [below, Cgroup(cgroups)]))
-        self._sampler = Sampler(sources, monitors.interval, self._zero_s)
-        self._sampler.begin()
+            sampler.add(Joined(TRIAL, [below, Cgroup(cgroups)]))
+        self._sampler = sampler
         self._thread_at_s = self._zero_s + monitors.interval * _SHARE_ALONE
         if spec is not None:
             if "services" in monitors.sources:
