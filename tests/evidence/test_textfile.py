@@ -17,6 +17,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.hot_metrics import (
     GIVEN,
     LABELS,
+    Allowance,
     concurrency_bucket,
     given_labels,
     result_name,
@@ -284,6 +285,29 @@ def test_live_values_have_a_budget_too(tmp_path):
     live = LiveFile(tmp_path, spec_of(), budget=5)
     live.write((f"gpu{at}", nvml.POWER, 1.0) for at in range(8))
     assert (count_series(live.path.read_text()), live.dropped) == (5, 3)
+
+
+def test_a_contract_says_how_many_series_there_may_be_and_with_which_labels(tmp_path):
+    sink = {"seriesBudget": 10, "droppedLabels": ["request_id", "trace_id", "scheduler_path"]}
+    contract = {"sinks": {"hotMetrics": sink}}
+    other = RunFile(tmp_path, "other")
+    other.take(spec_of(run_id="other"), meta_of(), [measured()])
+    other.write()
+    file = RunFile(tmp_path, "r1", allowance=Allowance.of(contract))
+    for case in range(30):
+        file.take(spec_of(f"case{case:02}", contract=contract), meta_of(), [measured(), measured(stat="p50")])
+    file.write()
+    text = file.path.read_text()
+    assert (count_series(text), file.dropped, file.removed) == (10, 60 - 8, [])  # its own budget, not the folder's
+    assert "scheduler_path" not in text
+    assert 'benchmark_case_id="case29"' in text
+    live = LiveFile(tmp_path, spec_of(contract=contract))
+    live.write((f"gpu{at}", nvml.POWER, 1.0) for at in range(8))
+    assert (count_series(live.path.read_text()), live.dropped) == (2, 6)
+
+
+def test_a_contract_can_not_ask_for_more_series_than_there_may_be():
+    assert Allowance.of({"sinks": {"hotMetrics": {"seriesBudget": 10**9, "droppedLabels": []}}}) == Allowance()
 
 
 @needs_prometheus

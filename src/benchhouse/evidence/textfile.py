@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from benchhouse.evidence.writing import write_text
 from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema import hot_metrics
-from benchhouse.schema.hot_metrics import LABELS, RUN, SCOPE, SERIES_BUDGET, STATS
+from benchhouse.schema.hot_metrics import LABELS, RUN, SCOPE, SERIES_BUDGET, STATS, Allowance
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.telemetry import Series
 from benchhouse.schema.trial import Meta, TrialSpec
@@ -37,7 +37,10 @@ class Sample(NamedTuple):
 
 
 def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> Labels:
-    """What identifies a trial in hot metrics: its run and its case, where it ran, and no more."""
+    """What identifies a trial in hot metrics: its run and its case, where it ran, and no more.
+
+    Less what its contract drops: series that then have the same labels are one, the newest.
+    """
     path = "/".join(part for part in (spec.executor, spec.partition, spec.qos) if part)
     labels = dict(given) | {
         "run_id": spec.run_id,
@@ -46,7 +49,8 @@ def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> L
         "scheduler_path": path,
         "concurrency_bucket": hot_metrics.concurrency_bucket(spec.parameters.get("concurrency")),
     }
-    return tuple((name, labels[name]) for name in LABELS if labels.get(name))
+    dropped = Allowance.of(spec.contract).dropped_labels
+    return tuple((name, labels[name]) for name in LABELS if labels.get(name) and name not in dropped)
 
 
 def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]:
@@ -109,6 +113,9 @@ class RunFile:
     run_id: str
     given: Mapping[str, str] = field(default_factory=dict)
     budget: int = SERIES_BUDGET
+    """Of the folder, whichever runs share it."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """Of this run, by its contract."""
     dropped: int = 0
     removed: list[str] = field(default_factory=list)
     _cases: dict[str, list[Sample]] = field(default_factory=dict)
@@ -134,7 +141,7 @@ class RunFile:
 
     def write(self) -> None:
         """Write the file anew. What does not fit goes: files of older runs first, then the older cases of this one."""
-        mine = (("run_id", self.run_id),)
+        mine = () if "run_id" in self.allowance.dropped_labels else (("run_id", self.run_id),)
         fixed = [
             Sample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
             for name, count in sorted(self._counts.items())
@@ -143,7 +150,7 @@ class RunFile:
             text = "When the last trial of the run ended."
             fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, text))
         newest_first = [sample for case in reversed(self._cases.values()) for sample in case]
-        room = max(0, self.budget - len(fixed) - 1)
+        room = max(0, min(self.budget, self.allowance.series) - len(fixed) - 1)
         kept, self.dropped = within(newest_first, room)
         text = "Series of the run that did not fit into the budget and are only in its evidence."
         fixed.append(Sample(f"{RUN}_series_dropped", self.dropped, mine, text))
@@ -179,8 +186,12 @@ class LiveFile:
     spec: TrialSpec
     given: Mapping[str, str] = field(default_factory=dict)
     gpu_model: str = ""
-    budget: int = SERIES_BUDGET // 4
+    budget: int = 0
+    """By default a quarter of what the run has."""
     dropped: int = 0
+
+    def __post_init__(self) -> None:
+        self.budget = self.budget or max(1, Allowance.of(self.spec.contract).series // 4)
 
     @property
     def path(self) -> Path:

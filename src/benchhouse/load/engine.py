@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic_ns
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, in_processes
 from benchhouse.load.sockets import SocketLoad
 from benchhouse.load.source import Source
 from benchhouse.load.threads import ThreadLoad
+from benchhouse.load.traces import Traces
 from benchhouse.schema.errors import BenchError
 
 __all__ = ["NotReached", "first_connections", "run_load"]
@@ -58,7 +60,9 @@ def run_load(
             whole = in_processes(load.shape.shards, partial(load.run, pulse=pulse), pulse)
     whole.chosen = load.chosen
     if shape.records and records:
-        write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
+        http = (load.first or load.driver()).transport == "http"
+        spools = sorted(records.parent.glob(f"{records.stem}.*.spool"))
+        write_parquet(spools, records, load.trace if http else "")
     return whole
 
 
@@ -74,6 +78,7 @@ class Load:
     records: Path | None
     first: Any = None
     endpoints: list[Endpoint] = field(default_factory=list)
+    trace: str = field(default_factory=partial(token_hex, 8))  # how ids of its requests begin
     chosen: str = ""  # why there are so many load processes, where the engine was to say
 
     def plain(self) -> "Load":
@@ -121,6 +126,7 @@ class Load:
         if endpoints:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
+            load.traces = Traces(self.trace) if book.spool else None
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(mine):

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from benchhouse.load.book import Call
 from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.traces import request_id, trace_id
 from benchhouse.schema.errors import BenchError
 
 _ROWS_AT_A_TIME = 100_000
@@ -47,13 +48,16 @@ class Spool:
         self._file.close()
 
 
-def write_parquet(spools: list[Path], path: Path) -> None:
-    """All spooled records as one Parquet file, times in seconds of the window. Spools are removed."""
+def write_parquet(spools: list[Path], path: Path, trace: str = "") -> None:
+    """All spooled records as one Parquet file, times in seconds of the window. Spools are removed.
+
+    `trace`: how the ids began that the requests were sent with; empty: they had none.
+    """
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            _convert(spools, path)
+            _convert(spools, path, trace)
             code = 0
         except Exception:  # noqa: BLE001 - this process ends here, and says why
             traceback.print_exc()
@@ -67,7 +71,7 @@ def write_parquet(spools: list[Path], path: Path) -> None:
         spool.unlink()
 
 
-def _convert(spools: list[Path], path: Path) -> None:
+def _convert(spools: list[Path], path: Path, trace: str) -> None:
     import numpy
     import pyarrow
     import pyarrow.parquet
@@ -79,14 +83,14 @@ def _convert(spools: list[Path], path: Path) -> None:
         with spool.open("rb") as file:
             while block := file.read(_ROWS_AT_A_TIME * layout.itemsize):
                 whole = len(block) // layout.itemsize  # a process that was killed leaves a part of a record
-                table = _table(numpy.frombuffer(block, layout, whole), pyarrow)
+                table = _table(numpy.frombuffer(block, layout, whole), pyarrow, trace)
                 writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table)
     if writer:
         writer.close()
 
 
-def _table(rows: Any, pyarrow: Any) -> Any:
+def _table(rows: Any, pyarrow: Any, trace: str) -> Any:
     """Columns for people: seconds from the start of the window, null for what is not known."""
     columns: dict[str, Any] = {"index": rows["index"], "measured": rows["measured"]}
     for name in _TIMES:
@@ -96,4 +100,8 @@ def _table(rows: Any, pyarrow: Any) -> Any:
     for name in _TOKENS:
         columns[name] = pyarrow.array(rows[name], mask=rows[name] == _MISSING)
     columns |= {"events": rows["events"], "size": rows["size"], "count": rows["count"]}
+    if trace:
+        numbers = rows["index"].tolist()
+        columns["request_id"] = pyarrow.array([request_id(trace, number) for number in numbers])
+        columns["trace_id"] = pyarrow.array([trace_id(trace, number) for number in numbers])
     return pyarrow.table(columns)

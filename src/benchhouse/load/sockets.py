@@ -14,6 +14,7 @@ from benchhouse.load.reactor import Reactor
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Source
 from benchhouse.load.streams import Stream
+from benchhouse.load.traces import Traces
 
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 20_000_000
@@ -62,6 +63,7 @@ class SocketLoad:
         self._in_bulk = hasattr(book.tally, "add_many")
         self._booked_late = self._in_bulk and not shape.open_loop  # sends go into the book with their answers
         self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
+        self.traces: Traces | None = None  # where a row is kept of each request
 
     def prepare(self, connections: int) -> str:
         """Open connections before any time is measured, as many to each endpoint; the problem if none could be
@@ -179,7 +181,8 @@ class SocketLoad:
         planned = self._source.take(call.index)
         call.item = planned.item
         self._active[connection] = call
-        connection.send(planned.data, planned.pieces, planned.sink)
+        data = planned.data if self.traces is None else self.traces.put(planned.data, call.index)
+        connection.send(data, planned.pieces, planned.sink)
         call.sent_ns = connection.exchange.sent_ns
         if not self._open_loop:
             call.due_ns = call.sent_ns

@@ -82,10 +82,12 @@ def open_export(
     if folder is None:
         return None
     from benchhouse.evidence.textfile import RunFile
+    from benchhouse.schema.hot_metrics import Allowance
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = RunFile(folder.absolute(), run_id, labels)
+        contract = prepared.contract.terms.model_dump(mode="json", by_alias=True) if prepared.contract else {}
+        file = RunFile(folder.absolute(), run_id, labels, allowance=Allowance.of(contract))
         file.write()
     except OSError as error:
         raise unwritable(folder, error) from error

@@ -7,7 +7,7 @@ users' ideas stays out: it is in the evidence and in the warehouse.
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.telemetry import Series
@@ -45,6 +45,19 @@ _NOT_BASE = re.compile(
     r"(pico|nano|micro|milli|centi|deci|deca|hecto|kilo|kibi|mega|mebi|giga|gibi|tera|tebi|peta|pebi)"
     r"(amperes|bytes|celsius|grams|joules|kelvin|meters|metres|moles|seconds|volts)|(minutes|hours|days|weeks|kelvins)"
 )
+
+
+class Allowance(NamedTuple):
+    """What a run may add to hot metrics."""
+
+    series: int = SERIES_BUDGET
+    dropped_labels: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, contract: Mapping[str, Any]) -> "Allowance":
+        """By the contract that governs the run, as trial.json has it; never more than without one."""
+        sink = contract.get("sinks", {}).get("hotMetrics")
+        return cls(min(SERIES_BUDGET, sink["seriesBudget"]), frozenset(sink["droppedLabels"])) if sink else cls()
 
 
 class Exported(NamedTuple):

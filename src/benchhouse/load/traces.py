@@ -1,0 +1,29 @@
+"""Request and trace ids of a load over HTTP: sent as headers, found again by the number of the request.
+
+An id is the load's own beginning and the number of the request, so nothing of it need be kept while the load runs.
+"""
+
+
+class Traces:
+    """Puts the ids into requests: `x-request-id`, and `traceparent` as W3C Trace Context has it, sampled."""
+
+    def __init__(self, beginning: str) -> None:
+        """`beginning`: 16 hexadecimal digits that no other load has."""
+        self.beginning = beginning
+        self._form = f"\r\nx-request-id: {beginning}-%d\r\ntraceparent: 00-{beginning}%016x-%016x-01\r\n".encode()
+
+    def put(self, request: bytes, index: int) -> bytes:
+        """The request with its ids behind its first line; one that has ids of the user's own is left as it is."""
+        line_end = request.find(b"\r\n")
+        head = request[line_end : request.find(b"\r\n\r\n")].lower()
+        if line_end < 0 or b"\r\ntraceparent:" in head or b"\r\nx-request-id:" in head:
+            return request
+        return b"".join((request[:line_end], self._form % (index, index, index + 1), request[line_end + 2 :]))
+
+
+def request_id(beginning: str, index: int) -> str:
+    return f"{beginning}-{index}"
+
+
+def trace_id(beginning: str, index: int) -> str:
+    return f"{beginning}{index:016x}"
