@@ -130,8 +130,12 @@ def carry_out(
 
 
 def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> Collected:
-    """Put the sealed trials of a run into the tables, then check the alarms."""
+    """Put the sealed trials of a run into the tables, share them where workspace.yaml says so, check the alarms."""
     collected = _collect(workspace, run_id, listener)
+    if workspace.settings.is_file():
+        from benchhouse.runs import sharing
+
+        sharing.after_run(workspace, listener.note)
     if workspace.alarms.is_file():
         from benchhouse.automation import alarms
 

@@ -17,6 +17,7 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.retention import Pruning, Retention
 
 if TYPE_CHECKING:
+    from benchhouse.runs.sharing import Destination as Destination
     from benchhouse.warehouse.ingest import Rebuilt
     from benchhouse.warehouse.transfer import Moved as Moved
 
@@ -138,6 +139,12 @@ class Tables(VerbGroup):
         from benchhouse.warehouse.transfer import push
 
         return push(self._folder, to, [find_run(self._folder, run) for run in runs], **options)
+
+    def share(self, *, dry_run: bool = False) -> "list[Destination]":
+        """Send what is not yet where workspace.yaml says; with `dry_run`, only what is known of it. Safe to repeat."""
+        from benchhouse.runs import sharing
+
+        return sharing.standing(self._folder) if dry_run else sharing.share(self._folder)
 
     def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
         """Bring runs of the engine at `origin` into these tables; their evidence stays where it is."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+from uuid import uuid4
 
 from pydantic import Field, ValidationError
 
@@ -87,7 +88,7 @@ class DiskShelf:
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
         path = self._root / key
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(source, bytes):
@@ -200,9 +201,8 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
     )  # fmt: skip
     if dry_run:
         return carried
-    partial = TrialFolder(final.path.with_name(f".pull-{final.path.name}.{os.getpid()}"))
+    partial = TrialFolder(final.path.with_name(f".pull-{final.path.name}.{uuid4().hex}"))
     try:
-        shutil.rmtree(partial.path, ignore_errors=True)
         for name, entry in manifest.files.items():
             _fetch(shelf, entry.sha256, partial.path / name)
         _fetch(shelf, pointer.manifest, partial.manifest)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,15 @@ def _note_deposits(workspace: WorkspaceFolder, shelf: Shelf, carried: Sequence[C
     refused = {item.run_id for item in carried if item.what == "refused"}
     whole = sorted({item.run_id for item in carried} - refused)
     refresh(workspace, deposits.note(workspace, "store", {run_id: f"{home}/trials/{run_id}" for run_id in whole}))
+
+
+def push_folders(
+    workspace: WorkspaceFolder, address: str, endpoint: str, folders: Iterable[TrialFolder], report: Report
+) -> None:
+    """Put these sealed folders into the store: all that it lacks of their runs."""
+    with _opened(address, endpoint) as shelf:
+        carried = _reported(store.push(shelf, folders), report)
+    _note_deposits(workspace, shelf, carried)
 
 
 def pull(

@@ -104,6 +104,7 @@ class WorkspaceFolder(Folder):
     alarm_journal = Inside(".bench/alarms.jsonl")
     notice_journal = Inside(".bench/notices.jsonl")
     deposit_journal = Inside(".bench/deposits.jsonl")  # stores and packets that hold evidence of runs
+    shared_journal = Inside(".bench/shared.jsonl")  # what arrived where workspace.yaml sends it
     results = Inside("results")
     reports = Inside("reports")
     claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned
@@ -111,6 +112,7 @@ class WorkspaceFolder(Folder):
     benchmarks = Inside("benchmarks")
     recipes = Inside("recipes")
     site = Inside("site.yaml")
+    settings = Inside("workspace.yaml")
     alarms = Inside("alarms.yaml")
 
     @property

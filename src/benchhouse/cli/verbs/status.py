@@ -59,6 +59,8 @@ def _list(workspace: Workspace, as_json: bool) -> int:
         except BenchError as error:
             screen.note(f"not listed: {error.message}")
             code = Exit.TRIAL_FAILED
+    if not as_json:
+        _note_sharing(workspace)
     if as_json:
         screen.as_json(rows)
     elif rows:
@@ -75,6 +77,17 @@ def _list(workspace: Workspace, as_json: bool) -> int:
     elif code == Exit.GOOD:
         screen.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
     return code
+
+
+def _note_sharing(workspace: Workspace) -> None:
+    """What of the workspace is where workspace.yaml sends it."""
+    try:
+        places = workspace.warehouse.share(dry_run=True)
+    except BenchError as error:
+        screen.note(f"nothing is shared: {error.message}")
+        return
+    for place in places:
+        screen.note(f"shared: {place.summary}" + (":  bench warehouse share" if place.missing else ""))
 
 
 def _lines(status: "RunStatus") -> list[str]:

@@ -147,6 +147,24 @@ def pull(workspace: Workspace, /, origin: str, runs: tuple[str, ...], as_json: b
     return _show_all(moved, as_json, settings["dry_run"], "bench status")
 
 
+@command.verb(
+    "Send what is not yet where workspace.yaml says: evidence to its store, tables to the shared engine. A run does so "
+    "by itself when it ends; this goes on after a failure.",
+    "bench warehouse share",
+    "bench warehouse share --dry-run   what is not there yet",
+)
+@commands.dry_run_option
+def share(workspace: Workspace, dry_run: bool, as_json: bool) -> int:
+    places = workspace.warehouse.share(dry_run=dry_run)
+    if as_json:
+        screen.as_json({"dry_run": dry_run, "destinations": places})
+    for place in [] if as_json else places:
+        click.echo(place.summary + (f": {place.problem}" if place.problem else ""))
+    if not as_json and any(place.missing for place in places):
+        screen.note("next:  bench warehouse share")
+    return Exit.TRIAL_FAILED if not dry_run and any(place.missing for place in places) else Exit.GOOD
+
+
 def _show_run(moved: "Moved") -> None:
     if moved.what in ("new", "renewed"):
         click.echo(f"{moved.run_id}: {moved.what}, {screen.count(moved.rows, 'row')} in {len(moved.tables)} tables")

@@ -1,0 +1,208 @@
+"""Results in one place for all: sent to where workspace.yaml says after each run; what is not there yet is known.
+
+A journal in the workspace remembers what arrived. It only saves work: whatever it lacks is sent again, and store and
+engine leave what they have. A server that is away costs a warning, never a run.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence import journals
+from benchhouse.evidence.folder import list_sealed
+from benchhouse.evidence.store import Carried
+from benchhouse.runs.evidence_transfer import push_folders
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
+from benchhouse.schema.model import Model
+from benchhouse.schema.workspace_file import Sharing, WorkspaceFile
+
+AGAIN = "bench warehouse share"
+_BATCH = 50  # lines of the journal that are synced together
+
+Note = Callable[[str], None]
+
+
+class Arrived(Model):
+    """One line of the journal: a trial or a run, as it was, is there."""
+
+    to: str
+    what: str
+    stamp: str
+
+
+@dataclass(frozen=True)
+class Destination:
+    """How much of the workspace is in one place, as far as is known here."""
+
+    to: str
+    noun: str
+    """`trial` in a store of evidence, `run` in an engine."""
+    there: int
+    missing: list[str]
+    """Trials (scenario/trial) or runs that are not there yet."""
+    moved: int = 0
+    """Of those that are there, how many were sent just now."""
+    problem: str = ""
+    """Why no more of them are."""
+
+    @property
+    def summary(self) -> str:
+        count = f"{self.there} of {self.there + len(self.missing)} {self.noun}s in {self.to}"
+        return f"{count}; {len(self.missing)} not there yet" if self.missing else count
+
+
+def settings(workspace: WorkspaceFolder) -> Sharing | None:
+    """None where the workspace shares nothing. Raises with every mistake in its place."""
+    path = workspace.settings
+    return validated(load_yaml(path), WorkspaceFile).warehouse if path.is_file() else None
+
+
+def standing(workspace: WorkspaceFolder) -> list[Destination]:
+    """What is where, by the journal; nobody is asked."""
+    sharing = settings(workspace)
+    return [place.standing() for place in _places(workspace, sharing)] if sharing else []
+
+
+def share(workspace: WorkspaceFolder) -> list[Destination]:
+    """Send what is not there yet: evidence first, so that no row is shared whose proof is not."""
+    sharing = settings(workspace)
+    if sharing is None:
+        hint = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"
+        raise BenchError(f"{workspace.root} shares nothing", hint)
+    return [place.send() for place in _places(workspace, sharing)]
+
+
+def after_run(workspace: WorkspaceFolder, note: Note) -> None:
+    """Share, and note what could not be: the run is whole here in any case."""
+    try:
+        for place in share(workspace):
+            if place.missing:
+                note(f"not shared: {place.summary} ({place.problem}); go on with:  {AGAIN}")
+            elif place.moved:
+                note(f"shared: {place.summary}")
+    except BenchError as error:
+        note(f"not shared: {error.message}; go on with:  {AGAIN}")
+
+
+class _Place:
+    """One destination: what of the workspace belongs there, by name and stamp, and how it is sent."""
+
+    noun = ""
+
+    def __init__(self, workspace: WorkspaceFolder, to: str) -> None:
+        self.workspace, self.to = workspace, to
+        self._unwritten: list[Arrived] = []
+
+    def here(self) -> dict[str, str]:
+        """All that is to be there, with what changes when it does."""
+        raise NotImplementedError
+
+    def transfer(self, names: Sequence[str]) -> dict[str, str]:
+        """Send these, and tell `arrived` of each; those that were refused, with the reason."""
+        raise NotImplementedError
+
+    def standing(self) -> Destination:
+        stamps, journal = self.here(), journals.read(self.workspace.shared_journal, Arrived)[0]
+        known = {(line.what, line.stamp) for line in journal if line.to == self.to}
+        missing = [name for name, stamp in stamps.items() if (name, stamp) not in known]
+        return Destination(self.to, self.noun, len(stamps) - len(missing), missing)
+
+    def send(self) -> Destination:
+        before = self.standing()
+        if not before.missing:
+            return before
+        problem, refused = "", dict[str, str]()
+        try:
+            refused = self.transfer(before.missing)
+        except BenchError as error:
+            problem = error.message.strip().partition("\n")[0]
+        finally:  # what arrived is known, whatever broke off the rest
+            self._write_down()
+        problem = problem or next((f"{name}: {reason}" for name, reason in refused.items()), "")
+        after = self.standing()
+        return replace(after, moved=after.there - before.there, problem=problem)
+
+    def arrived(self, name: str, stamp: str) -> None:
+        self._unwritten.append(Arrived(to=self.to, what=name, stamp=stamp))
+        if len(self._unwritten) >= _BATCH:
+            self._write_down()
+
+    def _write_down(self) -> None:
+        lines, self._unwritten = self._unwritten, []
+        journals.append(self.workspace.shared_journal, lines, AGAIN)
+
+
+class _Store(_Place):
+    """Sealed folders in a store of evidence."""
+
+    noun = "trial"
+
+    def __init__(self, workspace: WorkspaceFolder, to: str, endpoint: str) -> None:
+        super().__init__(workspace, f"{to} at {endpoint}" if endpoint else to)
+        self._address, self._endpoint = to, endpoint
+
+    def here(self) -> dict[str, str]:
+        stamps = {}
+        for folder in map(TrialFolder, list_sealed(self.workspace.results)):
+            status = folder.manifest.stat()
+            stamps[f"{folder.path.parent.name}/{folder.path.name}"] = f"{status.st_mtime_ns}:{status.st_size}"
+        return stamps
+
+    def transfer(self, names: Sequence[str]) -> dict[str, str]:
+        stamps, refused = self.here(), dict[str, str]()
+        folders = [TrialFolder(self.workspace.results / name) for name in names]
+
+        def report(carried: Carried) -> None:
+            if carried.what == "refused":
+                refused[carried.folder] = carried.reason
+            else:
+                self.arrived(carried.folder, stamps[carried.folder])
+
+        push_folders(self.workspace, self._address, self._endpoint, folders, report)
+        return refused
+
+
+class _Tables(_Place):
+    """Collected runs in an engine."""
+
+    noun = "run"
+
+    def here(self) -> dict[str, str]:
+        from benchhouse.warehouse.engine_lake import LakeEngine  # brings pyarrow
+
+        with closing(LakeEngine(self.workspace)) as lake:
+            return {run_id: digest(dict(files))[:16] for run_id, files in lake.runs().items()}
+
+    def transfer(self, names: Sequence[str]) -> dict[str, str]:
+        from benchhouse.warehouse.transfer import Moved, push
+
+        stamps, refused = self.here(), dict[str, str]()
+
+        def say(moved: Moved) -> None:
+            if moved.what == "refused":
+                refused[moved.run_id] = moved.reason
+            else:
+                self.arrived(moved.run_id, stamps[moved.run_id])
+
+        push(self.workspace, self.to, names, say=say)
+        return refused
+
+
+def _places(workspace: WorkspaceFolder, sharing: Sharing) -> list[_Place]:
+    places: list[_Place] = []
+    if sharing.evidence:
+        places.append(_Store(workspace, _address(workspace, sharing.evidence), sharing.endpoint))
+    if sharing.share:
+        places.append(_Tables(workspace, _address(workspace, sharing.share)))
+    return places
+
+
+def _address(workspace: WorkspaceFolder, written: str) -> str:
+    """A folder is looked for beside workspace.yaml, wherever the command is given."""
+    is_folder = ":" not in written and not written.startswith("$")
+    return str(workspace.root / Path(written).expanduser()) if is_folder else written

@@ -1,0 +1,111 @@
+"""What workspace.yaml names gets every sealed trial, and a server that is away costs a warning, not a run."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
+from engines_at_hand import filled, new_database
+from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
+from services.small_disk import small_disk  # noqa: F401 - a fixture
+from trial_maker import make_trial
+
+from benchhouse.runs import sharing
+from benchhouse.warehouse.ingest import collect
+
+DEAD = "postgresql://nobody@127.0.0.1:1/none"
+
+
+def write(folder, share=None, evidence=None, endpoint=""):
+    lines = [f"  {key}: {value}" for key, value in (("share", share), ("evidence", evidence)) if value]
+    lines += [f"  endpoint: {endpoint}"] if endpoint else []
+    (folder / "workspace.yaml").write_text("\n".join(["warehouse:", *lines]) + "\n")
+
+
+def test_all_is_sent_once_to_a_real_postgresql_and_s3(bench, tmp_path, monkeypatch, seaweedfs, postgres_server):  # noqa: F811
+    for name, value in seaweedfs.environment.items():
+        monkeypatch.setenv(name, value)
+    workspace = filled(tmp_path / "ada")
+    seaweedfs.bucket("sharing")
+    address = new_database(postgres_server.endpoint)
+    write(workspace.root, address, "s3://sharing/team", seaweedfs.url)
+    before = bench("status", cwd=workspace.root)
+    assert "shared: 0 of 28 trials in s3://sharing/team at" in before.err
+    assert "28 not there yet:  bench warehouse share" in before.err
+    done = json.loads(bench("warehouse", "share", "--json", cwd=workspace.root).out)["destinations"]
+    assert [(place["noun"], place["there"], place["moved"], place["missing"]) for place in done] == [
+        ("trial", 28, 28, []),
+        ("run", 2, 2, []),
+    ]
+    assert ask(address, "SELECT count(*) FROM benchhouse.trial_fact") == [(28,)]
+    assert bench("evidence", "verify", "s3://sharing/team", "--endpoint", seaweedfs.url, cwd=workspace.root).code == 0
+
+    again = sharing.share(workspace)
+    assert [place.moved for place in again] == [0, 0]
+    collect(workspace, "run-a", [make_trial(workspace, "run-a", 77)])
+    more = sharing.share(workspace)
+    assert [(place.there, place.moved) for place in more] == [(29, 1), (2, 1)], "a run that grew is sent again"
+    workspace.shared_journal.unlink()
+    known = sharing.share(workspace)
+    assert [place.missing for place in known] == [[], []], "the journal only saves work: they have it already"
+    assert ask(address, "SELECT count(*) FROM benchhouse.trial_fact") == [(29,)]
+
+
+def test_a_cut_connection_leaves_the_run_to_be_sent_and_the_next_call_goes_on(tmp_path, postgres_server):  # noqa: F811
+    workspace = filled(tmp_path / "ada")
+    address = new_database(postgres_server.endpoint)
+    scissors = Scissors(address, b"INSERT INTO benchhouse_store.runs", cuts=1)
+    write(workspace.root, scissors.endpoint)
+    (broken,) = sharing.share(workspace)
+    assert scissors.was_cut
+    assert broken.missing
+    assert broken.problem
+    (whole,) = sharing.share(workspace)
+    scissors.close()
+    assert (whole.there, whole.missing) == (2, [])
+    assert ask(address, "SELECT count(*) FROM benchhouse.trial_fact") == [(28,)]
+
+
+def test_a_run_succeeds_while_nothing_can_be_shared_and_says_how_to_go_on(lab):
+    write(lab.workspace, DEAD, "team-store")
+    done = lab.bench("run", lab.scenario("once", repetitions=2))
+    assert f"shared: 2 of 2 trials in {lab.workspace}/team-store" in done.stderr
+    assert "not shared: 0 of 1 runs in postgresql://nobody@127.0.0.1:1/none; 1 not there yet (" in done.stderr
+    assert "connection failed" in done.stderr
+    assert "go on with:  bench warehouse share" in done.stderr
+    assert lab.bench("warehouse", "share", code=1).stdout.count("team-store") == 1
+    (lab.workspace / "workspace.yaml").write_text("warehouse: {shard: x}\n")
+    done = lab.bench("run", lab.scenario("once", name="other"))
+    assert "not shared: " in done.stderr
+    assert "workspace.yaml:1:13" in done.stderr
+
+
+def test_a_full_store_is_a_warning_and_what_fitted_is_known(tmp_path, small_disk):  # noqa: F811 - the fixture
+    workspace = filled(tmp_path / "ada")
+    write(workspace.root, None, small_disk / "store")
+    (small_disk / "ballast").write_bytes(b"x" * 900_000)
+    notes = []
+    sharing.after_run(workspace, notes.append)
+    assert "not there yet" in notes[0]
+    assert "go on with:  bench warehouse share" in notes[0]
+    (small_disk / "ballast").unlink()
+    (whole,) = sharing.share(workspace)
+    assert whole.missing == []
+    assert whole.there == 28
+
+
+@pytest.mark.parametrize("text", ["warehouse: {}\n", "warehouse: {share: 3}\n", "{}\n"])
+def test_a_file_that_says_nothing_is_refused_at_its_place(bench, tmp_path, text):
+    (tmp_path / "workspace.yaml").write_text(text)
+    done = bench("warehouse", "share", cwd=tmp_path)
+    assert done.code == 2
+    assert "workspace.yaml:1" in done.err
+
+
+def test_without_a_file_nothing_is_shared_and_the_command_says_what_to_write(bench, tmp_path):
+    done = bench("warehouse", "share", cwd=tmp_path)
+    assert done.code == 2
+    assert "workspace.yaml" in done.err
+    assert "shared" not in bench("status", cwd=tmp_path).err
