@@ -1,7 +1,9 @@
 """Servers as jobs of their own on a real Slurm cluster, and runs that attach to them later."""
 
 import json
+import os
 import re
+import signal
 import time
 from datetime import datetime
 
@@ -123,4 +125,35 @@ def test_server_monitor_and_clients_come_up_as_jobs_for_a_load_and_all_are_gone_
     server = re.search(r"up: server \S+, job (\d+) on (\S+)", done.stderr)
     assert monitor["state"] == "ended" and monitor["host"] == server[2], "beside the server, inside its job"
     assert not cluster.call("squeue", "--noheader", "--jobs", server[1], "--states=running").strip()
+    slurm.is_tidy()
+
+
+def test_replicas_are_spread_over_the_nodes_of_the_job_and_all_are_gone_after(slurm, cluster):
+    server = start(slurm, "--nodes", "2", "--replicas", "3")
+    assert "NumNodes=2" in job(cluster, server["job"]) and len(set(server["endpoints"])) == 3
+    slurm.run("ask", services={"web": {"server": server["id"]}}, target={"url": "service:web"})
+    (trial,) = slurm.trials()
+    assert trial.meta["custom"]["url"].split(",") == server["endpoints"]
+    slurm.bench("servers", "stop", server["id"])
+    slurm.is_tidy()
+
+
+def test_one_server_spans_its_nodes_by_members_and_ends_with_any_of_them(slurm, cluster):
+    member = ["sh", "-c", "echo joined $0; echo $0 $$ > $1/joined-$(hostname); exec sleep 300", "{head}:{head_port}"]
+    slurm.small("answer", members=[*member, str(slurm.workspace)])
+    server = start(slurm, "--nodes", "3")
+    (endpoint,) = server["endpoints"]
+    joined = [path.read_text().split() for path in slurm.workspace.glob("joined-*")]
+    assert [head for head, _ in joined] == [endpoint.removeprefix("http://")] * 2
+    assert "joined" in slurm.bench("servers", "logs", server["id"]).stdout
+    os.kill(int(joined[0][1]), signal.SIGKILL)  # by the pid that the member itself wrote down
+    wait_until(lambda: json.loads(slurm.bench("servers", "ps", "--json").stdout) == [], "its end")
+    assert "small" in slurm.bench("servers", "check", server["id"], code=1).stdout
+    slurm.is_tidy()
+
+
+def test_a_recipe_that_does_not_say_how_is_refused_with_the_reason(slurm):
+    command = ("servers", "start", "small", "--executor", "slurm", "--nodes", "2")
+    done = slurm.bench(*command, code=2)
+    assert "does not say how one server spans 2 nodes (`members`), and 1 replica can't be spread" in done.stderr
     slurm.is_tidy()

@@ -72,7 +72,18 @@ def test_a_recipe_of_several_nodes_is_refused_where_there_is_one(bind):
     text = "executor: {}\nservices: {{a: {{recipe: tiny, parameters: {{model: m}}}}}}"
     recipe = RECIPE + "scale: {nodes: 2}\n"
     assert bind(text.format("local"), recipe)[1] == ["4:15 the recipe tiny needs 2 nodes: here is one"]
-    assert bind(text.format("slurm"), recipe)[1] == bind(text.format("local"))[1] == []
+    assert bind(text.format("local"))[1] == []
+    (embedded,) = bind(text.format("slurm"), recipe)[1]
+    assert embedded.endswith("needs 2 nodes, which only a job of its own has")
+
+
+def test_an_attached_service_of_several_nodes_needs_a_recipe_that_says_how(bind):
+    text = "executor: slurm\nservices: {{a: {{recipe: tiny, mode: attached, parameters: {{model: m}}{}}}}}"
+    recipe = RECIPE.replace("127.0.0.1", "{host}") + "scale: {nodes: 2}\n"
+    (fault,) = bind(text.format(""), recipe)[1]
+    assert "does not say how one server spans 2 nodes" in fault
+    assert bind(text.format(", replicas: 2"), recipe)[1] == []
+    assert bind(text.format(""), recipe + "members: [serve, '{head}']\n")[1] == []
 
 
 def test_what_is_wrong_in_a_recipe_is_told_with_its_place_in_it(bind, tmp_path):

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from benchhouse.schema.model import SEALED
 from benchhouse.schema.recipe import Recipe, fill
+from benchhouse.schema.service import ServiceUse, TrialService
 
 LEAST = {"name": "r", "program": ["x"], "command": ["{program}"], "endpoint": "http://127.0.0.1:{port}"}
 
@@ -65,3 +66,29 @@ def test_what_is_sealed_is_read_whatever_is_asked_of_recipes_today():
     with pytest.raises(ValueError, match="A_TOKEN is a secret in plain text"):
         Recipe.model_validate(given)
     assert Recipe.model_validate(given, context=SEALED).environment == {"A_TOKEN": "x"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "more", "fault"),
+    [
+        (1, 1, {}, ""),
+        (2, 2, {}, ""),
+        (2, 1, {}, "does not say how one server spans 2 nodes (`members`), and 1 replica can't be spread"),
+        (3, 2, {}, "and 2 replicas can't be spread"),
+        (2, 1, {"members": ["join", "{head}:{head_port}"]}, ""),
+        (2, 3, {"members": ["join", "{head}:{head_port}"]}, "it has no replicas"),
+        (2, 2, {"endpoint": "http://127.0.0.1:{port}"}, "it does not say {host}"),
+    ],
+)
+def test_several_nodes_are_for_recipes_that_say_how(nodes, replicas, more, fault):
+    given = {"name": "r", "program": ["sh"], "command": ["sh"], "endpoint": "http://{host}:{port}"}
+    recipe = Recipe.model_validate(given | {"scale": {"nodes": nodes}} | more)
+    assert fault in recipe.nodes_fault(replicas) and bool(fault) == bool(recipe.nodes_fault(replicas))
+
+
+def test_a_recipe_without_members_has_the_identity_it_had():
+    recipe = Recipe.model_validate({"name": "r", "program": ["sh"], "command": ["sh"], "endpoint": "x"})
+    use = ServiceUse(recipe="r")
+    assert "members" not in TrialService(use=use, recipe=recipe).identity()["recipe"]
+    joined = recipe.model_copy(update={"members": ("join",)})
+    assert TrialService(use=use, recipe=joined).identity()["recipe"]["members"] == ["join"]

@@ -9,10 +9,13 @@ from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.processes.services import job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import settle, start_jobs, start_keeper, stop_keepers, wait_ready
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
+
+_HINT = "give --executor slurm, or --nodes 1 there"
 
 
 def start_kept(
@@ -32,6 +35,12 @@ def start_kept(
     placed = []
     for spec in specs:
         recipe = spec.recipe.model_copy(update={"resources": placement.asked(spec.recipe.resources)})
+        if nodes := placement.resources.get("nodes"):
+            recipe = recipe.model_copy(update={"scale": recipe.scale.model_copy(update={"nodes": nodes})})
+        if fault := recipe.nodes_fault(spec.replicas):
+            raise BenchError(fault, "leave out --nodes, give --replicas, or see: bench servers show RECIPE")
+        if recipe.scale.nodes > 1 and keepers is None:
+            raise BenchError(f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes: here is one", _HINT)
         placed.append((folders[spec.id], spec.model_copy(update={"recipe": recipe} | more)))
     try:
         if keepers:

@@ -34,7 +34,7 @@ class Placement:
     time_s: float | None = None
     """Time limit of its batch job in seconds."""
     resources: Mapping[str, Any] = field(default_factory=dict)
-    """Of its batch job, in place of what the recipe says: `cpus`, `gpus`, `memory`."""
+    """Of its batch job, in place of what the recipe says: `nodes`, `cpus`, `gpus`, `memory`."""
     partition: str | None = None
     """Of the batch system; the site's where not given."""
     account: str | None = None

@@ -259,8 +259,6 @@ def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
         if exposed(value) is not None or (is_secret_key(name) and reference(value) is None):
             hint = f"put it into the environment and write: -p {name}='$NAME'"
             raise BenchError(f"'{name}' is a secret in plain text", hint)
-    if recipe.scale.nodes > 1:
-        raise BenchError(f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes, and a server by itself has one")
     return recipe
 
 

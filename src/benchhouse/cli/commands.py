@@ -233,7 +233,8 @@ job_options = together(
                  shell_complete=complete_plug("executors")),
     click.option("--site", metavar="SITE", help="Site profile, by name or file."),
     click.option("--time", "time_s", type=DURATION, help="Time limit of its batch job, e.g. 2h."),
-    click.option("--cpus", type=click.IntRange(1), help="Cores of its batch job."),
+    click.option("--nodes", type=click.IntRange(1), help="Nodes of its batch job, if the recipe can use several."),
+    click.option("--cpus", type=click.IntRange(1), help="Cores of its batch job, on each node."),
     click.option("--gpus", type=click.IntRange(0), help="GPUs of its batch job; by default as the recipe says."),
     click.option("--mem", "memory", type=Memory(), help="Memory of its batch job: 64G, as Slurm counts."),
     click.option("--partition", metavar="NAME", help="Partition of its batch job; by default that of the site."),
@@ -247,7 +248,7 @@ def placement_of(settings: dict[str, Any]) -> "Placement":
     """Where `job_options` say that something runs; they are taken out of the settings."""
     from benchhouse.api.placement import Placement
 
-    asked = {name: settings.pop(name) for name in ("cpus", "gpus", "memory")}
+    asked = {name: settings.pop(name) for name in ("nodes", "cpus", "gpus", "memory")}
     given = {name: settings.pop(name) for name in ("executor", "site", "time_s", "partition", "account", "qos", "node")}
     return Placement(**given, resources={name: value for name, value in asked.items() if value is not None})
 

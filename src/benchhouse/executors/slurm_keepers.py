@@ -47,11 +47,12 @@ class SlurmKeepers:
 
     def _flags(self, name: str, spec: ServiceSpec) -> list[str]:
         resources = spec.recipe.resources or Resources()
+        resources = resources.model_copy(update={"nodes": spec.recipe.scale.nodes})
         return [
             f"--job-name={name}",
             *request(resources, self._scenario, self._site),
             *([f"--nodelist={spec.node}"] if spec.node else []),
-            "--ntasks=1",
+            "--ntasks-per-node=1",
             f"--time={clock(spec.time or self._longest_s(resources))}",
             "--open-mode=append",
             "--no-requeue",  # its trials must not find another server than the one they began with

@@ -134,6 +134,11 @@ def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, recipe: Recipe) -> I
             yield file.document.problem((*loc, "node"), message, "write {host} into its command and its endpoint")
     if recipe.scale.nodes > 1 and file.scenario.executor == "local":
         yield file.document.problem(loc, f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes: here is one")
+    elif recipe.scale.nodes > 1 and use.mode == "embedded":
+        message = f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes, which only a job of its own has"
+        yield file.document.problem(loc, message, "mode: attached")
+    elif fault := recipe.nodes_fault(use.replicas or recipe.scale.replicas):
+        yield file.document.problem(loc, fault, "replicas, or a recipe with members")
 
 
 def _strangers(file: ScenarioFile) -> Iterator[Problem]:

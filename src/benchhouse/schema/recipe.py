@@ -90,6 +90,11 @@ class Recipe(Model):
     )
     prepare: tuple[tuple[str, ...], ...] = Field((), description="Commands to run first, in order.")
     command: tuple[str, ...] = Field(min_length=1, description="Program and arguments of the server.")
+    members: tuple[str, ...] = Field(
+        (),
+        description="Program and arguments on each further node, where one server spans several (`scale.nodes`); "
+        "{head} is the address of the first, {head_port} (or another of `ports`) its port.",
+    )
     files: dict[str, str] = Field(default_factory=dict, description="Files to write into {folder} first.")
     ports: dict[str, Port] = Field(default_factory=lambda: {"port": 0}, description="Ports that it needs, by name.")
     binds: tuple[BindText, ...] = Field((), description="source:destination folders for its container.")
@@ -148,6 +153,20 @@ class Recipe(Model):
     def reachable(self) -> bool:
         """Whether other nodes can reach it, if it listens for them."""
         return "{host}" in self.endpoint
+
+    def nodes_fault(self, replicas: int) -> str:
+        """Why it can't run on so many nodes as `scale` says; empty where it can."""
+        nodes = self.scale.nodes
+        if nodes > 1 and not self.reachable:
+            return f"the recipe {self.name} can't be on {nodes} nodes: it does not say {{host}}, so no other reaches it"
+        if self.members and replicas > 1:
+            return f"the recipe {self.name} is one server that spans its nodes: it has no replicas"
+        if nodes > replicas and not self.members:
+            return (
+                f"the recipe {self.name} does not say how one server spans {nodes} nodes (`members`), and "
+                f"{replicas} replica{'s' if replicas > 1 else ''} can't be spread over them"
+            )
+        return ""
 
     @property
     def expendable(self) -> bool:

@@ -86,10 +86,11 @@ class TrialService(Model):
         """What makes a measurement another one: not where the service happens to be started."""
         if self.recipe is None:
             return {"endpoint": self.use.endpoint}
+        left_out = {"description", "licence", "install", "schema_version"}
+        if not self.recipe.members:
+            left_out.add("members")  # those of before that field have the digest they had
         return {
-            "recipe": self.recipe.model_dump(
-                mode="json", exclude={"description", "licence", "install", "schema_version"}
-            ),
+            "recipe": self.recipe.model_dump(mode="json", exclude=left_out),
             "parameters": self.parameters,
             "replicas": self.replicas,
             "mode": "attached" if self.use.server else self.use.mode,

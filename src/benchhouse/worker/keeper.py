@@ -30,6 +30,7 @@ from benchhouse.schema.service import SECRET, Address, Addresses, Phase, Service
 from benchhouse.worker import nodes
 from benchhouse.worker.output import Capture
 from benchhouse.worker.services import Services, describe
+from benchhouse.worker.span import Span
 
 NAME = "bench-keeper"  # of the process
 KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
@@ -56,6 +57,7 @@ class Keeper:
         network = self.spec.reach == "network"
         host = nodes.address(self.spec.interface, nodes.others()) if network else LOOPBACK
         self.services = Services(self.scratch, self.logs, self.secret, self.spec.images, host)
+        self.span = Span(path / "nodes", self.spec, self.logs, self.secret)
         self.state = ServiceState(
             id=self.spec.id,
             recipe=self.spec.recipe.name,
@@ -93,6 +95,7 @@ class Keeper:
             raise
         finally:
             self._ignore_signals()
+            self.span.close()
             self.services.close()
             tree.kill_descendants(grace_s=0.5)
             shutil.rmtree(self.scratch, ignore_errors=True)
@@ -130,12 +133,16 @@ class Keeper:
 
     def _start(self) -> None:
         spec = self.spec
-        started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas, spec.replica)
+        if spec.recipe.scale.nodes > 1:
+            started = self.span.start(self.services)
+        else:
+            started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas, spec.replica)
         replicas = [describe(service, self._blank) for service in started]
         servers = [
             Address(name=item.service.name, endpoint=item.service.endpoint, places=item.probe.places)
             for item in self.services.running
         ]
+        servers += self.span.addresses()
         descriptor = os.open(self.folder.endpoints, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(Addresses(servers=servers).model_dump_json())
@@ -146,13 +153,13 @@ class Keeper:
         """Waits until a server has ended by itself; meanwhile they are asked now and then whether all is well."""
         poll = select.poll()
         with contextlib.ExitStack() as held:
-            for item in self.services.running:
-                handle = os.pidfd_open(item.process.pid)
+            for handle in (*(os.pidfd_open(item.process.pid) for item in self.services.running), *self.span.handles()):
                 held.callback(os.close, handle)
                 poll.register(handle, select.POLLIN)
             while not poll.poll(_HEALTH_S * 1000):
                 self._check()
-        return ExperimentFailed("server_died", self.services.died().replace(" during the trial", ""))
+        died = self.services.died() or self.span.died()
+        return ExperimentFailed("server_died", died.replace(" during the trial", ""))
 
     def _check(self) -> None:
         silent = [item.service.name for item in self.services.running if not item.probe.answers()]

@@ -104,15 +104,23 @@ class Services:
         return self.start_all(recipe, name, parameters or {}, 1)[0]
 
     def start_all(
-        self, recipe: Recipe, name: str, parameters: Mapping[str, str], replicas: int, first: int = 0
+        self,
+        recipe: Recipe,
+        name: str,
+        parameters: Mapping[str, str],
+        replicas: int,
+        first: int = 0,
+        meanwhile: Callable[[Running], None] = lambda item: None,
     ) -> list[Service]:
-        """Start several of a kind at once, and wait until all are up; `first` is the number of the first of them."""
+        """Start several of a kind at once, and wait until all are up; `first` is the number of the first of them.
+        `meanwhile` is called with each that has begun: what it needs to come up may have to be started first."""
         chosen = _chosen(recipe, parameters)
         began = monotonic()
         begun: list[Running] = []
         try:
             for replica in range(first, first + replicas):
                 begun.append(self._begin(recipe, self._free_name(name or recipe.name, begun), chosen, replica))
+                meanwhile(begun[-1])
             up = []
             for item in begun:
                 if not item.probe.wait(item.process.poll):

@@ -76,11 +76,12 @@ class RemoteServices:
         self._echo = threading.Thread(target=self._listen, name="echo", daemon=True)
 
     def start_all(
-        self, recipe: Recipe, name: str, parameters: Mapping[str, str], nodes: Sequence[str]
+        self, recipe: Recipe, name: str, parameters: Mapping[str, str], nodes: Sequence[str], first: int = 0
     ) -> list[Service]:
-        """One replica on each of `nodes`, where one may be listed several times; returns when all are up."""
+        """One replica on each of `nodes`, where one may be listed several times; returns when all are up.
+        `first` is the number of the first of them."""
         began = monotonic()
-        mine = [self._begin(recipe, name, parameters, number, node) for number, node in enumerate(nodes)]
+        mine = [self._begin(recipe, name, parameters, number, node) for number, node in enumerate(nodes, first)]
         if not self._echo.is_alive():
             self._echo.start()
         deadline = began + recipe.ready.timeout + _STEP_S
