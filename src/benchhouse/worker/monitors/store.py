@@ -135,10 +135,13 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
                 gauge_stats(times, values, [window]) if gauge else counter_stats(times, values, [window], 0.0)
                 for window in windows
             ]
-            known = [figure.avg for figure in figures if figure is not None]
-            if len(known) == count:
-                rows.append(NodeSeries(node, part, item.name, item.told_unit, known))
-    return find_abnormal(rows, servers)
+            rows.append(
+                NodeSeries(node, part, item.name, item.told_unit, [nan if f is None else f.avg for f in figures])
+            )
+    work = [row.values for row in rows if (row.scope, row.series) == (TRIAL, "cpu")]
+    common = [at for at in range(count) if not any(isnan(values[at]) for values in work)]  # steps begin later
+    rows = [row._replace(values=[row.values[at] for at in common]) for row in rows]
+    return find_abnormal([row for row in rows if not isnan(sum(row.values))], servers)
 
 
 def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:
