@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from benchhouse.results.lineage import Step as Step
     from benchhouse.results.lineage import Trace as TraceSteps
     from benchhouse.results.release import ReleaseView
+    from benchhouse.results.tried import Tried
     from benchhouse.results.why import Why
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import Result
@@ -172,6 +173,8 @@ class Diagnosis(_Printed):
     """Where the run is."""
     why: "Why"
     """Points that got worse, each with its diagnoses, and what else differs."""
+    tried: "Tried | None" = None
+    """What the playbook's experiment did, where it was run."""
 
     @property
     def headline(self) -> str:
@@ -180,7 +183,13 @@ class Diagnosis(_Printed):
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench why` ends with: 1 where trials failed and there is nothing to compare with."""
+        """What `bench why` ends with: 1 where trials failed and there is nothing to compare with.
+
+        Where a remedy was tried, 3 unless it restored the numbers, and 2 where there is none to try.
+        """
+        if self.tried and self.why.points:
+            codes = {"restored": Exit.GOOD, "impossible": Exit.BAD_INPUT}
+            return codes.get(self.tried.outcome, Exit.REGRESSION)
         return Exit.TRIAL_FAILED if self.why.failures and not self.why.base else Exit.GOOD
 
     def show(self) -> None:
@@ -188,6 +197,10 @@ class Diagnosis(_Printed):
         from benchhouse.report.terminal.why import show_why
 
         show_why(self.why)
+        if self.tried:
+            from benchhouse.report.terminal.tried import show_tried
+
+            show_tried(self.tried)
 
     def write(self) -> Path:
         """Write the same as one page that opens offline, and as Markdown beside it."""
@@ -203,6 +216,8 @@ class Diagnosis(_Printed):
         for point in document["points"]:
             for diagnosis in point["diagnoses"]:
                 diagnosis["next"] = filled_in(self.why, diagnosis["next"])
+        if self.tried:
+            document["tried"] = {"headline": self.tried.headline} | self.tried.model_dump(mode="json")
         return {"headline": self.headline} | document
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchhouse.api.lifecycle import Load
     from benchhouse.api.observation import Dashboards
     from benchhouse.api.placement import Placement
+    from benchhouse.api.remedies import TryKeywords
     from benchhouse.api.rows import Points
     from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
@@ -333,13 +334,14 @@ class Workspace(Groups):
 
         return cases(self.folder)
 
-    def why(self, run: str = "@last", vs: str | None = None) -> "Diagnosis":
-        """Why a run got slower than `vs`, or than the newest earlier run of its plan."""
-        from benchhouse.api.answers import Diagnosis
-        from benchhouse.api.why import why
+    def why(self, run: str = "@last", vs: str | None = None, **trying: Unpack["TryKeywords"]) -> "Diagnosis":
+        """Why a run got slower than `vs`, or than the newest earlier run of its plan.
 
-        (run_id,) = self._collected(run)
-        return Diagnosis(self, why(self.folder, run_id, self._collected(vs)[0] if vs else None))
+        With `rounds` the experiment of the surest cause is run as well, and `tried` says whether that restored it.
+        """
+        from benchhouse.api.remedies import diagnose
+
+        return diagnose(self, *self._collected(run, *([vs] if vs else [])), **trying)
 
     def report(
         self,

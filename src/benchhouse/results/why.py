@@ -58,6 +58,7 @@ class PointWhy(Model):
     moved: list[Evidence] = Field(description="Series that moved far outside their repetitions' spread.")
     trials: list[TrialEvidence] = Field(description="The worst first.")
     repro: str = Field(description="Command that runs one of its trials again.")
+    base_trials: list[str] = Field(description="Trials of the base that it is compared with.")
 
 
 class FailedTrial(Model):
@@ -158,7 +159,17 @@ def explain(
         shown = [evidence for item in diagnoses for evidence in item.evidence] or moved
         trials = _worst(warehouse.workspace, rows, gathered, shown)
         repro = f"bench run {trials[0].folder}/effective_config.yaml"
-        whys.append(PointWhy(point=point, numbers=worse, diagnoses=diagnoses, moved=moved, trials=trials, repro=repro))
+        whys.append(
+            PointWhy(
+                point=point,
+                numbers=worse,
+                diagnoses=diagnoses,
+                moved=moved,
+                trials=trials,
+                repro=repro,
+                base_trials=list(rows[0].trials_a),
+            )
+        )
     return whys
 
 
