@@ -62,6 +62,11 @@ def test_a_contract_enters_the_evidence_and_the_run(lab, write):
     (claim,) = (json.loads(path.read_text()) for path in (lab.workspace / "claims").glob("*.json"))
     assert [(item["digest"], item["mode"]) for item in claim["contracts"]] == [(shown["digest"], "realism")]
     assert f"contract {REALISM}" in lab.bench("claim", "verify", claim_id(lab)).stdout
+    sql = "SELECT name, bool_and(ok) AS ok, count(*) AS n FROM raw_evidence_fact WHERE kind = 'validation_probe'"
+    probes = json.loads(lab.bench("query", f"{sql} GROUP BY 1 ORDER BY 1", "--json").stdout)["rows"]
+    assert [tuple(row.values()) for row in probes] == [
+        ("clusterContextCaptured", True, 3), ("sinks.rawArtifacts", True, 3),
+    ]  # fmt: skip
 
 
 def test_an_unobserved_guarantee_downgrades_the_run_by_name(lab, write):

@@ -35,6 +35,8 @@ class TrialFolder(Folder):
     services = Inside("services.json")  # servers of a running trial; removed when it is sealed
     logs = Inside("logs")
     artifacts = Inside("artifacts")
+    profiles = Inside("artifacts/profiles")  # what a profiler wrote
+    raw_evidence = Inside("raw_evidence.jsonl")  # scheduler events, validation probes, profiler reports; where any
     telemetry = Inside("telemetry")
     telemetry_summary = Inside("telemetry/summary.json")
     elsewhere = Inside(".elsewhere")  # of a running trial: folders of its servers on other nodes, by name

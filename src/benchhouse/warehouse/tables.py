@@ -30,6 +30,7 @@ TABLES: dict[str, Table] = {
         verdicts.NOTICE_FACT,
         verdicts.BASELINE_FACT,
         verdicts.CLAIM_FACT,
+        verdicts.RAW_EVIDENCE_FACT,
     )
 }
 EVIDENCE_TABLES = {name: table for name, table in TABLES.items() if not table.source}

@@ -1,6 +1,7 @@
-"""Tables of verdicts: what a gate judged, what raised an alarm, which levels people accepted, what was published.
+"""Tables of verdicts: what a gate judged, what raised an alarm, which levels people accepted, what was published;
+and of raw evidence that is neither a number nor a series.
 
-They have a `source`: the files that `bench gate`, `history`, `baseline` and `claim make` write, read as they are.
+They have a `source`: files that `bench gate`, `history`, `baseline`, `claim make` and trials write, read as they are.
 """
 
 from benchhouse.warehouse.table import Column, Table
@@ -144,4 +145,26 @@ CLAIM_FACT = Table(
     ("claim_id",),
     grain="one claim",
     source="claims/*.json",
+)
+
+RAW_EVIDENCE_FACT = Table(
+    "raw_evidence_fact",
+    "Scheduler events, validation probes and profiler reports of sealed trials, from raw_evidence.jsonl of each.",
+    (
+        _TIME,
+        Column("run_id", "text", "The run that the row belongs to."),
+        Column("trial_id", "text", "The trial's uuid."),
+        _CASE,
+        Column("kind", "text", "scheduler_event, validation_probe or profiler_report."),
+        Column("name", "text", "The event, the guarantee that was probed, or the report."),
+        Column("ok", "truth", "Of a probe: whether what is demanded was observed."),
+        Column("value", "number", "Of a probe: the figure behind it, where there is one."),
+        Column("says", "text", "What was seen."),
+        Column("job", "text", "Of an event: the batch system's id of the job."),
+        Column("file", "text", "Of a report: its file in the trial's folder."),
+        Column("bytes", "integer", "Of a report: its size."),
+    ),
+    ("time", "trial_id", "kind", "name"),
+    grain="one event, probe or report of a trial",
+    source="results/*/*/raw_evidence.jsonl",
 )

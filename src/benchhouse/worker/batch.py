@@ -12,6 +12,7 @@ _VARIABLES = {
     "job_name": "SLURM_JOB_NAME", "cluster": "SLURM_CLUSTER_NAME", "partition": "SLURM_JOB_PARTITION",
     "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "nodes": "SLURM_JOB_NODELIST",
     "restarts": "SLURM_RESTART_COUNT", "cpus_on_node": "SLURM_CPUS_ON_NODE",
+    "job_start": "SLURM_JOB_START_TIME",
 }  # fmt: skip
 PLACED = "BENCHHOUSE_PLACED"  # set by an executor whose jobs run on other nodes: JSON, with at least executor and node
 

@@ -36,6 +36,7 @@ from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhe
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
+from benchhouse.worker.raw_evidence import raw_evidence
 from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
@@ -181,6 +182,8 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
+    if raw := raw_evidence(spec, meta, folder):
+        write_fresh(folder.raw_evidence, raw)
     for file, text in originals.items():
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             write_fresh(file, text)  # as it was asked, whatever the experiment did to the file

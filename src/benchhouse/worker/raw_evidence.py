@@ -1,0 +1,63 @@
+"""raw_evidence.jsonl of a trial: scheduler events, validation probes and profiler reports, one JSON object a line.
+
+Each kind has a place of its own: the scheduler's events and the probes are in this file, a profiler's reports below
+`artifacts/profiles/`, each named here with its size.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.trial import Meta, TrialSpec
+
+_SCHEDULER, _PROBE, _PROFILE = "scheduler_event", "validation_probe", "profiler_report"
+Line = dict[str, Any]
+
+
+def raw_evidence(spec: TrialSpec, meta: Meta, folder: TrialFolder) -> str:
+    """The text of the file; empty where the trial has nothing of these kinds."""
+    whose = {"run_id": spec.run_id, "trial_id": spec.trial_id, "benchmark_case_id": spec.benchmark_case_id}
+    lines = [*_events(spec, meta), *_probes(meta), *_profiles(folder.profiles, meta)]
+    return "".join(json.dumps(whose | line) + "\n" for line in lines)
+
+
+def _events(spec: TrialSpec, meta: Meta) -> Iterator[Line]:
+    """What became of the batch job around the trial, each time by the clock of whoever noted it."""
+    job = meta.slurm
+    if not job:
+        return
+    about = {"kind": _SCHEDULER, "job": meta.slurm_job_id}
+    if spec.submitted:
+        yield about | {"time": spec.submitted, "name": "submitted", "says": "by the clock of the submitter"}
+    if begun := _stamp(job, "job_start"):
+        waited = f"on {job.get('nodes', '?')}, partition {job.get('partition', '?')}"
+        yield about | {"time": begun, "name": "job_started", "says": waited}
+    if restarts := str(job.get("restarts") or "").strip("0"):
+        yield about | {"time": meta.started, "name": "requeued", "says": f"{restarts} times before"}
+    yield about | {"time": meta.started, "name": "trial_started", "says": f"attempt {spec.attempt}"}
+    yield about | {"time": meta.ended, "name": "trial_ended", "says": meta.outcome}
+
+
+def _stamp(job: Mapping[str, Any], key: str) -> str:
+    """Seconds since 1970, as Slurm writes them, as everything else here has it."""
+    seconds = str(job.get(key) or "")
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat(timespec="milliseconds") if seconds.isdigit() else ""
+
+
+def _probes(meta: Meta) -> Iterator[Line]:
+    for item in meta.guarantees:
+        yield {
+            "kind": _PROBE, "time": meta.ended, "name": item.name, "ok": item.observed, "says": item.says,
+            "value": item.value,
+        }  # fmt: skip
+
+
+def _profiles(place: Path, meta: Meta) -> Iterator[Line]:
+    for path in sorted(place.rglob("*")) if place.is_dir() else ():
+        if path.is_file():
+            name = path.relative_to(place).as_posix()
+            file = f"artifacts/{place.name}/{name}"
+            yield {"kind": _PROFILE, "time": meta.ended, "name": name, "file": file, "bytes": path.stat().st_size}
