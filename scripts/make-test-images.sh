@@ -40,6 +40,8 @@ mmdebstrap --quiet --mode=root --variant=extract --include=python3,base-files,da
 for file in passwd group; do echo "root:x:0:$([ $file = group ] || echo 0:root:/root:/bin/sh)" >"$work/python/etc/$file"; done
 chroot "$work/python" /usr/bin/python3 -m compileall -q -x '/(test|lib2to3|idlelib|ensurepip)/' /usr/lib/python3.11 >&2 || true
 
+rm -rf "$work/python/dev" && mkdir "$work/python/dev" # else nobody without mknod can build upon it; Apptainer mounts its own
+
 mkdir -p "$work/plain"/{bin,dev,etc,proc,sys,tmp,var/tmp}
 cp "$work/python/bin/busybox" "$work/plain/bin/"
 for name in sh cat env httpd sleep echo id; do ln -s busybox "$work/plain/bin/$name"; done

@@ -35,7 +35,7 @@ def _made() -> tuple[str, str]:
     done = subprocess.run([_SCRIPTS / "make-test-images.sh"], capture_output=True, text=True, check=False, timeout=250)
     folder = done.stdout.strip()
     if done.returncode == 0:  # some machines can make an image, and not enter it
-        command = [f"{_found()[0]}/apptainer", "exec", f"{folder}/plain.sif", "/bin/true"]
+        command = [f"{_found()[0]}/apptainer", "exec", f"{folder}/plain.sif", "/bin/id"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return folder, (done.stderr.strip() or f"exit code {done.returncode}")[-500:] if done.returncode else ""
 

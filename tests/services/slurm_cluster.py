@@ -43,7 +43,8 @@ class Cluster:
         return done.stdout
 
     def start(self, *more: str, port: int, **variables: str) -> None:
-        environment = os.environ | {"SLURM_PORT": str(port)} | variables
+        # The reference scenario asks for 32 GB of a node.
+        environment = os.environ | {"SLURM_PORT": str(port), "NODE_MEMORY_MB": "40000"} | variables
         command = [str(SCRIPT), "start", str(self.folder), *more]
         done = subprocess.run(command, env=environment, check=False, timeout=300, capture_output=True, text=True)
         if done.returncode:
