@@ -1,0 +1,178 @@
+"""Sealed trials shared to PostgreSQL and S3 while either of them is killed: nothing lost, nothing sent twice.
+
+A workspace with `--trials` sealed trials in runs of 100 is shared (`bench warehouse share`) to a real PostgreSQL and a
+real SeaweedFS. On the way they are killed by SIGKILL, in turn, `--kills` times: the backend of PostgreSQL that writes
+for us, which takes the whole server down into recovery, and the process of SeaweedFS, which is started again on its
+data. The command is given again until it says that all is there; where that is before the last kill, what it remembers
+is removed, so that it goes through everything again. Then every trial must be in the tables, every object of the store
+must have its digest, and a further call must move nothing.
+
+    python benchmarks/shared_push.py [--trials 10000] [--kills 20] [--json]     exit code 1 when missed
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parents[1] / "tests" / "warehouse")]
+
+PER_RUN = 100
+GIVE_UP = 50  # calls beyond the number of kills
+
+
+def fill(root: Path, trials: int) -> None:
+    from trial_maker import make_trial
+
+    from benchhouse.schema.layout import WorkspaceFolder
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = WorkspaceFolder(root)
+    for first in range(0, trials, PER_RUN):
+        run_id = f"20260301-120000-{first // PER_RUN:07x}"
+        names = range(first, min(first + PER_RUN, trials))
+        collect(workspace, run_id, [make_trial(workspace, run_id, name, value=100.0 + name) for name in names])
+
+
+class Killer:
+    """Kills one server after the other while shares go on, and starts SeaweedFS again."""
+
+    def __init__(self, database: str, seaweed_pid: int, kills: int) -> None:
+        self._database, self._left, self.done = database, kills, 0
+        self._random, self._over = random.Random(7), threading.Event()
+        self._server = _only_child(seaweed_pid)
+        self._started: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._go, daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._started:
+            self._started.kill()
+            self._started.wait()
+
+    def _go(self) -> None:
+        while self._left and not self._over.wait(self._random.uniform(0.3, 1.5)):
+            if self._kill_database() if self._left % 2 else self._kill_store():
+                self._left, self.done = self._left - 1, self.done + 1
+
+    def _kill_database(self) -> bool:
+        """One of its backends that writes for us: the server ends all others and recovers from its log."""
+        import psycopg
+
+        asked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'benchhouse' AND pid <> pg_backend_pid()"
+        try:
+            with psycopg.connect(self._database, autocommit=True, connect_timeout=5) as connection:
+                pids = [pid for (pid,) in connection.execute(asked).fetchall()]
+            for pid in pids[:1]:
+                os.kill(pid, signal.SIGKILL)
+        except (psycopg.Error, ProcessLookupError):
+            return False
+        return bool(pids)
+
+    def _kill_store(self) -> bool:
+        about = Path(f"/proc/{self._server}")
+        command = about.joinpath("cmdline").read_bytes().decode().split("\0")[:-1]
+        variables = dict(
+            item.split("=", 1) for item in about.joinpath("environ").read_bytes().decode().split("\0") if item
+        )
+        folder = about.joinpath("cwd").resolve()
+        os.kill(self._server, signal.SIGKILL)
+        if self._started:
+            self._started.wait()
+        time.sleep(0.2)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._started = subprocess.Popen(command, env=variables, cwd=folder, **quiet)  # type: ignore[call-overload]
+        self._server = self._started.pid
+        return True
+
+
+def _only_child(pid: int) -> int:
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def share(root: Path, environ: dict[str, str]) -> tuple[int, list[dict[str, Any]]]:
+    command = [sys.executable, "-m", "benchhouse", "-C", str(root), "warehouse", "share", "--json"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout)["destinations"] if done.stdout.startswith("{") else []
+
+
+def measure(trials: int, kills: int) -> dict[str, Any]:
+    from engines_at_hand import new_database
+    from services import postgres, seaweedfs
+    from services.started import running
+
+    from benchhouse.recipes.postgres import RECIPE
+
+    with tempfile.TemporaryDirectory() as name, running(RECIPE) as database, seaweedfs.running() as store:
+        root, address = Path(name, "ws"), new_database(database.endpoint)
+        fill(root, trials)
+        store.bucket("shared")
+        where = {"share": address, "evidence": "s3://shared/team", "endpoint": store.url}
+        (root / "workspace.yaml").write_text(json.dumps({"warehouse": where}))
+        environ = {**os.environ, **store.environment, "BENCH_CACHE_DIR": str(Path(name, "cache"))}
+        killer, calls, begun = Killer(address, store.pid, kills), 0, time.monotonic()
+        killer.begin()
+        code = 1
+        while (code or killer.busy) and calls < kills + GIVE_UP:
+            code, _ = share(root, environ)
+            calls += 1
+            if not code and killer.busy:
+                (root / ".bench" / "shared.jsonl").unlink()
+        taken = time.monotonic() - begun
+        again_code, again = share(root, environ)
+        verify = [sys.executable, "-m", "benchhouse", "-C", str(root), "evidence", "verify", "s3://shared/team"]
+        checked = subprocess.run(
+            [*verify, "--endpoint", store.url, "--json"], env=environ, capture_output=True, text=True
+        )
+        stored = json.loads(checked.stdout) if checked.stdout.startswith("{") else {"checked": 0, "damage": ["?"]}
+        ((rows, distinct),) = postgres.ask(
+            address, "SELECT count(*), count(DISTINCT trial_id) FROM benchhouse.trial_fact"
+        )
+        killed = killer.done
+        killer.end()
+    whole = rows == distinct == trials == stored["checked"] and not stored["damage"]
+    moved = sum(item["moved"] for item in again)
+    return {
+        "trials": trials, "kills": killed, "calls": calls, "seconds": taken, "rows": rows,
+        "in_store": stored["checked"], "damaged": len(stored["damage"]), "moved_again": moved,
+        "passed": whole and killed >= kills and again_code == 0 and moved == 0,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=10_000, help="Sealed trials; 300 take about a minute.")
+    parser.add_argument("--kills", type=int, default=20, help="Kills of either server, in turn.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    options = parser.parse_args()
+    figures = measure(options.trials, options.kills)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        calls, seconds = figures["calls"], figures["seconds"]
+        print(f"{figures['trials']} trials, {figures['kills']} kills, {calls} calls, {seconds:.0f} s")
+        print(f"in PostgreSQL {figures['rows']}, in S3 {figures['in_store']} ({figures['damaged']} damaged)")
+        print(f"moved by a further call: {figures['moved_again']}")
+        print(f"nothing lost, nothing sent twice: {'passed' if figures['passed'] else 'MISSED'}")
+    return 0 if figures["passed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
