@@ -13,6 +13,7 @@ import pytest
 from benchhouse.catalog.nexus_requirements import Requirement
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.nexus.resolution import UnresolvedError, find_uv, resolve_together
+from benchhouse.nexus.together import smallest_conflict
 
 NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
 
@@ -136,3 +137,22 @@ def test_without_uv_the_extra_that_brings_it_is_named(tmp_path, monkeypatch):
         "optional-dependencies"
     ]
     assert any(item.startswith("uv") for item in extras["packages"])
+
+
+def test_of_many_requirements_only_those_that_conflict_are_blamed(tmp_path):
+    """Two planted among six: neither alone is at fault, and nobody else is."""
+    others = [make_project(tmp_path / f"other{at}", f"other-{at}", "tool") for at in range(4)]
+    old = make_project(tmp_path / "old", "pack-old", "tool<2")
+    new = make_project(tmp_path / "new", "pack-new", "tool>=2")
+    folders = [others[0], old, others[1], others[2], new, others[3]]
+    items = asked(*(("path", str(folder), folder.name, folder) for folder in folders))
+    fewest, reason = smallest_conflict(items)
+    assert [item.text for item in fewest] == [str(old), str(new)]
+    assert "tool<2" in reason
+    assert "other" not in reason
+    assert [item.text for item in smallest_conflict(items[1:5])[0]] == [str(old), str(new)]
+
+
+def test_a_requirement_that_nothing_can_meet_is_a_conflict_of_its_own():
+    items = asked(("index", "tool==1.0", "tool"), ("index", "click<2", "click"))
+    assert [item.text for item in smallest_conflict(items)[0]] == ["click<2"]

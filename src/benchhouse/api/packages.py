@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from benchhouse.nexus.leaderboard import Board as Board
     from benchhouse.nexus.leaderboard import Leaderboard as Leaderboard
     from benchhouse.nexus.package_checks import Proof as Proof
+    from benchhouse.nexus.together import Together as Together
 
 __all__ = ["LogicalSummary", "PackageBenchmark"]
 
@@ -61,6 +62,18 @@ class Packages(VerbGroup):
         if static and install:
             raise BenchError("give --static or --install, not both", "--static installs nothing")
         return prove(self._folder, packages.load(self._folder, nexus), package, Depth(static, install, timeout_s), note)
+
+    def together(
+        self,
+        *,
+        timeout_s: float = 120,
+        nexus: str | Path | None = None,
+        note: Callable[[str], None] = lambda message: None,
+    ) -> "Together":
+        """Whether all packages can be installed in one environment; else the smallest set that can't."""
+        from benchhouse.nexus.together import prove_together
+
+        return prove_together(packages.load(self._folder, nexus), timeout_s, note)
 
     def validate_benchmarks(self, *, nexus: str | Path | None = None) -> "Proof":
         """The benchmarks of all packages: files, experiments, parameters. What can't be checked here is not good."""

@@ -31,6 +31,10 @@ class UnresolvedError(BenchError):
     of: Requirement | None = None
 
 
+class NoAnswerError(UnresolvedError):
+    """Nobody could tell in time: nothing is known of the requirements."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """Who asks for which versions of a distribution, and where that is written."""
@@ -63,7 +67,7 @@ def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S)
         code, out, errors = run_bounded(command, folder, timeout_s)
     if code is None:
         remote = ", ".join(f"{item.text} ({item.place})" for item in asked if item.kind == "url") or "the package index"
-        raise UnresolvedError(f"no answer within {timeout_s:g} s from {remote}", "check the address and the network")
+        raise NoAnswerError(f"no answer within {timeout_s:g} s from {remote}", "check the address and the network")
     if code:
         raise explain(errors, asked)
     return "".join(line for line in out.splitlines(keepends=True) if not line.startswith(f"{_OURS} "))

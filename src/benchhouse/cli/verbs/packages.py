@@ -87,6 +87,30 @@ def validate(workspace: Workspace, /, name: str | None, as_json: bool, **setting
     return proof.exit_code
 
 
+@command.verb(
+    "Prove that all packages can be installed in one environment; where they can't (exit code 2), the smallest set of "
+    "requirements that conflicts.",
+    "bench packages together",
+    "bench packages together --json",
+)
+@click.option("--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds for each resolution.")
+@commands.nexus_option
+def together(workspace: Workspace, timeout_s: float, nexus: str | None, as_json: bool) -> int:
+    proof = workspace.packages.together(timeout_s=timeout_s, nexus=nexus, note=screen.note)
+    if as_json:
+        screen.as_json(proof)
+        return proof.exit_code
+    scope = f"{screen.count(proof.packages, 'package')}, {screen.count(proof.requirements, 'requirement')}"
+    if not proof.conflict:
+        click.echo(f"{scope}: all can be installed together, {screen.count(proof.distributions, 'distribution')}")
+        return proof.exit_code
+    click.echo(f"{scope}: {len(proof.conflict)} of them can't be installed together, and none of these can be left out")
+    screen.table(("requirement", "place"), [(item.requirement, item.place) for item in proof.conflict])
+    click.echo(screen.on_stderr(proof.reason), err=True)
+    screen.note("run them apart:  runtime: {kind: venv, environments: [[...], [...]]}")
+    return proof.exit_code
+
+
 def _show_proof(proof: "Proof") -> None:
     for problem in proof.problems:
         click.echo(screen.on_stderr(problem.render()), err=True)
