@@ -25,6 +25,7 @@ SERVED = {"services": {"llm": {"recipe": "vllm", "parameters": {"max_num_seqs": 
         ("cpu_throttling", "", {"limits": {"cpus": 0.5}, "seed": 1}, {"seed": 1}),
         ("straggler:heat", "n3", SLURM, SLURM | {"slurm": {"flags": ["--mail-type=NONE", "--exclude=n3"]}}),
         ("gpu_clocks_held_down", "", ON_SLURM, ON_SLURM | {"slurm": {"flags": ["--exclude=n1,n2"]}}),
+        ("straggler:heat", "gpu-017", ON_SLURM, ON_SLURM | {"slurm": {"flags": ["--exclude=gpu-017"]}}),
         ("noisy_neighbour", "", ON_SLURM, ON_SLURM | {"slurm": {"exclusive": True}}),
         ("restart", "", {"warmup": 1}, {"warmup": 3}),
         ("restart", "", {"workload": {"warmup": 2.0}}, {"workload": {"warmup": 8.0}}),

@@ -4,6 +4,7 @@ A remedy changes what the cause is about and nothing of what is measured, so tha
 ones. Halving the load would make another test: such experiments, and those that need hands, are refused by name.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from benchhouse.analysis.playbooks.values import Diagnosis
 Scenario = dict[str, Any]
 _QUEUES = ("max_num_seqs", "max_queue_size", "queue_size", "parallel")
 _PREFIX_CACHES = ("prefix_caching", "enable_prefix_caching", "prefix_cache")
+_NO_NODE = re.compile(r"gpu\d{1,2}|.* .*")  # a device, or `rank 3`
 _OFF: dict[Any, Any] = {"true": "false", "on": "off", "1": "0", 1: 0, "yes": "no"}
 
 
@@ -58,7 +60,7 @@ def _without_nodes(scenario: Scenario, suspects: Sequence[str]) -> str:
     if scenario.get("executor") != "slurm":
         raise NoRemedy("a node can be left out on Slurm only; here the trial runs where it is started")
     names = list(dict.fromkeys(suspects))
-    if not names or any(" " in name or name.startswith("gpu") for name in names):
+    if not names or any(_NO_NODE.fullmatch(name) for name in names):
         raise NoRemedy(f"{', '.join(names) or 'nothing'} is no node that a scheduler could leave out")
     slurm = scenario.setdefault("slurm", {})
     slurm["flags"] = [*(slurm.get("flags") or ()), f"--exclude={','.join(names)}"]
