@@ -15,6 +15,8 @@ from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
 from services.slurm_cluster import slurm as slurm
 
+from benchhouse.claims.contracts import template
+
 pytestmark = needs_slurm
 
 
@@ -390,3 +392,30 @@ def test_logs_are_where_the_site_wants_them_and_their_last_words_are_told(slurm)
     assert len(ended) == 2 and all("no Python frame" in json.dumps(event) for event in ended), ended
     packed = json.loads(slurm.bench("logs", "get", "--component", "slurm", "--json").stdout)["manifest"]["files"]
     assert {f"jobs/{path.name}" for path in logs} <= {file["path"] for file in packed}
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_contract_sees_what_slurm_gave_the_job(slurm, exclusive):
+    contract = template("realism-inference").model_dump(mode="json", by_alias=True, exclude_none=True)
+    contract["layers"]["end_to_end"]["suites"] = ["slow"]
+    contract["workload"] |= {"model": "m", "datasetRef": "unknown"}
+    contract["comparison"] |= {"baseline": {"artifactRef": "a"}, "candidate": {"artifactRef": "b"}}
+    contract["provenance"] = {"gitCommit": "unknown", "packageLockDigest": "unknown"}
+    contract["executionPolicy"] |= {"multiTenant": False, "exclusiveScheduling": True}
+    (slurm.workspace / "contract.yaml").write_text(json.dumps(contract))
+    settings = {"exclusive": exclusive}
+    scenario = slurm.scenario(
+        "slow", repetitions=3, slurm=settings, contract="contract.yaml", workload={"seconds": 0.5}
+    )
+    done = slurm.bench("run", scenario, "--json", code=None)
+    if not exclusive:
+        assert done.returncode == 2
+        assert "slurm.exclusive is not set, but the contract demands" in done.stderr
+        return
+    seen = {item["name"]: item for item in json.loads(done.stdout)["contract"]["guarantees"]}
+    assert seen["exclusiveScheduling"]["says"].startswith("in 3 trials; Slurm gave the job "), seen
+    sql = "SELECT name, count(*) AS n FROM raw_evidence_fact WHERE kind = 'scheduler_event' GROUP BY 1 ORDER BY 1"
+    events = json.loads(slurm.bench("query", sql, "--json").stdout)["rows"]
+    counts = {row["name"]: row["n"] for row in events}
+    counts.pop("job_started", None)  # newer versions of Slurm say when
+    assert counts == dict.fromkeys(("submitted", "trial_ended", "trial_started"), 3)
