@@ -30,7 +30,7 @@ GIVE_UP = 50  # calls beyond the number of kills
 
 
 def fill(root: Path, trials: int) -> None:
-    from trial_maker import make_trial
+    from trial_maker import make_trial  # type: ignore[import-not-found]
 
     from benchhouse.schema.layout import WorkspaceFolder
     from benchhouse.warehouse.ingest import collect
@@ -114,9 +114,9 @@ def share(root: Path, environ: dict[str, str]) -> tuple[int, list[dict[str, Any]
 
 
 def measure(trials: int, kills: int) -> dict[str, Any]:
-    from engines_at_hand import new_database
-    from services import postgres, seaweedfs
-    from services.started import running
+    from engines_at_hand import new_database  # type: ignore[import-not-found]
+    from services import postgres, seaweedfs  # type: ignore[import-not-found]
+    from services.started import running  # type: ignore[import-not-found]
 
     from benchhouse.recipes.postgres import RECIPE
 
@@ -141,7 +141,9 @@ def measure(trials: int, kills: int) -> dict[str, Any]:
         checked = subprocess.run(
             [*verify, "--endpoint", store.url, "--json"], env=environ, capture_output=True, text=True
         )
-        stored = json.loads(checked.stdout) if checked.stdout.startswith("{") else {"checked": 0, "damage": ["?"]}
+        stored: dict[str, Any] = (
+            json.loads(checked.stdout) if checked.stdout.startswith("{") else {"checked": 0, "damage": ["?"]}
+        )
         ((rows, distinct),) = postgres.ask(
             address, "SELECT count(*), count(DISTINCT trial_id) FROM benchhouse.trial_fact"
         )
