@@ -30,15 +30,16 @@ from benchhouse.schema.telemetry import TelemetrySummary
 BAR_CORES, BAR_S = 0.005, 0.005
 AHEAD, AHEAD_S = "node02", 3600
 FARTHEST_MS = 50.0
+EVEN = {"seconds": 20, "work_s": 0.001, "every_s": 0.013}  # many small steps: between two samples little changes
 
 Curve = tuple[list[float], list[float]]
 
 
-def run(slurm: Cluster, name: str, repetitions: int, interval_s: float, seconds: float) -> list[Path]:
+def run(slurm: Cluster, name: str, repetitions: int, interval_s: float, workload: dict[str, float]) -> list[Path]:
     """The telemetry folders of its trials."""
     scenario = {
         "experiment": "lockstep", "resources": {"nodes": 4}, "parallel": 1, "repetitions": repetitions,
-        "workload": {"seconds": seconds}, "monitors": {"interval": interval_s},
+        "workload": workload, "monitors": {"interval": interval_s},
     }  # fmt: skip
     slurm.bench("run", slurm.scenario(name, scenario))
     return sorted((slurm.workspace / "results" / name).glob("*/telemetry"))
@@ -77,11 +78,11 @@ def main() -> int:
     given = parser.parse_args()
     with cluster() as slurm:
         lockstep.install(slurm.workspace / "packages")
-        rounds = [read(folder) for folder in run(slurm, "cost", given.rounds, 1.0, 20.0)]
-        (plain,) = run(slurm, "plain", 1, 0.1, 10.0)
+        rounds = [read(folder) for folder in run(slurm, "cost", given.rounds, 1.0, {"seconds": 20})]
+        (plain,) = run(slurm, "plain", 1, 0.1, EVEN)
         os.kill(int((slurm.folder / "run" / f"slurmd.{AHEAD}.pid").read_text()), signal.SIGTERM)
         slurm.bring_back(AHEAD, AHEAD_S)
-        (ahead,) = run(slurm, "ahead", 1, 0.1, 10.0)
+        (ahead,) = run(slurm, "ahead", 1, 0.1, EVEN)
         nodes = [node for summary in [*rounds, read(plain), read(ahead)] for node in summary.nodes]
         placed = {
             f"{folder.parent.parent.name} {node.name}": misplaced_ms(
