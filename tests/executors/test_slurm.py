@@ -410,7 +410,7 @@ def test_a_contract_sees_what_slurm_gave_the_job(slurm, exclusive):
     done = slurm.bench("run", scenario, "--json", code=None)
     if not exclusive:
         assert done.returncode == 2
-        assert "slurm.exclusive is not set, but the contract demands" in done.stderr
+        assert "slurm.exclusive is not set, but the contract demands" in done.stdout
         return
     seen = {item["name"]: item for item in json.loads(done.stdout)["contract"]["guarantees"]}
     assert seen["exclusiveScheduling"]["says"].startswith("in 3 trials; Slurm gave the job "), seen
