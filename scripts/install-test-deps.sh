@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
+# Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, librsvg for their charts as PNG, a C compiler for the
 # mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; Slurm for a cluster on this
 # machine; Apptainer with what makes small images and serves them; Java for Spark. Only what is missing.
 set -euo pipefail
@@ -16,6 +16,7 @@ if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null 
     missing+=(chromium fonts-dejavu-core)
 fi
 command -v strace >/dev/null || missing+=(strace)
+command -v rsvg-convert >/dev/null || missing+=(librsvg2-bin)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 command -v java >/dev/null || missing+=(default-jre-headless)
 command -v mksquashfs >/dev/null || missing+=(squashfs-tools)

@@ -20,7 +20,7 @@ pytestmark = needs_slurm
 ASK = """
 import os, subprocess, time, urllib.request
 from pathlib import Path
-from benchhouse import Context
+from benchhouse import Context, Metric, experiment
 
 def ask(target: dict, ctx: Context, seconds: float = 0.0, n: int = 0):
     Path(os.environ["LAB"], f"asked-{n}").write_text(str(os.getpid()))
@@ -45,6 +45,16 @@ def everywhere(ctx: Context):
         said[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     ctx.emit("nodes", len(said) + 1)
     ctx.metadata(said=said, nodes=ctx.nodes)
+
+@experiment("shared", version="1.0", metrics=[
+    Metric(name="rate", unit="1/s", direction="higher", role="throughput"),
+])
+def shared(ctx: Context):
+    # Asks every node for its name; the rate is that of Amdahl's law with a serial share of 10%.
+    others = [[*ctx.on_node(node), "hostname"] for node in ctx.nodes[1:]]
+    names = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in others}
+    n = len({*names, os.uname().nodename})
+    ctx.emit("rate", 100.0 * n / (1 + 0.1 * (n - 1)) * (1 + 0.01 * ctx.repetition))
 """
 
 
@@ -54,7 +64,8 @@ def slurm(lab: Lab, cluster) -> Lab:
     site = {"site": "test", "executor": "slurm", "slurm": {"poll": "2s", "partition": "all"}}
     site["network"] = {"interface": "lo", "environment": {"NCCL_SOCKET_IFNAME": "ib0"}}
     (lab.workspace / "site.yaml").write_text(json.dumps(site))
-    lab.install("ask", "1.0", ASK, "[benchhouse.experiments]\nask = ask:ask\neverywhere = ask:everywhere\n")
+    names = "".join(f"{name} = ask:{name}\n" for name in ("ask", "everywhere", "shared"))
+    lab.install("ask", "1.0", ASK, f"[benchhouse.experiments]\n{names}")
     return with_small(lab)
 
 
@@ -72,6 +83,26 @@ def test_an_experiment_knows_its_nodes_and_may_start_commands_on_them(slurm):
     assert facts["nodes"][0] == trial.meta["host"] and len(set(facts["nodes"])) == 3
     assert facts["said"] == {node: [node, "ib0"] for node in facts["nodes"][1:]}, "the site's variables are there too"
     slurm.is_tidy()
+
+
+def test_strong_scaling_over_nodes_is_run_and_its_law_told(slurm):
+    slurm.run("shared", resources={"nodes": [1, 2, 4]}, scaling="strong", repetitions=2)
+    along = json.loads(slurm.bench("compare", "@last", "--along", "nodes", "--json").stdout)
+    (curve,) = along["curves"]
+    assert (along["kind"], along["along"]) == ("strong", "resources.nodes")
+    assert [stage["place"] for stage in curve["stages"]] == [1, 2, 4]
+    assert [stage["efficiency"] for stage in curve["stages"]] == pytest.approx([1, 1 / 1.1, 1 / 1.3])
+    (law,) = curve["laws"]
+    assert (law["law"], law["parameters"]["s"]["value"]) == ("amdahl", pytest.approx(0.1))
+    assert "about nodes 11" in curve["pays"]
+    slurm.is_tidy()
+
+
+def test_a_number_of_nodes_that_the_cluster_lacks_is_refused_before_anything_runs(slurm):
+    refused = slurm.bench("run", slurm.scenario("shared", resources={"nodes": [1, 2, 64]}), code=None)
+    assert refused.returncode != 0
+    assert "at resources.nodes=64: sbatch refused" in refused.stderr
+    assert not slurm.trials()
 
 
 def test_a_server_stands_on_the_second_node_and_is_asked_from_the_first(slurm):

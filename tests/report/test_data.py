@@ -5,8 +5,8 @@ import trial_maker
 
 from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
+from benchhouse.report.figures import figure_files
 from benchhouse.report.files import write_report
-from benchhouse.report.interval_chart import chart_files
 from benchhouse.report.payload import payload
 from benchhouse.results.environment import limits_in_words
 from benchhouse.results.lineage import trace
@@ -36,8 +36,8 @@ def test_points_without_a_successful_trial_are_named(collected):
     assert told in html.render(data)
     assert "without a valid number: hnsw ef=256 (failed)" in markdown.render(data)
     assert payload(data)["missing"] == data.without_number  # which the charts of the page tell
-    for chart in chart_files(data).values():
-        assert "4 points, 1 without a valid number" in chart and ">hnsw ef=256 (failed)</text>" in chart
+    for chart in (figure.svg for figure in figure_files(data).values()):
+        assert "1 without a valid number" in chart and "hnsw ef=256 (failed)" in chart
 
 
 def test_targets_are_ranked_at_equal_points_and_loads_not_at_all(collected):
@@ -49,7 +49,9 @@ def test_targets_are_ranked_at_equal_points_and_loads_not_at_all(collected):
             assert {data.points[item.point].axes["ef"] for item in ranking.standings} == {ef}
             assert {data.points[item.point].target_name for item in ranking.standings} == {"flat", "hnsw"}
     page, text = html.render(data), markdown.render(data)
-    assert "Side by side under identical load" in page and "### Side by side: ef=16" in text
+    assert (
+        "Side by side under identical load" in page and "### Side by side under identical load\n\n#### ef=16\n" in text
+    )
     assert "between the 4 points" not in page + text
 
 

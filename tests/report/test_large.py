@@ -1,6 +1,7 @@
 """Reports of large sweeps: bounded in bytes, nothing lost that can't be reached, and a folder for each run."""
 
 import json
+import os
 
 import pytest
 import trial_maker
@@ -8,6 +9,7 @@ import trial_maker
 from benchhouse.report import html, markdown
 from benchhouse.report.data import LARGE, gather, pick_columns
 from benchhouse.report.files import write_report
+from benchhouse.report.png import converter
 from benchhouse.results.lineage import trace
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
@@ -47,7 +49,7 @@ def test_a_large_sweep_is_summed_up_by_axis(large):
     assert {axis.axis for axis in data.spreads[0].axes} >= {"ef"}
     page = html.render(data)
     assert 'id="spread"' in page
-    assert "## Spread of" in markdown.render(data)
+    assert "## Spread\n" in markdown.render(data)
     assert (data.scalings, data.tradeoff, data.cases) == ([], None, [])
 
 
@@ -97,3 +99,38 @@ def test_charts_are_files_too(collected):
     charts = sorted((page.parent / "charts").glob("*.svg"))
     assert charts
     assert all(chart.read_text().startswith("<svg") for chart in charts)
+    text = (page.parent / "report.md").read_text()
+    assert all(f"](charts/{chart.name})" in text for chart in charts)
+    newest = page.parent.parent
+    assert (newest / "report.md").read_text() == text
+    of_run, of_scenario = ({path.name for path in (place / "charts").iterdir()} for place in (page.parent, newest))
+    assert of_run == of_scenario
+
+
+def test_charts_of_an_earlier_report_go(collected):
+    page = write_report(collected, gather(collected, ["run-a"]))
+    for folder in (page.parent / "charts", page.parent.parent / "charts"):
+        (folder / "old.svg").write_text("<svg/>")
+        (folder / "old.png").write_bytes(b"")
+    write_report(collected, gather(collected, ["run-a"]))
+    assert not list(collected.reports.rglob("old.*"))
+
+
+@pytest.mark.skipif(converter() is None, reason="neither rsvg-convert nor cairosvg is installed")
+def test_charts_are_png_too_where_a_converter_is_there(collected):
+    page = write_report(collected, gather(collected, ["run-a"]))
+    charts = sorted((page.parent / "charts").glob("*.svg"))
+    for chart in charts:
+        assert chart.with_suffix(".png").read_bytes().startswith(b"\x89PNG\r\n")
+        assert (page.parent.parent / "charts" / chart.with_suffix(".png").name).is_file()
+
+
+def test_a_converter_that_fails_costs_its_picture_only(collected, tmp_path, monkeypatch):
+    fake = tmp_path / "rsvg-convert"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    page = write_report(collected, gather(collected, ["run-a"]))
+    assert list((page.parent / "charts").glob("*.svg"))
+    assert not list(collected.reports.rglob("*.png"))
+    assert not list(collected.reports.rglob(".*.tmp"))

@@ -1,6 +1,7 @@
 import re
 
-from benchhouse.report.markdown import block, code, plain, render, table
+from benchhouse.report.markdown import render
+from benchhouse.report.markdown_text import block, code, plain, table
 
 
 def test_special_characters_are_shown_not_obeyed():

@@ -133,7 +133,8 @@ def test_every_line_and_figure_names_its_trial_and_file(one):
     for name in ("node", "trial", "service.db"):
         file = f"telemetry/{name}.parquet"
         assert f"{file} {manifest[file]['sha256'][:12]}" in page
-    assert machine.folder in page and machine.summary in text
+    assert machine.folder in page and machine.folder in text
+    assert f"telemetry/summary.json {machine.summary_sha256[:12]}" in text
     kept = json.loads(report_json(data))["report"]["machines"][0]
     assert "values" not in kept["panels"][0]["lines"][0]  # the file that is named holds them
     assert kept["panels"][0]["lines"][0]["samples"] == 10 and kept["figures"]
@@ -167,7 +168,7 @@ def test_trials_that_failed_are_drawn_after_the_others_one_of_each_kind(tmp_path
     section, text = str(machine_section(data.machines, 1)), markdown.render(data)
     assert '<b class="bad">failed: server_died</b>' in section
     assert "no number is made of them" in section and "more point" not in section
-    assert "failed: corrupt: repetition 1, the only trial that ended so" in text.replace("\\", "")
+    assert "**failed: corrupt**" in text and "Repetition 1, the only trial that ended so." in text
     assert "no number is made of them" not in str(machine_section(data.machines[:1], 1))
 
 

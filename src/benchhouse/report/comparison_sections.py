@@ -20,7 +20,12 @@ from benchhouse.results.curves import Scaling, ScalingCurve, Tradeoff, span
 from benchhouse.results.laws import law_sentence
 from benchhouse.results.numbers import NONE, THIN, number, percent, plural, quantity, spread_text, titled
 
-_HOW_CURVES = (
+HOW_COMPARED = (
+    "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
+    "is by that interval and by Welch's t test at 5% after Holm's correction for all pairs, as the best was "
+    "picked by looking."
+)
+HOW_CURVES = (
     "Each curve goes through the points of one target. What it has at the level is read off the curve, never from "
     "beyond its ends; the interval comes from the repetitions. The one shown decides for a pair; as the best was "
     "picked by looking, the words also say whether the difference holds after Holm's correction."
@@ -33,20 +38,14 @@ SCALING_STOPS = (
 _MOST_CURVES = 12
 SPREAD_HEADS = ("axis", "values", "highest at", "median there", "lowest at", "median there", "explains")
 SPREAD_RIGHT = (1, 3, 5, 6)  # numbers
-_HOW_SPREAD = (
+HOW_SPREAD = (
     "The median is over all points at a value of the axis. Explains: the share of the variance over all points that "
     "the axis accounts for by itself (adjusted for its number of values)."
 )
 
 
 def comparison_section(data: ReportData) -> Markup:
-    intro = tag(
-        "p",
-        "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
-        "is by that interval and by Welch's t test at 5% after Holm's correction for all pairs, as the best was "
-        "picked by looking.",
-        class_="small soft",
-    )
+    intro = tag("p", HOW_COMPARED, class_="small soft")
     shown = [_ranking(data, ranking) for ranking in data.rankings]
     folded = [
         details(ranking.name, f": {ranking.sentence}", table)
@@ -60,14 +59,15 @@ def _cases(data: ReportData) -> Markup:
     alone = len(data.cases) == 1
     folded = [
         details(
-            case.case, f": {_leaders(data, case)}", *(_ranking(data, ranking) for ranking in case.rankings), open=alone
+            case.case, f": {leaders(data, case)}", *(_ranking(data, ranking) for ranking in case.rankings), open=alone
         )
         for case in data.cases
     ]
     return join(tag("h3", "Side by side under identical load"), *folded)
 
 
-def _leaders(data: ReportData, case: CaseRanking) -> str:
+def leaders(data: ReportData, case: CaseRanking) -> str:
+    """Who is best on each metric, and how sure that is."""
     leaders = []
     for ranking in case.rankings:
         first, *others = ranking.standings
@@ -123,16 +123,20 @@ def tradeoff_section(curves: Tradeoff) -> Markup:
     for row in curves.rows() if curves.level is not None else []:
         cells = [row.value, row.interval, row.change, row.place, row.n]
         rows.append([marked(row.name, row.mark), *(cell or NONE for cell in cells), row.verdict])
-    names = [curve.named(point) for curve in curves.curves for point in curve.points if point.frontier]
-    more = f" and {plural(len(names) - _MOST_CURVES, 'more point')}" if len(names) > _MOST_CURVES else ""
-    unbeaten = ", ".join(names[:_MOST_CURVES]) + more
     return join(
-        tag("p", _HOW_CURVES, class_="small soft"),
+        tag("p", HOW_CURVES, class_="small soft"),
         *(tag("p", line) for line in curves.sentences),
         table(heads, rows, range(1, 6), label=f"{curves.y.name}{level}") if rows else None,
-        tag("p", f"Not beaten on both {curves.x.name} and {curves.y.name}: {unbeaten}.", class_="small"),
+        tag("p", unbeaten_sentence(curves), class_="small"),
         tag("p", f"Interpolated: {curves.scales}. " + " ".join(curves.notes), class_="note"),
     )
+
+
+def unbeaten_sentence(curves: Tradeoff) -> str:
+    """The points that no other beats on both metrics."""
+    names = [curve.named(point) for curve in curves.curves for point in curve.points if point.frontier]
+    more = f" and {plural(len(names) - _MOST_CURVES, 'more point')}" if len(names) > _MOST_CURVES else ""
+    return f"Not beaten on both {curves.x.name} and {curves.y.name}: {', '.join(names[:_MOST_CURVES])}{more}."
 
 
 def scaling_section(scalings: Sequence[Scaling]) -> Markup:
@@ -206,7 +210,7 @@ def _interval(confidence: float) -> str:
 
 
 def spread_section(spreads: Sequence[SpreadFacts]) -> Markup:
-    return join(tag("p", _HOW_SPREAD, class_="small soft"), *(_spread(item) for item in spreads))
+    return join(tag("p", HOW_SPREAD, class_="small soft"), *(_spread(item) for item in spreads))
 
 
 def quartile_sentence(item: SpreadFacts) -> str:

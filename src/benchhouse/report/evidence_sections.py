@@ -9,14 +9,16 @@ from markupsafe import Markup
 from benchhouse.report.tags import join, table, tag
 from benchhouse.results.content import Environment, FailureFacts, ReportData, RunFacts
 from benchhouse.results.numbers import number
+from benchhouse.schema.query import QuerySpec
 from benchhouse.schema.trial import outcome_words
 
-_SHORT = 12
-_REFUSED = (
+SHORT = 12
+REFUSED = (
     "These trials ran to their end, but by the experiment's own check their numbers don't hold. They are kept as "
     "evidence; no number, chart or ranking of this report takes them."
 )
 _MOST_FAILURES = 20
+CONFIGURATION_IS = "The effective scenario as one trial was given it: axes have its values."
 
 INVALID_WORDS = "INVALID: in every trial the figure can be off by more than is taken; Warnings say why"
 
@@ -30,7 +32,7 @@ def no_failures(data: ReportData) -> str:
 
 
 def invalid_section(data: ReportData) -> Markup:
-    return join(tag("p", _REFUSED, class_="small soft"), _listed(data.invalid))
+    return join(tag("p", REFUSED, class_="small soft"), _listed(data.invalid))
 
 
 def _listed(trials: Sequence[FailureFacts]) -> Markup:
@@ -73,8 +75,7 @@ def warnings_section(data: ReportData) -> Markup:
 def configuration_section(data: ReportData) -> Markup | None:
     if not data.configuration.strip():
         return None
-    explain = tag("p", "The effective scenario as one trial was given it: axes have its values.", class_="small soft")
-    return join(explain, tag("pre", data.configuration, tabindex=0))
+    return join(tag("p", CONFIGURATION_IS, class_="small soft"), tag("pre", data.configuration, tabindex=0))
 
 
 def environments_section(data: ReportData) -> Markup:
@@ -82,11 +83,12 @@ def environments_section(data: ReportData) -> Markup:
     return tag("div", *(_environment(item, several=several) for item in data.environments), class_="columns")
 
 
-def _environment(item: Environment, *, several: bool) -> Markup:
+def environment_entries(item: Environment) -> list[tuple[str, str]]:
+    """Names and values of what is known of the machine."""
     commit = "not in a git repository"
     if item.git_commit:
-        commit = item.git_commit[:_SHORT] + (" with uncommitted changes" if item.git_dirty else "")
-    entries = [
+        commit = item.git_commit[:SHORT] + (" with uncommitted changes" if item.git_dirty else "")
+    return [
         ("Host" if len(item.hosts) == 1 else "Hosts", ", ".join(item.hosts)),
         ("CPU", item.cpu),
         ("Memory", item.memory),
@@ -97,8 +99,16 @@ def _environment(item: Environment, *, several: bool) -> Markup:
         *((f"Limit: {name}", _plain(value)) for name, value in item.limits.items()),
         *((name, _plain(value)) for name, value in item.other.items()),
     ]
+
+
+def _environment(item: Environment, *, several: bool) -> Markup:
     heading = tag("h3", f"Run {item.run_id}") if several else None
-    return tag("div", heading, _pairs(entries), tag("p", f"As recorded by trial {item.trial_id}.", class_="note"))
+    return tag(
+        "div",
+        heading,
+        _pairs(environment_entries(item)),
+        tag("p", f"As recorded by trial {item.trial_id}.", class_="note"),
+    )
 
 
 def _plain(value: Any) -> str:
@@ -124,31 +134,38 @@ def lineage_section(data: ReportData) -> Markup:
         tag("code", "bench trace REFERENCE"),
         " runs its query again, checks the digests of what it read and names the sealed trial folders behind it.",
     )
-    runs = tag("div", *(_run(run) for run in data.runs), class_="columns")
+    runs = tag("div", *(_pairs(run_entries(run)) for run in data.runs), class_="columns")
     queries = [
         tag(
             "details",
-            tag("summary", f"Query {query.name} ", tag("code", query.digest()[:_SHORT])),
-            _pairs(
-                [
-                    ("Query spec digest", query.digest()),
-                    ("Engine", f"{query.engine} {query.engine_version}"),
-                    ("Quantile definition", query.quantile_definition),
-                    ("Parameters", json.dumps(query.parameters, ensure_ascii=False, default=str)),
-                ]
-            ),
+            tag("summary", f"Query {query.name} ", tag("code", query.digest()[:SHORT])),
+            _pairs(query_entries(query)),
             tag("pre", query.sql, tabindex=0),
-            tag("pre", "\n".join(f"{item.sha256}  {item.table}  {item.file}" for item in query.inputs), tabindex=0),
+            tag("pre", query_inputs(query), tabindex=0),
         )
         for query in data.queries
     ]
     return join(explain, runs, *queries)
 
 
-def _run(run: RunFacts) -> Markup:
+def query_entries(query: QuerySpec) -> list[tuple[str, str]]:
+    return [
+        ("Query spec digest", query.digest()),
+        ("Engine", f"{query.engine} {query.engine_version}"),
+        ("Quantile definition", query.quantile_definition),
+        ("Parameters", json.dumps(query.parameters, ensure_ascii=False, default=str)),
+    ]
+
+
+def query_inputs(query: QuerySpec) -> str:
+    """The files that it read, a line each."""
+    return "\n".join(f"{item.sha256}  {item.table}  {item.file}" for item in query.inputs)
+
+
+def run_entries(run: RunFacts) -> list[tuple[str, str]]:
     times = f"{when(run.started)} to {when(run.ended)}" if run.started else ""
     entries = [("Run", run.run_id), ("From, to", times), ("Plan digest", run.plan_digest)]
-    return _pairs([*entries, ("Experiment", f"{run.experiment} {run.version}"), ("Distribution", run.distribution)])
+    return [*entries, ("Experiment", f"{run.experiment} {run.version}"), ("Distribution", run.distribution)]
 
 
 def when(stamp: str | None) -> str:

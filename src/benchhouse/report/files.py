@@ -3,21 +3,22 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.report import html, markdown
-from benchhouse.report.interval_chart import chart_files
+from benchhouse.report.figures import FigureFile, figure_files
+from benchhouse.report.markdown import CHARTS
+from benchhouse.report.png import write_pngs
 from benchhouse.results.content import ReportData, ReportFile
 from benchhouse.results.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.schema.digests import digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import Cell, QuerySpec
 
-_CHARTS = "charts"
 _LONGEST_NAME = 100  # of the characters that a folder's name may have
 
 
@@ -30,7 +31,7 @@ def report_folder(workspace: WorkspaceFolder, scenario: str, run_ids: Sequence[s
 
 
 def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
-    """Write index.html, report.md and report.json, each whole or not at all, and make every number traceable.
+    """Write index.html, report.md, report.json and charts/, each file whole or not at all, and make numbers traceable.
 
     They stand in the folder of their runs; the newest of a scenario are in the scenario's folder too. Returns the path
     of index.html.
@@ -39,36 +40,57 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     home = folder.parent
     (home / PUBLISHED).mkdir(exist_ok=True)
-    for place in (home, home / PUBLISHED, folder, folder / _CHARTS):
+    for place in (home, home / PUBLISHED, folder, folder / CHARTS):
         sweep_temporaries(place)
     _keep_replaced(workspace, home)
     proof = report_json(data)
     kept = _kept(home, proof)
     write_text(kept, proof)
     publish(workspace, kept, data.queries, _cells(data))
-    files = {REPORT_FILE: proof, "report.md": markdown.render(data), "index.html": html.render(data)}
+    figures = figure_files(data)
+    _write_charts(folder / CHARTS, figures)
+    files = {REPORT_FILE: proof, "report.md": markdown.render(data, figures), "index.html": html.render(data)}
     for name, text in files.items():
         write_text(folder / name, text)
     for name in files:
         show_newest(folder / name)
-    _write_charts(folder / _CHARTS, data)
+    _remove_others(folder / CHARTS, figures)
+    _show_newest_charts(folder / CHARTS)
     return folder / "index.html"
 
 
-def _write_charts(folder: Path, data: ReportData) -> None:
-    """The charts as files that stand by themselves, in place of those of an earlier report of these runs."""
-    charts = chart_files(data)
+def _write_charts(folder: Path, figures: Mapping[str, FigureFile]) -> None:
+    """The figures as files that stand by themselves."""
     folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):
-        if old.name not in charts:
+    for name, figure in figures.items():
+        write_text(folder / name, figure.svg, sync=False)
+    write_pngs(folder, list(figures))
+
+
+def _remove_others(folder: Path, figures: Mapping[str, FigureFile]) -> None:
+    """What an earlier report of these runs has left; only now, as until now its text referred to them."""
+    stems = {Path(name).stem for name in figures}
+    for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
+        if old.stem not in stems:
             old.unlink()
-    for name, text in charts.items():
-        write_text(folder / name, text, sync=False)
 
 
-def show_newest(file: Path) -> None:
+def _show_newest_charts(folder: Path) -> None:
+    """The charts in the scenario's folder too, as the report beside them refers to them; those of old go."""
+    newest = folder.parent.parent / CHARTS
+    newest.mkdir(exist_ok=True)
+    sweep_temporaries(newest)
+    names = {path.name for path in folder.iterdir()}
+    for name in names:
+        show_newest(folder / name, newest / name)
+    for old in newest.iterdir():
+        if old.name not in names:
+            old.unlink()
+
+
+def show_newest(file: Path, place: Path | None = None) -> None:
     """The file of a run under the same name in the folder of its scenario: one file on disk where links can be had."""
-    newest = file.parent.parent / file.name
+    newest = place or file.parent.parent / file.name
     temporary = newest.with_name(temporary_name(newest.name))
     try:
         try:

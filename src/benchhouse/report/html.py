@@ -31,9 +31,9 @@ _SCRIPTS = ("data.js", "plot.js", "bands.js", "charts.js", "table.js")
 _BANDS = "Medians over the points at each value of the axis."
 _MARKS = "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials."
 _SILENT = "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."
-_HOW_NUMBERS_READ = (
-    "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
-)
+HOW_NUMBERS_READ = "Mean over trials ± standard deviation, and n, the number of trials."
+FEW_SAMPLES = "~ marks a percentile from too few samples."
+_CLICK = " A click on a number shows where it comes from."
 _WHERE_STATISTICS_ARE = "ask table measurement_fact with bench query, or bench trace RUN:METRIC.STAT."
 _MOST_MISSING = 6
 
@@ -77,14 +77,12 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
     ]
 
 
-def _top(data: ReportData) -> Markup:
-    experiments = list(dict.fromkeys(f"{run.experiment} {run.version}".strip() for run in data.runs))
-    sources = list(dict.fromkeys(run.distribution for run in data.runs if run.distribution))
-    kind = ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
-    verdicts = [tag("p", line, class_="verdict" if data.points else "verdict trouble") for line in data.headline]
+def facts(data: ReportData) -> list[tuple[str, str]]:
+    """What stands below the verdict: names and values."""
     counted = ", ".join(f"{number(count)} {outcome_words(outcome)}" for outcome, count in data.outcomes().items())
     targets = list(dict.fromkeys(point.target_name for point in data.points))
-    facts = [
+    return [
+        ("Experiment", kind(data)),
         ("Compared", _compared(data)),
         ("Targets", shortened(targets, 4)),
         ("Trials", counted or "none"),
@@ -93,13 +91,25 @@ def _top(data: ReportData) -> Markup:
         ("Executor", ", ".join(dict.fromkeys(run.executor for run in data.runs))),
         ("Runtime", ", ".join(dict.fromkeys(run.runtime for run in data.runs))),
     ]
+
+
+def kind(data: ReportData) -> str:
+    """The experiments, with the packages that they are from."""
+    experiments = list(dict.fromkeys(f"{run.experiment} {run.version}".strip() for run in data.runs))
+    sources = list(dict.fromkeys(run.distribution for run in data.runs if run.distribution))
+    return ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
+
+
+def _top(data: ReportData) -> Markup:
+    verdicts = [tag("p", line, class_="verdict" if data.points else "verdict trouble") for line in data.headline]
+    entries = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts(data)[1:] if value]
     return tag(
         "header",
         tag("h1", data.scenario),
-        tag("p", kind, class_="kind"),
+        tag("p", kind(data), class_="kind"),
         tag("p", data.description, class_="soft") if data.description else None,
         *verdicts,
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value), class_="facts"),
+        tag("dl", *entries, class_="facts"),
         class_="top",
     )
 
@@ -165,7 +175,7 @@ def _charts(data: ReportData) -> Markup:
 
 def _points(data: ReportData) -> Markup:
     shaky = any(item.shaky for point in data.points for item in point.numbers)
-    doubt = " ~ marks a percentile from too few samples." if shaky else ""
+    doubt = f" {FEW_SAMPLES}" if shaky else ""
     if any(point.refused for point in data.points):
         doubt += f" {INVALID_WORDS}."
     search = tag("input", type="search", id="filter", placeholder="words, or axis=value")
@@ -183,7 +193,7 @@ def _points(data: ReportData) -> Markup:
     if data.statistics_left_out:  # of a large sweep
         further = plural(data.statistics_left_out, "further statistic")
         left_out = f" {further} of each point (minimum, p90, ...) are not on this page: {_WHERE_STATISTICS_ARE}"
-    return join(tag("p", _HOW_NUMBERS_READ + doubt + left_out, class_="small soft"), bar, area)
+    return join(tag("p", HOW_NUMBERS_READ + _CLICK + doubt + left_out, class_="small soft"), bar, area)
 
 
 def _footer(data: ReportData) -> Markup:

@@ -1,6 +1,5 @@
 """Values with their intervals, one below the other, as SVG files: leading metrics of a report, and a comparison."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ _LONGEST_LABEL = 44
 _MOST_BARS = 24
 _MOST_MISSING = 8
 _MOST_CHARTS = 12
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.]+")
 _STYLE = (
     "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#57606a}"
     ".title{font-size:14px;font-weight:600;fill:#1b1f24}.grid{stroke:#e3e7ea}.zero{stroke:#8a939d}"
@@ -97,16 +95,10 @@ def _row(bar: Bar, label: str, x: Callable[[float], float], left: float, y: floa
     )
 
 
-def chart_files(data: ReportData) -> dict[str, str]:
-    """File name to SVG text: one chart for each leading metric, or the first ones where none leads."""
+def metric_charts(data: ReportData) -> list[tuple[str, str, str]]:
+    """Name, title and SVG text of one chart for each leading metric, or for the first ones where none leads."""
     columns = [column for column in data.columns() if column.primary] or data.columns()
-    charts: dict[str, str] = {}
-    for column in columns[:_MOST_CHARTS]:
-        name = _NOT_IN_A_NAME.sub("-", column.name).strip("-.") or "metric"
-        while f"{name}.svg" in charts:  # the same metric in two units
-            name += "-2"
-        charts[f"{name}.svg"] = _chart(data, column)
-    return charts
+    return [(column.name, *_chart(data, column)) for column in columns[:_MOST_CHARTS]]
 
 
 def _ends(item: Number) -> tuple[float | None, float | None]:
@@ -114,7 +106,7 @@ def _ends(item: Number) -> tuple[float | None, float | None]:
     return (None, None) if item.doubt else (item.low, item.high)
 
 
-def _chart(data: ReportData, column: Number) -> str:
+def _chart(data: ReportData, column: Number) -> tuple[str, str]:
     present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
     missing = [
         Bar(point.label, None, text=INVALID if any(item.column == column.column for item in point.refused) else "none")
@@ -132,6 +124,5 @@ def _chart(data: ReportData, column: Number) -> str:
     better = f"{column.direction} is better" if column.direction else ""
     without = f"{len(missing)} without a valid number" if missing else ""
     notes = ", ".join(filter(None, [which if left_out else plural(len(present), "point"), without, better]))
-    return interval_chart(
-        f"{data.scenario}: {column.name} ({notes})", f"{titled(column.name, column.cell.unit)}, 95% interval", bars
-    )
+    title, axis = f"{column.name} ({notes})", f"{titled(column.name, column.cell.unit)}, 95% interval"
+    return title, interval_chart(f"{data.scenario}: {title}", axis, bars)

@@ -14,12 +14,12 @@ HEADS = (
     "wakes late p99 (ms)", "times off by at most (ms)", "processes", "CPU", "in flight",
 )  # fmt: skip
 RIGHT = range(4, len(HEADS))  # numbers
-_HOW = (
+HOW = (
     "A certificate holds when the load was offered as asked. Lag: from due to sent. Wakes late: how late the load "
     "process woke up. Times off by at most: how far the primary times that stand can be off. "
     "CPU: of one core, by the busiest load process."
 )
-_CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
+CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
 _MOST_ROWS = 60
 _MOST_OPEN = 12
 _MOST_CHOICES = 4
@@ -28,29 +28,43 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 620, 190, 56, 12, 10, 36
 
 
 def load_section(loads: Sequence[LoadFacts]) -> Markup:
-    groups = {key: [load for load in group if len(load.rates) > 1] for key, group in by_point(loads).items()}
-    drawn = [(point, group) for (_, point), group in groups.items() if group]
-    more = len(drawn) - _MOST_CHARTS
-    undrawn = plural(more, "more point")
     figures = [
         tag("figure", tag("figcaption", point), tag("div", seconds_chart(group), class_="plot seconds"))
-        for point, group in drawn[:_MOST_CHARTS]
+        for point, group in drawn_points(loads)
     ]
     rows = load_rows(loads)
-    left_out = len(loads) - len(rows)
     certificates = table(HEADS, rows, RIGHT)
     needs_look = any(load.problems or load.refused for load in loads)
     if len(loads) > _MOST_OPEN and not needs_look:
         certificates = tag("details", tag("summary", f"All {len(loads)} certificates hold"), certificates)
     return join(
-        tag("p", _HOW, class_="small soft"),
+        tag("p", HOW, class_="small soft"),
         certificates,
-        tag("p", f"{plural(left_out, 'trial')} more in report.json.", class_="note") if left_out > 0 else None,
+        tag("p", left_out, class_="note") if (left_out := rows_left_out(loads)) else None,
         tag("p", chosen, class_="small soft") if (chosen := choices(loads)) else None,
-        tag("p", _CHART, class_="small soft") if figures else None,
+        tag("p", CHART, class_="small soft") if figures else None,
         tag("div", *figures, class_="charts") if figures else None,
-        tag("p", f"{undrawn} not drawn; see artifacts/intervals.csv.", class_="note") if more > 0 else None,
+        tag("p", undrawn, class_="note") if (undrawn := charts_left_out(loads)) else None,
     )
+
+
+def drawn_points(loads: Sequence[LoadFacts]) -> list[tuple[str, list[LoadFacts]]]:
+    """The points whose seconds are drawn, with their trials."""
+    return _points_with_seconds(loads)[:_MOST_CHARTS]
+
+
+def _points_with_seconds(loads: Sequence[LoadFacts]) -> list[tuple[str, list[LoadFacts]]]:
+    groups = {key: [load for load in group if len(load.rates) > 1] for key, group in by_point(loads).items()}
+    return [(point, group) for (_, point), group in groups.items() if group]
+
+
+def rows_left_out(loads: Sequence[LoadFacts]) -> str:
+    return f"{plural(len(loads) - _MOST_ROWS, 'trial')} more in report.json." if len(loads) > _MOST_ROWS else ""
+
+
+def charts_left_out(loads: Sequence[LoadFacts]) -> str:
+    more = len(_points_with_seconds(loads)) - _MOST_CHARTS
+    return f"{plural(more, 'more point')} not drawn; see artifacts/intervals.csv." if more > 0 else ""
 
 
 def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:

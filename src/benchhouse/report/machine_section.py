@@ -24,21 +24,34 @@ _SHORT = 12
 
 def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
     """`points` is how many the report has; those without telemetry are only counted."""
+    left_out = points_left_out(machines, points)
+    return join(
+        tag("p", how_to_read(machines), class_="small soft"),
+        *(_machine(item, shown=at < _OPEN) for at, item in enumerate(machines)),
+        tag("p", left_out, class_="note") if left_out else None,
+    )
+
+
+def how_to_read(machines: Sequence[MachineFacts]) -> str:
+    """What the charts and tables are, as far as it applies."""
     thin = any(line.samples > MOST_SAMPLES for item in machines for line in item.lines)
     few = any(figure.few for item in machines for figure in item.figures)
-    failed = [item for item in machines if item.trouble]
-    without = points - (len(machines) - len(failed))
-    left_out = f"{plural(without, 'more point')} not shown; what there is, is in telemetry/ of their trials."
+    failed = any(item.trouble for item in machines)
     notes = ((_HOW, True), (_FAILED, failed), (_THINNED, thin), (_FEW, few))
-    return join(
-        tag("p", " ".join(note for note, applies in notes if applies), class_="small soft"),
-        *(_machine(item, shown=at < _OPEN) for at, item in enumerate(machines)),
-        tag("p", left_out, class_="note") if without > 0 else None,
+    return " ".join(note for note, applies in notes if applies)
+
+
+def points_left_out(machines: Sequence[MachineFacts], points: int) -> str:
+    without = points - sum(not item.trouble for item in machines)
+    return (
+        f"{plural(without, 'more point')} not shown; what there is, is in telemetry/ of their trials."
+        if without > 0
+        else ""
     )
 
 
 def _machine(item: MachineFacts, *, shown: bool) -> Markup:
-    colours = _colours(item)
+    colours = colours_of(item)
     keys = [
         tag("span", tag("i", style=f"background:{colour}"), label, class_="key") for label, colour in colours.items()
     ]
@@ -51,11 +64,9 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
         for panel in item.panels
     ]
     trouble = [tag("b", item.trouble, class_="bad"), " "] if item.trouble else []
-    every = f"a sample every {number(item.interval_s)} s"
-    energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
     return tag(
         "details",
-        tag("summary", tag("b", item.point), " ", *trouble, f"{duration(item.duration_s)}, {every}{energy}"),
+        tag("summary", tag("b", item.point), " ", *trouble, circumstances(item)),
         tag("p", tag("b", item.abnormal, class_="bad")) if item.abnormal else None,
         tag("div", *keys, class_="legend"),
         tag("div", *figures, class_="charts thirds"),
@@ -66,26 +77,41 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
     )
 
 
-def _colours(item: MachineFacts) -> dict[str, str]:
+def circumstances(item: MachineFacts) -> str:
+    """`12.0 s, a sample every 1 s, 240 J`."""
+    energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
+    return f"{duration(item.duration_s)}, a sample every {number(item.interval_s)} s{energy}"
+
+
+def colours_of(item: MachineFacts) -> dict[str, str]:
     """The node in grey, all else in the order of its appearance."""
     labels = list(dict.fromkeys(line.label for line in item.lines))
     others = [label for label in labels if label != "node"]
     return {label: "var(--c7)" if label == "node" else f"var(--c{others.index(label) % 7})" for label in labels}
 
 
-def _source(item: MachineFacts) -> Markup:
+def source_files(item: MachineFacts) -> tuple[str, str]:
+    """Of the lines, and of the figures: files with the beginning of their sha256."""
     files = {line.file: line.sha256 for line in item.lines}
-    listed = [f"{file} {digest[:_SHORT]}" for file, digest in files.items()]
-    missed = f" {plural(item.ticks_missed, 'sample')} could not be taken in time." if item.ticks_missed else ""
+    lines = ", ".join(f"{file} {digest[:_SHORT]}" for file, digest in files.items())
+    return lines, f"telemetry/summary.json {item.summary_sha256[:_SHORT]}"
+
+
+def ticks_missed(item: MachineFacts) -> str:
+    return f" {plural(item.ticks_missed, 'sample')} could not be taken in time." if item.ticks_missed else ""
+
+
+def _source(item: MachineFacts) -> Markup:
+    lines, figures = source_files(item)
     return tag(
         "p",
         f"Repetition {item.repetition}, {item.chosen}. Lines from ",
-        tag("code", ", ".join(listed)),
+        tag("code", lines),
         ", figures from ",
-        tag("code", f"telemetry/summary.json {item.summary_sha256[:_SHORT]}"),
+        tag("code", figures),
         " (file and sha256) in ",
         tag("code", item.folder),
-        f".{missed}{clock_words(item)}",
+        f".{ticks_missed(item)}{clock_words(item)}",
         class_="note",
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from benchhouse.report.markdown import block as listing
+from benchhouse.report.markdown_text import block as listing
 from benchhouse.report.tags import document, tag
 from benchhouse.schema.quoting import visible
 

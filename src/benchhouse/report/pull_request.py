@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchhouse.report.interval_chart import Bar, interval_chart
-from benchhouse.report.markdown import code, plain, table
+from benchhouse.report.markdown_text import code, plain, table
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import percent, plural, quantity
 from benchhouse.schema.quoting import shortened, visible

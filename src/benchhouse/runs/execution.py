@@ -22,7 +22,7 @@ from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
-from benchhouse.runs.records import open_executor, resume_run
+from benchhouse.runs.records import check_resources, open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.errors import BenchError, Exit, unwritable
@@ -208,8 +208,7 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
         rendered.append(Job(name, folder, python(planned.runtime), planned.resources, folder, label))
     executor = open_executor(prepared, run, check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
-        for resources in plan.all_resources:
-            executor.check(resources)
+        check_resources(executor, plan)
     attached = Attached(run, plan.services, "", _jobs(prepared, executor, python(plan.scenario.runtime)))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()

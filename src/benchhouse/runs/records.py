@@ -9,7 +9,9 @@ from typing import Any
 from benchhouse.catalog.entries import plug
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.evidence.writing import now, write_text
+from benchhouse.plan.axes import RESOURCES
 from benchhouse.plan.dataset import missing_dataset
+from benchhouse.plan.expand import Plan
 from benchhouse.runs import estimate, fetch
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
@@ -129,12 +131,24 @@ def open_executor(
     executor: Executor = plug("executors", scenario.executor)(assignment)
     try:
         if check:
-            for resources in prepared.plan.all_resources:
-                executor.check(resources)
+            check_resources(executor, prepared.plan)
     except BenchError:
         executor.close()
         raise
     return executor
+
+
+def check_resources(executor: Executor, plan: Plan) -> None:
+    """Raises where it can't give what a trial asks for; where that varies, with the value that it lacks."""
+    for resources in plan.all_resources:
+        try:
+            executor.check(resources)
+        except BenchError as error:
+            varied = [axis for axis in plan.axes if axis.startswith(RESOURCES)]
+            values = ", ".join(f"{axis}={getattr(resources, axis.removeprefix(RESOURCES))}" for axis in varied)
+            if not values:
+                raise
+            raise BenchError(f"at {values}: {error.message}", error.hint, error.exit_code) from error
 
 
 def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path) -> Ledger:
