@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from datetime import datetime
 
 import pytest
@@ -149,6 +150,28 @@ def test_one_server_spans_its_nodes_by_members_and_ends_with_any_of_them(slurm, 
     os.kill(int(joined[0][1]), signal.SIGKILL)  # by the pid that the member itself wrote down
     wait_until(lambda: json.loads(slurm.bench("servers", "ps", "--json").stdout) == [], "its end")
     assert "small" in slurm.bench("servers", "check", server["id"], code=1).stdout
+    slurm.is_tidy()
+
+
+def test_an_s3_server_spans_three_nodes_and_has_each_object_on_two_of_them(slurm):
+    options = ("--executor", "slurm", "--nodes", "3", "--time", "10m", "--timeout", "2m")
+    server = json.loads(slurm.bench("servers", "start", "seaweedfs_cluster", *options, "--json").stdout)
+    load = {"operation": "put", "size": "64KiB", "concurrency": 1, "requests": 6, "warmup": 0}
+    target = {"endpoint": "service:s3", "bucket": "many", "create_bucket": True}
+    use = {"services": {"s3": {"server": server["id"]}}, "target": target}
+    slurm.run("storage.s3", code=None, workload=load, **use)
+    (trial,) = slurm.trials()
+    assert trial.meta["outcome"] in ("succeeded", "invalid"), trial.meta["failure"]
+    logs = slurm.workspace / ".bench" / "services" / server["id"] / "logs"
+
+    def copies() -> list[int]:
+        """Of each volume of the bucket, which is removed with it."""
+        texts = [path.read_text(errors="replace") for path in logs.glob("*.log")]
+        volumes = (set(re.findall(r"deletes volume (\d+)", text)) for text in texts)
+        return sorted(Counter(volume for each in volumes for volume in each).values())
+
+    wait_until(lambda: copies() and set(copies()) == {2}, "the end of all volumes of the bucket, each on two nodes")
+    slurm.bench("servers", "stop", server["id"])
     slurm.is_tidy()
 
 

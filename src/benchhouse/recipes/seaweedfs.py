@@ -36,7 +36,7 @@ RECIPE = Recipe(
     files={"s3.json": _IDENTITIES, "run.sh": _RUN},
     ports=dict.fromkeys(_PORTS, 0),
     command=split(
-        "sh {folder}/run.sh {program} server -dir={folder} -ip={host} -ip.bind={host} "
+        "sh {folder}/run.sh {program} -logdir={folder} server -dir={folder} -ip={host} -ip.bind={host} "
         "-master.port={master} -master.port.grpc={master_grpc} -master.volumeSizeLimitMB=256 -master.telemetry=false "
         "-volume.port={volume} -volume.port.grpc={volume_grpc} -volume.max=0 -volume.preStopSeconds=0 "
         "-filer.port={filer} -filer.port.grpc={filer_grpc} "
