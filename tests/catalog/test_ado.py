@@ -67,7 +67,7 @@ def test_an_input_may_have_any_name_and_a_default():
 )
 def test_rays_options_become_resources_and_unknown_ones_are_said(options, resources, words):
     found, notes = resources_of(options)
-    assert found == {"nodes": 1} | resources
+    assert found == {"nodes": 1, "ntasks": None, "gres": None} | resources
     assert len(notes) == len(words)
     assert all(word in note for word, note in zip(words, notes, strict=True))
 
