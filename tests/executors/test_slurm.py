@@ -390,7 +390,7 @@ def test_logs_are_where_the_site_wants_them_and_their_last_words_are_told(slurm)
     assert "No module named 'encodings'" in logs[0].read_text()
     ended = [event for event in slurm.events() if event["event"] == "ended"]
     assert len(ended) == 2 and all("no Python frame" in json.dumps(event) for event in ended), ended
-    packed = json.loads(slurm.bench("logs", "get", "--component", "slurm", "--json").stdout)["manifest"]["files"]
+    packed = json.loads(slurm.bench("logs", "get", "--component", "slurm", "--json").stdout)["files"]
     assert {f"jobs/{path.name}" for path in logs} <= {file["path"] for file in packed}
 
 

@@ -2,12 +2,13 @@
 
 import json
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchhouse.processes import tree
-from benchhouse.schema.service import SECRET, Address, Addresses
+from benchhouse.schema.service import SECRET, Address, Addresses, ServiceFolder
 from benchhouse.schema.trial import Failure
 from benchhouse.worker import supervise
 from benchhouse.worker.experiment import Ended
@@ -110,7 +111,8 @@ def test_what_was_used_is_told_by_the_cgroup_else_by_the_processes(
 
 def service(folder, recipe=True):
     ready = SimpleNamespace(timeout=5.0)
-    return SimpleNamespace(folder=folder and str(folder), recipe=SimpleNamespace(ready=ready) if recipe else None)
+    folders = [ServiceFolder(Path(folder))] if folder else []
+    return SimpleNamespace(folders=folders, recipe=SimpleNamespace(ready=ready) if recipe else None)
 
 
 def test_secrets_of_attached_servers_are_known_before_a_word_is_written(tmp_path):
