@@ -1,21 +1,20 @@
 """Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
 
-import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pydantic import Field, field_validator
 
-from benchhouse.experiments.emitted import VARIABLE, Emitted, take_emitted
+from benchhouse.experiments.emitted import VARIABLE
 from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.experiments.training.sources import find_records, keep_emitted
 from benchhouse.experiments.training.steps import not_finite, steps_of
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
@@ -24,7 +23,6 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
 
-_MOST_BYTES = 2**28  # of the records of one process
 _SHOWN = 300  # characters of a rank's last lines in a message
 METRICS = (
     lower(
@@ -107,8 +105,8 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         began_s = time.monotonic()
         attempts = _attempts(launch, workload, ctx)
         ended_s = time.monotonic()
-        emitted = _keep(Path(folder), ctx)
-    source, processes = _source(emitted, attempts, workload)
+        emitted = keep_emitted(Path(folder), ctx.artifacts)
+    source, processes = find_records(emitted, attempts, workload.patterns)
     ctx.metadata(records_from=source, attempts=len(attempts))
     if lost := sum(process.lost for process in processes):
         ctx.warn("records_lost", f"{lost} records could not be written, or are no JSON")
@@ -133,56 +131,6 @@ def _attempts(launch: Launch, workload: TrainingWorkload, ctx: Context) -> list[
         attempts.append(ranks)
         if not any(rank.exit_code for rank in ranks) or len(attempts) > workload.max_restarts:
             return attempts
-
-
-def _keep(folder: Path, ctx: Context) -> list[Emitted]:
-    """What was emitted, kept as it is: a file a process."""
-    emitted = take_emitted(folder, _MOST_BYTES)
-    for at, process in enumerate(emitted):
-        rank, attempt = process.writer.get("rank", 0), process.writer.get("attempt", 0)
-        (ctx.artifacts / f"steps.rank-{rank}.attempt-{attempt}.{at}.jsonl").write_bytes(process.raw)
-    return emitted
-
-
-def _source(
-    emitted: list[Emitted], attempts: Sequence[Sequence[Rank]], workload: TrainingWorkload
-) -> tuple[str, list[Emitted]]:
-    """Where the records come from: emitted, else JSON lines in the logs, else patterns on the logs."""
-    if any("step" in record for process in emitted for record in process.records):
-        return "emitted", emitted
-    processes, source = [], "JSON lines of the log"
-    for attempt, ranks in enumerate(attempts):
-        for rank in ranks:
-            printed = list(_json(rank))
-            if not printed and workload.patterns:
-                printed, source = list(_matches(rank, workload.patterns)), "patterns on the log"
-            processes.append(Emitted({"rank": rank.number, "attempt": attempt}, printed))
-    return source, processes
-
-
-def _json(rank: Rank) -> Iterator[dict[str, Any]]:
-    for at_s, line in rank.lines:
-        if line.lstrip().startswith("{"):
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict) and "step" in record:
-                yield {"t": at_s, **record}
-
-
-def _matches(rank: Rank, patterns: dict[str, str]) -> Iterator[dict[str, Any]]:
-    compiled = {name: re.compile(pattern) for name, pattern in patterns.items()}
-    for at_s, line in rank.lines:
-        record: dict[str, Any] = {}
-        for name, pattern in compiled.items():
-            if match := pattern.search(line):
-                try:
-                    record[name] = float(match[1])
-                except ValueError:
-                    continue
-        if (number := record.get("step")) is not None and number.is_integer():
-            yield {**record, "step": int(number), "t": at_s}
 
 
 def _tell_failure(ranks: Sequence[Rank], progress: figures.Progress, workload: TrainingWorkload, ctx: Context) -> None:
