@@ -46,6 +46,7 @@ def test_a_run_has_its_load_from_clients_and_its_server_from_before(workspace):
 def test_clients_stand_by_until_they_are_stopped(workspace):
     clients = workspace.clients.start(2)
     assert [client.id for client in workspace.clients.running()] == [client.id for client in clients]
+    assert workspace.servers.running() == [] and workspace.servers.stop_all().stopped == (), "they are no servers"
     group = clients[0].id.rpartition("-")[0]
     assert workspace.clients.stop(group).stopped == tuple(client.id for client in clients)
     with pytest.raises(BenchError, match=f"there is no load client '{group}'"):

@@ -38,7 +38,8 @@ def lookups(**more):
 
 
 def left(workspace):
-    return [*workspace.servers.running(), *(item for item in workspace.monitors.all() if item.state == "running")]
+    up = [*workspace.servers.running(), *workspace.clients.running()]
+    return [*up, *(item for item in workspace.monitors.all() if item.state == "running")]
 
 
 UP = ["up: server", "up: monitor", "up: load"]

@@ -179,8 +179,7 @@ class Servers(VerbGroup):
 
     def running(self) -> list[Server]:
         """Servers that run: those started by themselves and those attached to runs."""
-        states = running_states(every_folder(self._folder))
-        return [described(folder, state) for folder, state in states if state.phase not in OVER]
+        return [described(folder, state) for folder, state in _up(every_folder(self._folder))]
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
@@ -217,8 +216,17 @@ class Servers(VerbGroup):
 
     def stop_all(self) -> StoppedServers:
         """Stop every server that was started by itself; those attached to runs go on."""
-        states = running_states(list(self._folder.services.glob("*")))
-        return _stopped(self._folder, [(folder, state) for folder, state in states if state.phase not in OVER])
+        return _stopped(self._folder, _up(list(self._folder.services.glob("*"))))
+
+
+def _up(folders: Sequence[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
+    """Servers that are not over. Monitors and load clients are kept in the same way, and have commands of their own."""
+    from benchhouse.load import clients
+    from benchhouse.worker.monitors import standing
+
+    others = tuple(f"{recipe.name}-" for recipe in (standing.RECIPE, clients.RECIPE))
+    states = running_states([folder for folder in folders if not folder.name.startswith(others)])
+    return [(folder, state) for folder, state in states if state.phase not in OVER]
 
 
 def _status(found: FoundRecipe, images: str) -> RecipeStatus:
