@@ -74,6 +74,32 @@ def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     lab.is_tidy()
 
 
+BACKEND = """
+import shutil
+def build_wheel(folder, *_):
+    shutil.copy("flavour-1-py3-none-any.whl", folder)
+    return "flavour-1-py3-none-any.whl"
+"""
+
+
+@pytest.mark.slow
+def test_a_changed_local_package_is_measured_as_it_is_now(tmp_path):
+    """The same name, version and pyproject.toml: uv alone would take the wheel that it built before."""
+    package = tmp_path / "flavour"
+    wheel, found = make_package(package, 1), []
+    build = 'requires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    (package / "pyproject.toml").write_text(f'[project]\nname = "flavour"\nversion = "1"\n[build-system]\n{build}')
+    (package / "backend.py").write_text(BACKEND)
+    for value in ("one", "two"):
+        with zipfile.ZipFile(wheel, "a") as archive:
+            archive.writestr(f"{value}.py", "")
+        runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
+        runtime.prepare(spec, Place(tmp_path / "cache"))
+        site = Path(runtime.python(spec, Place(tmp_path / "cache"))[0]).parent.parent
+        found.append({path.stem for path in site.glob("lib/python*/site-packages/*.py")} & {"one", "two"})
+    assert found == [{"one"}, {"one", "two"}]
+
+
 @pytest.mark.slow
 def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
     """The name of an environment is the digest of its lock: another wording finds it, a new lock makes a new one."""

@@ -16,6 +16,7 @@ from typing import Any
 import benchhouse
 from benchhouse.catalog.nexus_requirements import Requirement, normal_name
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.local_packages import rebuilt
 from benchhouse.schema.own_wheel import write_own_wheel
 
 TIMEOUT_S = 120.0
@@ -63,7 +64,7 @@ def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S)
         text = "".join(f"{line}\n" for line in (ours, *(item.text for item in asked)))
         (folder / "requirements.in").write_text(text, encoding="utf-8")
         command = [uv, "pip", "compile", "--python", sys.executable, "--no-header", "--no-annotate", "--quiet"]
-        command.append(str(folder / "requirements.in"))
+        command += [*rebuilt(item.text for item in asked), str(folder / "requirements.in")]
         code, out, errors = run_bounded(command, folder, timeout_s)
     if code is None:
         remote = ", ".join(f"{item.text} ({item.place})" for item in asked if item.kind == "url") or "the package index"
@@ -141,7 +142,7 @@ def _build(folder: Path, lock: str, timeout_s: float) -> Path:
     venv, locked = folder / "venv", folder / "requirements.txt"
     locked.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
     uv, python = find_uv(), venv / "bin" / "python"
-    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"]
+    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps", *rebuilt(lock.splitlines())]
     for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(locked)]):
         code, _, errors = run_bounded(command, folder, timeout_s)
         if code != 0:

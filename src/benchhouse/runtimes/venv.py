@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from benchhouse.runtimes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
 from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.local_packages import rebuilt
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.resources import Runtime
@@ -97,7 +98,8 @@ def _resolved(spec: Runtime, local: dict[str, str]) -> str:
             inputs = Path(scratch) / "requirements.in"
             inputs.write_text("\n".join(wanted) + "\n", encoding="utf-8")
             plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
-            return _without_ourselves(_ran([uv, "pip", "compile", "--python", python, *plain, str(inputs)], "resolved"))
+            compile_them = [uv, "pip", "compile", "--python", python, *plain, *rebuilt(wanted), str(inputs)]
+            return _without_ourselves(_ran(compile_them, "resolved"))
         own = Path(scratch) / "venv"
         _ran([python, "-m", "venv", str(own)], "made")
         quiet = ["--disable-pip-version-check", "--quiet"]
@@ -132,6 +134,7 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
         if uv := find_uv():
             _ran([uv, "venv", "--quiet", "--python", python, str(folder)], "made")
             install = [uv, "pip", "install", "--quiet", "--python", interpreter, "--compile-bytecode"]
+            install += rebuilt(lock.read_text(encoding="utf-8").splitlines())
         else:
             _ran([python, "-m", "venv", str(folder)], "made")
             install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
