@@ -82,6 +82,8 @@ class Trial:
 
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None: ...
 
+    def energy_per(self, name: str, amount: float) -> None: ...
+
     def warn(self, code: str, message: str) -> None:
         (self.problems if code == LATE_CLIENT else self.warnings)[code] = message
 

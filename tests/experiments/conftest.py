@@ -78,6 +78,10 @@ class RecordingContext:
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
         assert begin_ns <= end_ns
 
+    def energy_per(self, name: str, amount: float) -> None:
+        assert self.experiment.metric(name), f"{name} is not declared"
+        self.values[name].append(1.0 / amount)  # as if a joule was used
+
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(code, message, retryable)
 

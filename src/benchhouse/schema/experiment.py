@@ -110,6 +110,12 @@ class Context(Protocol):
         `steady` is what is measured: what came before the first is then `warmup`, what came after the last `teardown`.
         """
 
+    def energy_per(self, name: str, amount: float) -> None:
+        """Have metric `name` be the energy of the `steady` phase / `amount`, once the monitors have told it.
+
+        Energy is that of all devices whose power they read; where they read none, there is no value.
+        """
+
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
 

@@ -49,6 +49,7 @@ class TrialContext:
     warnings: list[tuple[str, str]] = field(default_factory=list)
     invalidities: list[tuple[str, str]] = field(default_factory=list)
     phases: list[tuple[str, int, int]] = field(default_factory=list)
+    per_energy: list[tuple[Metric, float]] = field(default_factory=list)
     make_services: "Callable[[], TrialServices] | None" = None
     version_of: "Callable[[Recipe, str | None], str]" = lambda recipe, program: ""
     """Of a server's program; `program` is the one that a scenario names, if it does."""
@@ -137,6 +138,11 @@ class TrialContext:
         if end_ns < begin_ns:
             self.fail("bad_phase", f"phase '{name}' ends before it begins")
         self.phases.append((name, begin_ns, end_ns))
+
+    def energy_per(self, name: str, amount: float) -> None:
+        if not (math.isfinite(amount) and amount > 0):
+            self.fail("not_finite", f"metric '{name}' is energy / {amount}: an amount is a finite number above 0")
+        self.per_energy.append((self._declared(name, None, None, otherwise="J"), float(amount)))
 
     def warn(self, code: str, message: str) -> None:
         if (warning := (str(code), str(message))) not in self.warnings:

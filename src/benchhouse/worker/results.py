@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from benchhouse.analysis.summary import HISTOGRAM_QUANTILE, shaky_quantiles, summarise, summarise_histogram
+from benchhouse.schema.experiment import Metric
 from benchhouse.schema.measurement import (
     ErrorCounts,
     Extras,
@@ -19,7 +20,7 @@ from benchhouse.schema.measurement import (
     Throughput,
     common_unit,
 )
-from benchhouse.schema.telemetry import TelemetrySummary
+from benchhouse.schema.telemetry import STEADY, TelemetrySummary
 from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker.context import Series
 from benchhouse.worker.monitors.watch import steady_resources
@@ -51,6 +52,7 @@ class Handover(BaseModel):
     quantile_definitions: dict[str, str] = {}
     primary: list[str] = []
     phases: list[tuple[str, int, int]] = []
+    per_energy: list[tuple[Metric, float]] = []  # what it is divided by
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
         """The experiment said itself that it failed."""
@@ -86,6 +88,20 @@ class Handover(BaseModel):
             first, *others = reasons
             messages = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
             self.invalid = Failure(code=first.code, message=plain_text("; ".join(messages)))
+
+    def take_energy(self, telemetry: TelemetrySummary | None) -> None:
+        """Metrics that are energy of the steady phase / an amount; none where not all of it was read."""
+        joules = [phase.energy_j for phase in telemetry.phases if phase.name == STEADY] if telemetry else []
+        known = [energy for energy in joules if energy is not None]
+        if not joules or len(known) < len(joules):
+            return
+        self.measurements += [
+            Measurement(
+                metric=metric.name, stat="value", value=math.fsum(known) / amount, n=1, unit=metric.unit,
+                direction=metric.direction, role=metric.role,
+            )
+            for metric, amount in self.per_energy
+        ]  # fmt: skip
 
 
 def _warnings(pairs: Iterable[tuple[str, str]]) -> list[Warning]:

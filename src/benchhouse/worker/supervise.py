@@ -148,6 +148,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     outcome, failure = _judge(ended, handover, spec)
     incomplete, changed = capture.trouble, tidy(folder.path)
     telemetry = watch.write(folder.telemetry, handover.phases)
+    handover.take_energy(telemetry)
     blanked = blank_secrets([folder.artifacts, folder.samples, folder.histograms, folder.telemetry], session.secrets)
     over = after(started, time.monotonic() - clock)
     change = clock_change(over)

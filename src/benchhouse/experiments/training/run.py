@@ -13,6 +13,14 @@ from pydantic import Field, field_validator
 
 from benchhouse.experiments.emitted import VARIABLE
 from benchhouse.experiments.training import figures
+from benchhouse.experiments.training.efficiency import (
+    EFFICIENCY,
+    Goals,
+    Place,
+    report_convergence,
+    report_spending,
+    report_utilisation,
+)
 from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
 from benchhouse.experiments.training.sources import find_records, keep_emitted
 from benchhouse.experiments.training.steps import not_finite, steps_of
@@ -32,7 +40,12 @@ METRICS = (
         "latency",
         primary=True,
     ),
-    higher("tokens_per_s", "tokens/s", "tokens of all ranks / time from the first measured step to the last one"),
+    higher(
+        "tokens_per_s",
+        "tokens/s",
+        "tokens of all ranks / time from the first measured step to the last one",
+        "throughput",
+    ),
     higher("samples_per_s", "samples/s", "samples of all ranks / time from the first measured step to the last one"),
     lower("time_to_first_step", "s", "from the start of the ranks to the end of the first step of all of them"),
     lower("data_share", "1", "data_s of all ranks / time of their measured steps"),
@@ -44,6 +57,7 @@ METRICS = (
     lower("restarts", "1", "how often the ranks had to begin again"),
     lower("lost_steps", "1", "steps that were done again later, or not by all ranks"),
     lower("loss", "1", "loss of the last step, mean of the ranks that tell it"),
+    *EFFICIENCY,
 )
 
 
@@ -52,9 +66,11 @@ class Trainer(Model):
 
     argv: list[str] = Field(min_length=1, description="Program and arguments, without a shell, the same for all ranks.")
     name: str = Field("", description="Name in reports.")
+    python: str = Field("", description="Python that has torch, to measure the peak; by default that of the program.")
+    price_per_hour: float | None = Field(None, ge=0, description="Of all machines that train, in $ an hour.")
 
 
-class TrainingWorkload(Model):
+class TrainingWorkload(Goals):
     """How many ranks, how they are started, and where their records come from."""
 
     ranks: int = Field(1, ge=1, le=4096, description="Processes on this node; `RANK` and `WORLD_SIZE` tell each.")
@@ -118,7 +134,11 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         _tell_failure(attempts[-1], progress, workload, ctx)
     if not progress.useful:
         _no_steps(progress, attempts[-1], ctx)
-    _report(progress, began_s, ended_s, len(attempts) - 1, workload, ctx)
+    steps = _report(progress, began_s, ended_s, len(attempts) - 1, workload, ctx)
+    place = Place(target.python, argv, workload.ranks, environment)
+    report_spending(steps, target.price_per_hour, ctx)
+    report_convergence(progress, began_s, workload, ctx)
+    report_utilisation(steps, progress.world, workload, place, ctx)
 
 
 def _attempts(launch: Launch, workload: TrainingWorkload, ctx: Context) -> list[list[Rank]]:
@@ -164,7 +184,8 @@ def _report(
     restarts: int,
     workload: TrainingWorkload,
     ctx: Context,
-) -> None:
+) -> Sequence[figures.WholeStep]:
+    """The measured steps."""
     useful = progress.useful
     warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
     steps = useful[warmup.steps :]
@@ -201,3 +222,4 @@ def _report(
         ctx.emit("loss", sum(losses) / len(losses))
     if progress.lost:
         ctx.metadata(lost_work_s=progress.lost_s)
+    return steps

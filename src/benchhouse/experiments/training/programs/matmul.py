@@ -1,0 +1,57 @@
+"""How many FLOPs a second one device makes of large matrix products: a line of JSON.
+
+    python matmul.py DTYPE SECONDS
+
+The device is CUDA's LOCAL_RANK, else the CPU with OMP_NUM_THREADS threads. Of each size the median over rounds is told,
+and the best size is the peak.
+"""
+
+import json
+import os
+import sys
+import time
+from statistics import median
+
+SIZES = {"cuda": (4096, 8192, 16384), "cpu": (512, 1024, 2048)}
+ROUND_S = 0.05
+
+
+def main(dtype: str, seconds: float) -> None:
+    import torch
+
+    cuda = torch.cuda.is_available()
+    if not cuda and dtype != "float32":
+        sys.exit(f"no CUDA device here, and {dtype} on a CPU is emulated or far slower than float32: measure float32")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local % torch.cuda.device_count()) if cuda else torch.device("cpu")
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    wait = torch.cuda.synchronize if cuda else (lambda: None)
+    sizes = SIZES[device.type]
+    chance = torch.Generator(device).manual_seed(0)
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
+    rates = {}
+    for size in sizes:
+        left, right = (torch.randn(size, size, generator=chance, device=device).to(kind) for _ in range(2))
+        out = torch.empty(size, size, dtype=kind, device=device)
+        times: list[float] = []
+        count = 1
+        until = time.monotonic() + seconds / len(sizes)
+        while not times or time.monotonic() < until:
+            wait()
+            began = time.perf_counter()
+            for _ in range(count):
+                torch.mm(left, right, out=out)
+            wait()
+            took_s = time.perf_counter() - began
+            times.append(took_s / count)
+            if len(times) == 1 and took_s < ROUND_S:  # the first one warms up, and says how many fit a round
+                count, times = min(10_000, max(count + 1, int(count * ROUND_S / max(took_s, 1e-6)))), []
+        rates[size] = 2 * size**3 / median(times)
+    name = torch.cuda.get_device_name(device) if cuda else f"CPU with {torch.get_num_threads()} threads"
+    best = max(rates, key=lambda size: rates[size])
+    answer = {"flops": rates[best], "size": best, "by_size": rates, "device": name, "dtype": dtype}
+    sys.stdout.write(json.dumps({**answer, "torch": torch.__version__}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
