@@ -1,11 +1,11 @@
 """Sealed trials shared to PostgreSQL and S3 while either of them is killed: nothing lost, nothing sent twice.
 
 A workspace with `--trials` sealed trials in runs of 100 is shared (`bench warehouse share`) to a real PostgreSQL and a
-real SeaweedFS. On the way they are killed by SIGKILL, in turn, `--kills` times: the backend of PostgreSQL that writes
-for us, which takes the whole server down into recovery, and the process of SeaweedFS, which is started again on its
-data. The command is given again until it says that all is there; where that is before the last kill, what it remembers
-is removed, so that it goes through everything again. Then every trial must be in the tables, every object of the store
-must have its digest, and a further call must move nothing.
+real SeaweedFS. They are killed by SIGKILL, `--kills` times in all, spread over the way: the backend of PostgreSQL that
+writes for us, which takes the whole server down into recovery, and the process of SeaweedFS, which is started again on
+its data. The command is given again until it says that all is there; where that is before the last kill, what it
+remembers is removed, so that it goes through everything again. Then every trial must be in the tables, every object of
+the store must have its digest, and a further call must move nothing.
 
     python benchmarks/shared_push.py [--trials 10000] [--kills 20] [--json]     exit code 1 when missed
 """
@@ -22,6 +22,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parents[1] / "tests" / "warehouse")]
 
@@ -43,12 +44,17 @@ def fill(root: Path, trials: int) -> None:
 
 
 class Killer:
-    """Kills one server after the other while shares go on, and starts SeaweedFS again."""
+    """Kills both servers while shares go on, each as often as the other, and starts SeaweedFS again.
 
-    def __init__(self, database: str, seaweed_pid: int, kills: int) -> None:
-        self._database, self._left, self.done = database, kills, 0
+    A server's next kill is due when a further part of what it is to get has arrived.
+    """
+
+    def __init__(self, root: Path, trials: int, kills: int, database: str, store: Any) -> None:
+        self._journal, self._trials, self._runs = root / ".bench" / "shared.jsonl", trials, -(-trials // PER_RUN)
+        self._database, self._store_url, self._server = database, store.url, _only_child(store.pid)
+        self._of = {"store": kills - kills // 2, "database": kills // 2}
+        self.done = dict.fromkeys(self._of, 0)
         self._random, self._over = random.Random(7), threading.Event()
-        self._server = _only_child(seaweed_pid)
         self._started: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._go, daemon=True)
 
@@ -67,9 +73,31 @@ class Killer:
             self._started.wait()
 
     def _go(self) -> None:
-        while self._left and not self._over.wait(self._random.uniform(0.3, 1.5)):
-            if self._kill_database() if self._left % 2 else self._kill_store():
-                self._left, self.done = self._left - 1, self.done + 1
+        servers = (("store", self._in_store, self._kill_store), ("database", self._in_database, self._kill_database))
+        while self.done != self._of and not self._over.wait(self._random.uniform(0.1, 0.6)):
+            for name, arrived, kill in servers:
+                done, all_of_them = self.done[name], self._of[name]
+                if done < all_of_them and (part := arrived()) > done / all_of_them and kill():
+                    self.done[name] += 1
+                    print(f"killed the {name}, which had {part:.0%}", file=sys.stderr)
+
+    def _in_store(self) -> float:
+        """The share of the trials that is known to have arrived; none while the server is not up."""
+        try:
+            urlopen(f"{self._store_url}/healthz", timeout=5).close()
+            return self._journal.read_text().count('"s3://') / self._trials
+        except OSError:
+            return 0.0
+
+    def _in_database(self) -> float:
+        import psycopg
+
+        try:
+            with psycopg.connect(self._database, autocommit=True, connect_timeout=5) as connection:
+                ((runs,),) = connection.execute("SELECT count(*) FROM benchhouse_store.runs").fetchall()
+        except psycopg.Error:
+            return 0.0
+        return float(runs) / self._runs
 
     def _kill_database(self) -> bool:
         """One of its backends that writes for us: the server ends all others and recovers from its log."""
@@ -133,12 +161,14 @@ def measure(trials: int, kills: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as name, running(RECIPE) as database, seaweedfs.running() as store:
         root, address = Path(name, "ws"), new_database(database.endpoint)
+        begun = time.monotonic()
         fill(root, trials)
+        print(f"{trials} sealed trials made in {time.monotonic() - begun:.0f} s", file=sys.stderr)
         store.bucket("shared")
         where = {"share": address, "evidence": "s3://shared/team", "endpoint": store.url}
         (root / "workspace.yaml").write_text(json.dumps({"warehouse": where}))
         environ = {**os.environ, **store.environment, "BENCH_CACHE_DIR": str(Path(name, "cache"))}
-        killer, calls, begun = Killer(address, store.pid, kills), 0, time.monotonic()
+        killer, calls, begun = Killer(root, trials, kills, address, store), 0, time.monotonic()
         killer.begin()
         code = 1
         while (code or killer.busy) and time.monotonic() - begun < GIVE_UP_S:
@@ -152,7 +182,7 @@ def measure(trials: int, kills: int) -> dict[str, Any]:
         ((rows, distinct),) = postgres.ask(
             address, "SELECT count(*), count(DISTINCT trial_id) FROM benchhouse.trial_fact"
         )
-        killed = killer.done
+        killed = sum(killer.done.values())
         killer.end()
     whole = rows == distinct == trials == stored["checked"] and not stored["damage"]
     moved = sum(item["moved"] for item in again)

@@ -4,18 +4,30 @@ import hashlib
 import json
 import shutil
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
+from services.refusing_proxy import HALF, Refusal, refusing
 from services.seaweedfs import seaweedfs  # noqa: F401 - a fixture
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.folder import seal
-from benchhouse.evidence.store import Carried, DiskShelf, Pointer, check, object_key, pointers, pull, push
+from benchhouse.evidence.store import (
+    Carried,
+    DiskShelf,
+    Pointer,
+    StoreRefused,
+    check,
+    object_key,
+    pointers,
+    pull,
+    push,
+)
 from benchhouse.evidence.verify import manifest_digest, verify
-from benchhouse.runs import evidence_transfer
+from benchhouse.runs import evidence_transfer, s3_shelf
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
@@ -99,27 +111,28 @@ def test_one_flipped_byte_in_the_store_is_found_and_never_pulled(workspace, plac
 def test_an_interrupted_push_is_taken_up_where_it_stopped(workspace, place, monkeypatch):
     address, shelf = place
     kind = type(shelf)
-    real, keys = kind.put, []
+    real, order, done = kind.put, count(), []
 
     def breaks(self, key, source, sha256):
-        keys.append(key)
-        if len(keys) == 4:
+        if next(order) >= 3:
             raise KeyboardInterrupt
         real(self, key, source, sha256)
+        done.append(key)
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, "put", breaks)
         with pytest.raises(KeyboardInterrupt):
             evidence_transfer.push(workspace, address, [])
     assert pointers(shelf) == []
-    assert len(list(shelf.keys("objects/"))) == 3
+    assert sorted(shelf.keys("objects/")) == sorted(done)
+    assert len(done) == 3
     with pytest.raises(BenchError, match="there is no evidence"):
         evidence_transfer.verify(address, [])
 
     again = []
     monkeypatch.setattr(kind, "put", lambda self, key, *rest: (again.append(key), real(self, key, *rest)))
     evidence_transfer.push(workspace, address, [])
-    assert not set(again) & set(keys[:3])
+    assert not set(again) & set(done)
     assert evidence_transfer.verify(address, [])[::2] == (3, [])
 
 
@@ -224,6 +237,85 @@ def test_the_command_line_pushes_verifies_and_pulls(bench, workspace, seaweedfs,
     assert bench("verify", "--all", cwd=home).code == 0
 
 
+# -- a server that is not well
+
+
+@pytest.fixture
+def unwell(seaweedfs, workspace, tmp_path, monkeypatch):  # noqa: F811 - the fixture
+    """(address, proxy, shelf, one of its pointers) of a store with all trials, behind a proxy that may refuse."""
+    for name, value in seaweedfs.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(s3_shelf, "_WAITS_S", (0.01, 0.02))
+    address = f"s3://evidence/{tmp_path.name}"
+    shelf = evidence_transfer.S3Shelf(seaweedfs.bucket("evidence"), "", tmp_path.name)
+    evidence_transfer.push(workspace, address, [], endpoint=seaweedfs.url)
+    with refusing(seaweedfs.url) as proxy:
+        yield address, proxy, shelf, pointers(shelf, ["run-b"])[0]
+
+
+def files_of_manifest(workspace, pointer):
+    return json.loads((workspace.results / pointer.path / "manifest.json").read_text())["files"]
+
+
+@pytest.mark.parametrize("status", [500, 503, HALF])
+def test_what_a_server_does_not_give_is_unreadable_and_only_other_bytes_are_changed(bench, workspace, unwell, status):
+    address, proxy, shelf, pointer = unwell
+    files = files_of_manifest(workspace, pointer)
+    damage_object(shelf, files["metrics.csv"]["sha256"])
+    first, second = pointers(shelf, ["run-a"])
+    proxy.refusals += [
+        Refusal(files["metrics.json"]["sha256"], status),
+        Refusal(first.manifest, status),
+    ]
+    damage = evidence_transfer.verify(address, [], endpoint=proxy.url)[2]
+    assert {(item.trial, item.file): item.kind for item in damage} == {
+        (first.path, first.key): "unreadable",
+        (first.path, "manifest.json"): "unreadable",
+        (pointer.path, "metrics.json"): "unreadable",
+        (pointer.path, "metrics.csv"): "changed",
+    }
+    told = bench("evidence", "verify", address, "--endpoint", proxy.url, "--run", second.run_id, cwd=workspace.root)
+    assert told.code == 1
+    assert "0 faults" not in told.out
+    assert "2 objects could not be read" in told.out
+    assert "again when the store is well:  bench evidence verify" in told.err
+    proxy.refusals.clear()
+    assert [item.kind for item in evidence_transfer.verify(address, [], endpoint=proxy.url)[2]] == ["changed"]
+
+
+def test_what_is_not_in_the_bucket_is_missing(seaweedfs, workspace, unwell):  # noqa: F811 - the fixture
+    address, proxy, _, pointer = unwell
+    bucket = seaweedfs.bucket("evidence")
+    prefix = address.rpartition("/")[2]
+    sha256 = files_of_manifest(workspace, pointer)["samples.csv"]["sha256"]
+    bucket.remove([f"{prefix}/{object_key(sha256)}"])
+    (damage,) = evidence_transfer.verify(address, [pointer.run_id], endpoint=proxy.url)[2]
+    assert (damage.file, damage.kind) == ("samples.csv", "missing")
+
+
+def test_a_passing_error_is_asked_again_and_a_lasting_one_is_told_soon(workspace, unwell, tmp_path, monkeypatch):
+    address, proxy, _, _ = unwell
+    proxy.refusals += [Refusal("/objects/", 503, 2, "PUT"), Refusal("/objects/", 500, 2), Refusal("/trials/", 500, 1)]
+    pushed = evidence_transfer.push(workspace, f"{address}/second", [], endpoint=proxy.url)
+    assert {item.what for item in pushed} == {"new"}
+    assert evidence_transfer.verify(f"{address}/second", [], endpoint=proxy.url)[::2] == (3, [])
+
+    proxy.refusals.append(Refusal("/objects/", 500, method="PUT"))
+    with pytest.raises(StoreRefused, match="InternalError: not well"):
+        evidence_transfer.push(workspace, f"{address}/third", [], endpoint=proxy.url)
+    proxy.refusals.clear()
+    evidence_transfer.push(workspace, f"{address}/third", [], endpoint=proxy.url)
+    assert evidence_transfer.verify(f"{address}/third", [], endpoint=proxy.url)[::2] == (3, [])
+
+    monkeypatch.setattr(s3_shelf, "_PATIENCE_S", 0.02)
+    proxy.refusals.append(Refusal("/objects/", 500))
+    proxy.asked.clear()
+    damage = evidence_transfer.verify(address, [], endpoint=proxy.url)[2]
+    assert [item.kind for item in damage] == ["unreadable"] * 3
+    gets = [path for _, path in proxy.asked if "/objects/" in path]
+    assert len(gets) <= len(set(gets)) + 8, "patience is for the store, not for each of its objects"
+
+
 # -- by the byte, on a disk; the folder holds a.txt, empty.txt and sub/b.txt
 
 
@@ -253,7 +345,11 @@ def test_a_push_writes_each_object_once_and_says_last_that_the_folder_is_there(s
     key = f"trials/r1/demo/t1/{manifest}"
     assert list(shelf.keys("objects/")) == objects and list(shelf.keys("")) == [*objects, key]
     assert b"".join(shelf.read(key)) == f"{manifest}\n".encode()
-    assert [event.split()[0] for event in disk] == ["sync", "rename"] * 5, "on disk before it has its name"
+    renamed = [event.split()[1:] for event in disk if event.startswith("rename")]
+    assert len(renamed) == 5
+    for temporary, final in renamed:
+        synced, named = disk.index(f"sync {temporary}"), disk.index(f"rename {temporary} {final}")
+        assert synced < named, "on disk before it has its name"
     assert disk[-1].endswith(key)
     assert list(push(shelf, [sealed])) == [Carried(run_id="r1", folder="demo/t1", what="same")]
     assert pointers(shelf) == pointers(shelf, ["r1", "r1"]) == [Pointer("r1", "demo", "t1", manifest)]
@@ -286,8 +382,20 @@ def test_what_is_wrong_in_a_store_is_told_object_by_object(shelf, pointer):
     (root / pointer.key).write_text("x")
     assert damage()[0] == ("demo/t1", pointer.key, "changed", "its text does not fit its name")
     (root / object_key(pointer.manifest)).unlink()
-    ((file, kind, detail),) = [one[1:] for one in damage()]
-    assert (file, kind) == ("manifest.json", "missing") and pointer.manifest[:12] in detail
+    assert [one[1:] for one in damage()][1:] == [
+        ("manifest.json", "missing", f"object {pointer.manifest[:12]} is missing"),
+    ]
+    (root / pointer.key).unlink()
+    assert [one[1:3] for one in damage()] == [(pointer.key, "missing"), ("manifest.json", "missing")]
+
+
+def test_what_the_disk_does_not_give_is_unreadable(shelf, pointer):
+    path = Path(shelf.name) / object_key(sha(b"x"))
+    path.unlink()
+    path.mkdir()
+    ((_, _, damage),) = check(shelf, [pointer])
+    assert [(one.file, one.kind) for one in damage] == [("a.txt", "unreadable")]
+    assert "Is a directory" in damage[0].detail
 
 
 def test_a_pull_brings_a_whole_folder_or_none(shelf, pointer, tmp_path):
@@ -310,7 +418,7 @@ def test_a_pull_brings_a_whole_folder_or_none(shelf, pointer, tmp_path):
     (Path(shelf.name) / object_key(sha(b"x"))).unlink()
     (refused,) = pull(shelf, results, [pointer])
     assert (refused.what, refused.run_id) == ("refused", "r1")
-    assert refused.reason == f"a.txt: its object {sha(b'x')[:12]} is missing in {shelf.name}"
+    assert refused.reason == f"a.txt: object {sha(b'x')[:12]} is missing in {shelf.name}"
     assert list((results / "demo").iterdir()) == []
 
 

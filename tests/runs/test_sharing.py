@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from engines_at_hand import filled, new_database
 from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
 from services.small_disk import small_disk  # noqa: F401 - a fixture
-from trial_maker import make_trial
+from trial_maker import flip_byte, make_trial
 
+from benchhouse.evidence.deposits import deposits
 from benchhouse.runs import sharing
 from benchhouse.warehouse.ingest import collect
 
@@ -94,6 +95,22 @@ def test_a_full_store_is_a_warning_and_what_fitted_is_known(tmp_path, small_disk
     (whole,) = sharing.share(workspace)
     assert whole.missing == []
     assert whole.there == 28
+
+
+def test_a_run_is_noted_as_deposited_when_all_of_it_is_there(tmp_path):
+    workspace = filled(tmp_path / "ada")
+    write(workspace.root, None, "store")
+    spoilt = next(path for path in workspace.results.glob("*/*/metrics.csv") if b"run-b" in path.read_bytes())
+    content = spoilt.read_bytes()
+    flip_byte(spoilt)
+    (part,) = sharing.share(workspace)
+    assert len(part.missing) == 1
+    assert {item.run_id for item in deposits(workspace)} == {"run-a"}
+    spoilt.write_bytes(content)
+    workspace.deposit_journal.unlink()  # as a kill leaves it, after the trials of run-a had arrived
+    (whole,) = sharing.share(workspace)
+    assert (whole.moved, whole.missing) == (1, [])
+    assert {item.run_id for item in deposits(workspace)} == {"run-a", "run-b"}
 
 
 @pytest.mark.parametrize("text", ["warehouse: {}\n", "warehouse: {share: 3}\n", "{}\n"])

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from copy import copy
 from html import unescape
 from pathlib import Path
@@ -73,6 +74,8 @@ class Bucket:
                 raise self._refused(answer.status, answer.read())
             while piece := answer.read(_PIECE_BYTES):
                 yield piece
+            if answer.length:  # http.client takes a body that was cut off for its end
+                raise S3Refused("reset", f"the connection ended {answer.length:,} bytes before the end of {key!r}")
         except (OSError, http.client.HTTPException) as error:
             raise S3Refused("reset", f"{type(error).__name__} while {key!r} was read: {error}") from error
         finally:
@@ -96,13 +99,15 @@ class Bucket:
         with ThreadPoolExecutor(_REMOVERS) as crew:
             return [problem for problems in crew.map(self._remove_apart, batches) for problem in problems]
 
-    def _remove_apart(self, keys: Sequence[str]) -> list[str]:
+    def another(self) -> "Bucket":
+        """The same bucket on a connection of its own, for another thread."""
         other = copy(self)
-        other._connection = None
-        try:
+        other._signer, other._connection = copy(self._signer), None
+        return other
+
+    def _remove_apart(self, keys: Sequence[str]) -> list[str]:
+        with closing(self.another()) as other:
             return other._remove(keys)
-        finally:
-            other.close()
 
     def _remove(self, keys: Sequence[str]) -> list[str]:
         objects = "".join(f"<Object><Key>{xml(key)}</Key></Object>" for key in keys)

@@ -7,31 +7,54 @@ Nothing is ever changed or removed. Equal files are kept once, and two who push 
 """
 
 import hashlib
+import io
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import BinaryIO, Literal, Protocol, TypeVar
 from uuid import uuid4
 
 from pydantic import Field, ValidationError
 
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest
-from benchhouse.evidence.manifest import Manifest
-from benchhouse.evidence.verify import Damage, manifest_digest, verify
+from benchhouse.evidence.manifest import FileEntry, Manifest
+from benchhouse.evidence.verify import Damage, DamageKind, manifest_digest, verify
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 
 _POINTER = re.compile(r"trials/([^/.][^/]*)/([^/.][^/]*)/([^/.][^/]*)/([0-9a-f]{64})")  # the fields of a Pointer
 _PIECE_BYTES = 1 << 20
+_BATCH = 32  # folders whose objects go together; their pointers follow when all of them are there
+_AT_ONCE = 8  # requests
+
+Item = TypeVar("Item")
+
+
+class Unfit(BenchError):  # noqa: N818 - what the object is
+    """An object of a store that can't be used; `kind` says why, as of damage."""
+
+    def __init__(self, kind: DamageKind, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.kind: DamageKind = kind
+
+
+class StoreRefused(Unfit):
+    """The store is not there, or would not do it: nothing is known of the object."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unreadable", message, "Give the command again when the store is well: nothing is lost.")
 
 
 class Shelf(Protocol):
-    """Where objects lie, by key. A key that is there is there whole."""
+    """Where objects lie, by key. A key that is there is there whole. Several threads may ask; raises StoreRefused."""
 
     @property
     def name(self) -> str: ...
@@ -103,9 +126,14 @@ class DiskShelf:
             raise unwritable(self._root, error) from error
 
     def read(self, key: str) -> Iterator[bytes]:
-        with (self._root / key).open("rb") as file:
-            while piece := file.read(_PIECE_BYTES):
-                yield piece
+        try:
+            with (self._root / key).open("rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    yield piece
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreRefused(f"can't read {key}: {error.strerror or error}") from error
 
 
 def object_key(sha256: str) -> str:
@@ -119,33 +147,46 @@ def pointers(shelf: Shelf, runs: Iterable[str] | None = None) -> list[Pointer]:
     return [Pointer(*match.groups()) for match in matches if match]
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """What is to become of one folder; `pointer` is None where nothing is to be written."""
+
+    carried: Carried
+    pointer: Pointer | None = None
+    new: Mapping[str, Path] = field(default_factory=dict)
+
+
 def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
     """Put sealed folders into a store. Each is checked before it goes, and each new object is read back."""
     there: set[str] | None = None
     known: set[Pointer] = set()
-    for folder in folders:
-        if there is None:
-            there, known = set(shelf.keys("objects/")), set(pointers(shelf))
-        path = f"{folder.path.parent.name}/{folder.path.name}"
-        if damage := verify(folder):
-            yield Carried(run_id="", folder=path, what="refused", reason=_describe(damage))
-            continue
-        manifest = read_manifest(folder)
-        pointer = Pointer(manifest.run_id, folder.path.parent.name, folder.path.name, manifest_digest(folder))
-        if pointer in known:
-            yield Carried(run_id=manifest.run_id, folder=path, what="same")
-            continue
-        parts = {object_key(entry.sha256): folder.path / name for name, entry in manifest.files.items()}
-        parts[object_key(pointer.manifest)] = folder.manifest
-        new = {key: part for key, part in parts.items() if key not in there}
-        size = sum(part.stat().st_size for part in new.values())
-        if not dry_run:
-            for key, part in new.items():
-                _put(shelf, key, part)
-            text = f"{pointer.manifest}\n".encode()
-            shelf.put(pointer.key, text, hashlib.sha256(text).hexdigest())
-        there |= new.keys()
-        yield Carried(run_id=manifest.run_id, folder=path, what="new", objects=len(new), size=size)
+    with ThreadPoolExecutor(_AT_ONCE) as crew:
+        for batch in _batches(folders):
+            if there is None:
+                there, known = set(shelf.keys("objects/")), set(pointers(shelf))
+            planned = [_plan(folder, there, known) for folder in batch]
+            if not dry_run:
+                list(crew.map(partial(_put, shelf), [item for plan in planned for item in plan.new.items()]))
+                list(crew.map(partial(_enter, shelf), [plan.pointer for plan in planned if plan.pointer]))
+            yield from (plan.carried for plan in planned)
+
+
+def _plan(folder: TrialFolder, there: set[str], known: set[Pointer]) -> _Planned:
+    """Check a folder and see what the store lacks of it; that is added to `there`."""
+    path = f"{folder.path.parent.name}/{folder.path.name}"
+    if damage := verify(folder):
+        return _Planned(Carried(run_id="", folder=path, what="refused", reason=_describe(damage)))
+    manifest = read_manifest(folder)
+    pointer = Pointer(manifest.run_id, folder.path.parent.name, folder.path.name, manifest_digest(folder))
+    if pointer in known:
+        return _Planned(Carried(run_id=manifest.run_id, folder=path, what="same"))
+    parts = {object_key(entry.sha256): folder.path / name for name, entry in manifest.files.items()}
+    parts[object_key(pointer.manifest)] = folder.manifest
+    new = {key: part for key, part in parts.items() if key not in there}
+    there.update(new)
+    size = sum(part.stat().st_size for part in new.values())
+    carried = Carried(run_id=manifest.run_id, folder=path, what="new", objects=len(new), size=size)
+    return _Planned(carried, pointer, new)
 
 
 def pull(shelf: Shelf, results: Path, wanted: Iterable[Pointer], *, dry_run: bool = False) -> Iterator[Carried]:
@@ -166,31 +207,71 @@ def pull(shelf: Shelf, results: Path, wanted: Iterable[Pointer], *, dry_run: boo
 
 def check(shelf: Shelf, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, int, list[Damage]]]:
     """Hash every object of these folders, each once; the bytes that were read, and what is not as it was sealed."""
-    seen: dict[str, tuple[str, int] | None] = {}
-    for pointer in wanted:
-        damage, read = list[Damage](), 0
-        try:
-            if b"".join(shelf.read(pointer.key)) != f"{pointer.manifest}\n".encode():
-                damage.append(_damage(pointer, pointer.key, "its text does not fit its name"))
-            manifest = _manifest(shelf, pointer)
-        except BenchError as error:
-            yield pointer, 0, [_damage(pointer, "manifest.json", error.message)]
-            continue
-        for name, entry in manifest.files.items():
-            if entry.sha256 not in seen:
-                seen[entry.sha256] = stored = _digest(shelf, object_key(entry.sha256))
-                read += stored[1] if stored else 0
-            if seen[entry.sha256] != (entry.sha256, entry.bytes):
-                damage.append(_damage(pointer, name, _difference(seen[entry.sha256], entry.sha256)))
-        yield pointer, read, damage
+    seen: dict[FileEntry, Unfit | None] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as crew:
+        for batch in _batches(wanted):
+            opened = list(crew.map(partial(_look_into, shelf), batch))
+            new = list(dict.fromkeys(entry for files, _ in opened for entry in files.values() if entry not in seen))
+            compared = dict(zip(new, crew.map(partial(_compare, shelf), new), strict=True))
+            seen |= {entry: fault for entry, (_, fault) in compared.items()}
+            for pointer, (files, faults) in zip(batch, opened, strict=True):
+                read = sum(compared.pop(entry)[0] for entry in files.values() if entry in compared)
+                faults |= {name: fault for name, entry in files.items() if (fault := seen[entry])}
+                yield pointer, read, [
+                    Damage(trial=pointer.path, file=file, kind=fault.kind, detail=fault.message)
+                    for file, fault in faults.items()
+                ]  # fmt: skip
 
 
-def _put(shelf: Shelf, key: str, source: Path) -> None:
+def _look_into(shelf: Shelf, pointer: Pointer) -> tuple[Mapping[str, FileEntry], dict[str, Unfit]]:
+    """The files of a folder, as far as they can be known, and what is wrong with its pointer and its manifest."""
+    faults: dict[str, Unfit] = {}
+    try:
+        if _content(shelf, pointer.key) != _text(pointer):
+            faults[pointer.key] = Unfit("changed", "its text does not fit its name")
+    except Unfit as unfit:
+        faults[pointer.key] = unfit
+    try:
+        return _manifest(shelf, pointer).files, faults
+    except Unfit as unfit:
+        return {}, faults | {"manifest.json": unfit}
+
+
+def _compare(shelf: Shelf, entry: FileEntry) -> tuple[int, Unfit | None]:
+    """The bytes that were read of an object, and what is wrong with it."""
+    try:
+        sha256, size = _digest(shelf, object_key(entry.sha256))
+    except Unfit as unfit:
+        return 0, unfit
+    return size, None if (sha256, size) == (entry.sha256, entry.bytes) else _changed(sha256, entry.sha256)
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+def _put(shelf: Shelf, part: tuple[str, Path]) -> None:
+    key, source = part
     expected = key.rpartition("/")[2]
     shelf.put(key, source, expected)
-    stored = _digest(shelf, key)
-    if stored is None or stored[0] != expected:
-        raise BenchError(f"{shelf.name}: {key}: {_difference(stored, expected)}, right after it was written")
+    try:
+        if (sha256 := _digest(shelf, key)[0]) != expected:
+            raise _changed(sha256, expected)
+    except StoreRefused:
+        raise
+    except Unfit as unfit:
+        raise BenchError(f"{shelf.name}: {key}: {unfit.message}, right after it was written") from unfit
+
+
+def _enter(shelf: Shelf, pointer: Pointer) -> None:
+    text = _text(pointer)
+    shelf.put(pointer.key, text, hashlib.sha256(text).hexdigest())
+
+
+def _text(pointer: Pointer) -> bytes:
+    return f"{pointer.manifest}\n".encode()
 
 
 def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) -> Carried:
@@ -218,59 +299,59 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
 
 def _fetch(shelf: Shelf, sha256: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fetched = hashlib.sha256()
     with path.open("wb") as file:
         try:
-            for piece in shelf.read(object_key(sha256)):
-                file.write(piece)
-                fetched.update(piece)
-        except FileNotFoundError:
-            raise BenchError(f"{path.name}: its object {sha256[:12]} is missing in {shelf.name}") from None
+            fetched, _ = _digest(shelf, object_key(sha256), file)
+        except Unfit as unfit:
+            raise BenchError(f"{path.name}: {unfit.message} in {shelf.name}") from unfit
         file.flush()
         os.fsync(file.fileno())
-    if fetched.hexdigest() != sha256:
-        raise BenchError(f"{path.name}: {_difference((fetched.hexdigest(), 0), sha256)} in {shelf.name}")
+    if fetched != sha256:
+        raise BenchError(f"{path.name}: {_changed(fetched, sha256).message} in {shelf.name}")
 
 
 def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
-    """Checked against the pointer; no name in it leaves its folder."""
-    try:
-        content = b"".join(shelf.read(object_key(pointer.manifest)))
-    except FileNotFoundError:
-        raise BenchError(f"the manifest {pointer.manifest[:12]} is missing in {shelf.name}") from None
+    """Checked against the pointer; no name in it leaves its folder. Raises Unfit."""
+    content = _content(shelf, object_key(pointer.manifest))
     if (sha256 := hashlib.sha256(content).hexdigest()) != pointer.manifest:
-        raise BenchError(f"the manifest: {_difference((sha256, 0), pointer.manifest)} in {shelf.name}")
+        raise _changed(sha256, pointer.manifest, "the manifest: ")
     try:
         manifest = older.read(Manifest, content)
     except ValidationError as error:
-        raise BenchError(f"the manifest {pointer.manifest[:12]} can't be read: {error.errors()[0]['msg']}") from error
+        reason = f"the manifest {pointer.manifest[:12]} can't be read: {error.errors()[0]['msg']}"
+        raise Unfit("unreadable", reason) from error
     for what, named, entered in (
         ("run", manifest.run_id, pointer.run_id),
         ("scenario", manifest.scenario, pointer.scenario),
     ):
         if named != entered:
-            raise BenchError(f"the manifest is of {what} {named}, entered as one of {entered}")
+            raise Unfit("changed", f"the manifest is of {what} {named}, entered as one of {entered}")
     return manifest
 
 
-def _digest(shelf: Shelf, key: str) -> tuple[str, int] | None:
+def _content(shelf: Shelf, key: str) -> bytes:
+    content = io.BytesIO()
+    _digest(shelf, key, content)
+    return content.getvalue()
+
+
+def _digest(shelf: Shelf, key: str, into: BinaryIO | None = None) -> tuple[str, int]:
+    """The sha256 and the size of an object, which is also written `into` a file; raises Unfit."""
     sha256, size = hashlib.sha256(), 0
     try:
         for piece in shelf.read(key):
             sha256.update(piece)
             size += len(piece)
+            if into is not None:
+                into.write(piece)
     except FileNotFoundError:
-        return None
+        name = key.rpartition("/")[2]
+        raise Unfit("missing", f"object {name[:12]} is missing") from None
     return sha256.hexdigest(), size
 
 
-def _difference(stored: tuple[str, int] | None, expected: str) -> str:
-    return f"sha256 {stored[0][:12]}, sealed as {expected[:12]}" if stored else f"object {expected[:12]} is missing"
-
-
-def _damage(pointer: Pointer, file: str, detail: str) -> Damage:
-    kind: Literal["missing", "changed"] = "missing" if "is missing" in detail else "changed"
-    return Damage(trial=pointer.path, file=file, kind=kind, detail=detail)
+def _changed(sha256: str, sealed: str, where: str = "") -> Unfit:
+    return Unfit("changed", f"{where}sha256 {sha256[:12]}, sealed as {sealed[:12]}")
 
 
 def _describe(damage: list[Damage]) -> str:

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import list_files
@@ -14,13 +14,15 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 
+DamageKind = Literal["changed", "missing", "added", "unreadable", "unsealed"]
+
 
 class Damage(Model):
-    """One thing that is not as it was sealed."""
+    """One thing that is not as it was sealed, or of which nobody could say whether it is."""
 
     trial: str
     file: str
-    kind: Literal["changed", "missing", "added", "unreadable", "unsealed"]
+    kind: DamageKind = Field(description="unreadable: its bytes were not to be had; it may be whole.")
     detail: str = ""
 
 
@@ -41,7 +43,7 @@ def verify(folder: TrialFolder, expected_manifest: str | None = None, *, part: b
         return [Damage(trial=trial, file="manifest.json", kind="unsealed", detail="no manifest: never finished")]
     damage: list[Damage] = []
 
-    def note(file: str, kind: Literal["changed", "missing", "added", "unreadable"], detail: str = "") -> None:
+    def note(file: str, kind: DamageKind, detail: str = "") -> None:
         damage.append(Damage(trial=trial, file=file, kind=kind, detail=detail))
 
     if expected_manifest and (sha256 := manifest_digest(folder)) != expected_manifest:

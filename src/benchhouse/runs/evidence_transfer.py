@@ -5,13 +5,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence import deposits, store
 from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.load.protocols.s3 import S3Refused, S3Target
+from benchhouse.runs.s3_shelf import S3Shelf
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.secrets import split_userinfo
@@ -21,28 +22,7 @@ if TYPE_CHECKING:
 
 _CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 Report = Callable[[Carried], None]
-
-
-class S3Shelf:
-    """The part of a bucket below a prefix; nothing else in it is looked at, and nothing is removed."""
-
-    def __init__(self, bucket: Any, name: str, prefix: str) -> None:
-        self._bucket, self.name, self._prefix = bucket, name, f"{prefix}/" if prefix else ""
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        for key in self._bucket.keys(self._prefix + prefix):
-            yield key.removeprefix(self._prefix)
-
-    def put(self, key: str, source: Path | bytes, sha256: str) -> None:
-        self._bucket.put(self._prefix + key, source, sha256)
-
-    def read(self, key: str) -> Iterator[bytes]:
-        try:
-            yield from self._bucket.read(self._prefix + key)
-        except S3Refused as refused:
-            if refused.kind == "http_404":
-                raise FileNotFoundError(key) from refused
-            raise
+Sealed = list[tuple[str | None, TrialFolder]]
 
 
 def push(
@@ -50,33 +30,34 @@ def push(
     dry_run: bool = False, report: Report | None = None,
 ) -> list[Carried]:  # fmt: skip
     """Put the sealed folders of these runs (all, if none are named) into the store."""
-    folders = _sealed(workspace, runs)
-    if not folders:
+    sealed = _sealed(workspace, runs)
+    if not sealed:
         raise BenchError("there is no sealed trial to push", "See: bench status")
     with _opened(address, endpoint, create=create and not dry_run) as shelf:
-        carried = _reported(store.push(shelf, folders, dry_run=dry_run), report)
+        carried = _reported(store.push(shelf, [folder for _, folder in sealed], dry_run=dry_run), report)
     if not dry_run:
-        _note_deposits(workspace, shelf, carried)
+        _note_deposits(workspace, shelf, sealed, carried)
     return carried
 
 
-def _note_deposits(workspace: WorkspaceFolder, shelf: Shelf, carried: Sequence[Carried]) -> None:
+def _note_deposits(workspace: WorkspaceFolder, shelf: Shelf, sealed: Sealed, carried: Sequence[Carried]) -> None:
     """Write down which runs are in the store as a whole, and have their lineage say so."""
     from benchhouse.warehouse.ingest import refresh
 
     home = shelf.name if "://" in shelf.name else Path(shelf.name).as_uri()
-    refused = {item.run_id for item in carried if item.what == "refused"}
-    whole = sorted({item.run_id for item in carried} - refused)
+    refused = {item.folder for item in carried if item.what == "refused"}
+    lacking = {run_id for run_id, folder in sealed if f"{folder.path.parent.name}/{folder.path.name}" in refused}
+    whole = sorted({run_id for run_id, _ in sealed if run_id} - lacking)
     refresh(workspace, deposits.note(workspace, "store", {run_id: f"{home}/trials/{run_id}" for run_id in whole}))
 
 
 def push_folders(
     workspace: WorkspaceFolder, address: str, endpoint: str, folders: Iterable[TrialFolder], report: Report
 ) -> None:
-    """Put these sealed folders into the store: all that it lacks of their runs."""
+    """Put these sealed folders into the store, all that it lacks of the workspace."""
     with _opened(address, endpoint) as shelf:
         carried = _reported(store.push(shelf, folders), report)
-    _note_deposits(workspace, shelf, carried)
+    _note_deposits(workspace, shelf, _sealed(workspace, ()), carried)
 
 
 def pull(
@@ -130,11 +111,11 @@ def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
     return pointers
 
 
-def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder]:
-    """Sealed folders, attempts that were set aside too; by the run that their manifest names."""
+def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> Sealed:
+    """Sealed folders, attempts that were set aside too, with the run that their manifest names."""
     from benchhouse.runs.selection import find_run
 
-    folders: list[tuple[str | None, TrialFolder]] = []
+    folders: Sealed = []
     for folder in map(TrialFolder, list_sealed(workspace.results)):
         try:
             run_id = str(json.loads(folder.manifest.read_bytes())["run_id"])
@@ -143,7 +124,7 @@ def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder
         folders.append((run_id, folder))
     here = {run_id for run_id, _ in folders}
     wanted = {run if run in here else find_run(workspace, run) for run in runs}
-    return [folder for run_id, folder in folders if not wanted or run_id in wanted]
+    return [(run_id, folder) for run_id, folder in folders if not wanted or run_id in wanted]
 
 
 def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried]:
@@ -179,10 +160,10 @@ def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[Sh
         bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
     except BenchError as error:
         raise BenchError(error.message, _CREDENTIALS) from error
-    with closing(bucket):
+    with closing(S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))) as shelf:
         try:
-            bucket.make_sure(create)
+            shelf.make_sure(create)
         except S3Refused as refused:
             hint = "Make it: bench evidence push ... --create" if refused.kind == "http_404" else "Is --endpoint right?"
             raise BenchError(f"bucket {name} at {where}: {refused.message}", hint) from refused
-        yield S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))
+        yield shelf

@@ -69,7 +69,7 @@ def standing(workspace: WorkspaceFolder) -> list[Destination]:
 
 
 def share(workspace: WorkspaceFolder) -> list[Destination]:
-    """Send what is not there yet: evidence first, so that no row is shared whose proof is not."""
+    """Send what is not there yet, the evidence first; where that can't go, the tables still do."""
     sharing = settings(workspace)
     if sharing is None:
         hint = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"

@@ -10,8 +10,9 @@ from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.stores import Carried
+    from benchhouse.api.stores import Carried, StoreCheck
 
+_MOST_UNREAD = 5
 _STORE = "STORE is s3://bucket/prefix or a folder. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 
 command = commands.group(
@@ -62,11 +63,24 @@ def verify(workspace: Workspace, store: str, runs: tuple[str, ...], endpoint: st
     if as_json:
         screen.as_json(check)
     else:
-        for item in check.damage:
-            click.echo(f"{item.trial}/{item.file}: {item.kind} ({item.detail})")
-        verdict = screen.count(len(check.damage), "fault") if check.damage else "all as sealed"
-        click.echo(f"{screen.count(check.checked, 'trial')}, {screen.size(check.bytes)} checked: {verdict}")
+        _show_check(check, f"bench evidence verify {store}")
     return Exit.TRIAL_FAILED if check.damage else Exit.GOOD
+
+
+def _show_check(check: "StoreCheck", again: str) -> None:
+    """What is damaged, all of it; of what could not be read, which may be whole, the first."""
+    unread = [item for item in check.damage if item.kind == "unreadable"]
+    faults = [item for item in check.damage if item.kind != "unreadable"]
+    for item in [*faults, *unread[:_MOST_UNREAD]]:
+        click.echo(f"{item.trial}/{item.file}: {item.kind} ({item.detail})")
+    if len(unread) > _MOST_UNREAD:
+        click.echo(f"and {len(unread) - _MOST_UNREAD:,} more that could not be read: --json names them all")
+    parts = [screen.count(len(faults), "fault")] if faults else []
+    parts += [f"{screen.count(len(unread), 'object')} could not be read"] if unread else []
+    verdict = ", ".join(parts) or "all as sealed"
+    click.echo(f"{screen.count(check.checked, 'trial')}, {screen.size(check.bytes)} checked: {verdict}")
+    if unread:
+        screen.note(f"again when the store is well:  {again}")
 
 
 def _show_trial(carried: "Carried") -> None:

@@ -1,0 +1,83 @@
+"""The evidence store's shelf in a bucket: several threads at a time, patient with a server that is briefly unwell."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchhouse.evidence.store import StoreRefused
+from benchhouse.load.protocols.s3 import S3Refused
+
+_PASSING = frozenset({"http_429", "http_500", "http_502", "http_503", "http_504"})
+_WAITS_S = (0.2, 0.5, 1.0, 2.0)
+_PATIENCE_S = 30.0  # of all waits together: a server that stays unwell is told soon, whatever is asked of it
+
+Answer = TypeVar("Answer")
+
+
+class S3Shelf:
+    """The part of a bucket below a prefix; nothing else in it is looked at, and nothing is removed.
+
+    What fails for the server's own reasons (500, 503, ...) is asked again a few times. Each thread has a connection.
+    """
+
+    def __init__(self, bucket: Any, name: str, prefix: str) -> None:
+        self._bucket, self.name, self._prefix = bucket, name, f"{prefix}/" if prefix else ""
+        self._own, self._opened, self._waited_s = threading.local(), list[Any](), 0.0
+
+    def make_sure(self, create: bool) -> None:
+        """See that the bucket is there and may be read; raises S3Refused."""
+        self._patiently(lambda bucket: bucket.make_sure(create))
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        with _told(prefix):
+            keys = self._patiently(lambda bucket: list(bucket.keys(self._prefix + prefix)))
+        yield from (key.removeprefix(self._prefix) for key in keys)
+
+    def put(self, key: str, source: Path | bytes, sha256: str) -> None:
+        with _told(key):
+            self._patiently(lambda bucket: bucket.put(self._prefix + key, source, sha256))
+
+    def read(self, key: str) -> Iterator[bytes]:
+        def begin(bucket: Any) -> tuple[bytes, Iterator[bytes]]:
+            pieces = bucket.read(self._prefix + key)
+            return next(pieces, b""), pieces
+
+        with _told(key, missing="http_404"):
+            first, rest = self._patiently(begin)
+            yield first
+            yield from rest
+
+    def close(self) -> None:
+        for bucket in self._opened:
+            bucket.close()
+
+    def _patiently(self, ask: Callable[[Any], Answer]) -> Answer:
+        for wait_s in _WAITS_S:
+            try:
+                return ask(self._connection())
+            except S3Refused as refused:
+                if refused.kind not in _PASSING or self._waited_s + wait_s > _PATIENCE_S:
+                    raise
+            self._waited_s += wait_s
+            time.sleep(wait_s)
+        return ask(self._connection())
+
+    def _connection(self) -> Any:
+        """This thread's own: a bucket asks one thing after the other."""
+        if not hasattr(self._own, "bucket"):
+            self._own.bucket = self._bucket.another()
+            self._opened.append(self._own.bucket)
+        return self._own.bucket
+
+
+@contextmanager
+def _told(key: str, missing: str = "") -> Iterator[None]:
+    try:
+        yield
+    except S3Refused as refused:
+        if refused.kind == missing:
+            raise FileNotFoundError(key) from refused
+        raise StoreRefused(f"{key}: {refused.message}") from refused
