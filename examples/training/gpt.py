@@ -20,6 +20,7 @@ from torch.nn import functional
 # Of this checkout; elsewhere: pip install benchhouse-client, or copy the two files.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
 from benchhouse_client import emit
+from benchhouse_training import profiled
 
 
 def arguments() -> argparse.Namespace:
@@ -129,7 +130,7 @@ def main() -> None:
     if options.compile:
         model = torch.compile(model)
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
-    for step in range(options.steps):
+    for step in profiled(range(options.steps)):
         began, cpu = time.monotonic(), time.process_time()
         text, follows = (part.to(device, non_blocking=True) for part in batch_of(options, step, rank))
         got = time.monotonic()

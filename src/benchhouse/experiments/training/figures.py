@@ -149,8 +149,14 @@ def are_apart(steps: Sequence[WholeStep]) -> bool:
 
 
 def rate(steps: Sequence[WholeStep], name: str) -> float | None:
-    """Amount a second, of all ranks, from the beginning of the first of these steps to the end of the last one."""
+    """Amount a second, of all ranks, from the first beginning of these steps to the last end."""
     amounts = [whole.total(name) for whole in steps]
     if not steps or any(amount is None for amount in amounts):
         return None
-    return math.fsum(amount for amount in amounts if amount is not None) / (steps[-1].end_s - steps[0].begin_s)
+    begin_s, end_s = times_of(steps)
+    return math.fsum(amount for amount in amounts if amount is not None) / (end_s - begin_s)
+
+
+def times_of(steps: Sequence[WholeStep]) -> tuple[float, float]:
+    """Begin and end of all together, whatever the order of their numbers."""
+    return min(step.begin_s for step in steps), max(step.end_s for step in steps)

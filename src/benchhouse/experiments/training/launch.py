@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import socket
@@ -13,6 +14,7 @@ from io import RawIOBase
 from pathlib import Path
 
 _GRACE_S = 5.0  # between asking the other ranks to end and killing them
+_LINE_ENDS = re.compile(rb"[\r\n]")
 _KEPT_LINES = 1_000_000  # of a rank, to be searched for records
 _LONGEST = 16 * 1024  # characters of a line that is searched
 
@@ -30,8 +32,9 @@ class Rank:
     _rest: bytes = b""
 
     def take(self, block: bytes, now_s: float) -> None:
-        """Some bytes of its output; none at the end."""
-        *lines, self._rest = (self._rest + block).split(b"\n") if block else (self._rest, b"")
+        """Some bytes of its output; none at the end. A progress bar ends its lines by a carriage return."""
+        *lines, rest = _LINE_ENDS.split(self._rest + block) if block else (self._rest, b"")
+        self._rest = rest[:_LONGEST]
         for line in lines:
             if line and len(self.lines) < _KEPT_LINES:
                 self.lines.append((now_s, line[:_LONGEST].decode(errors="replace")))

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +22,15 @@ from benchhouse.experiments.training.efficiency import (
     report_utilisation,
 )
 from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
-from benchhouse.experiments.training.sources import find_records, keep_emitted
-from benchhouse.experiments.training.steps import not_finite, steps_of
+from benchhouse.experiments.training.profiles import (
+    PROFILE,
+    ProfiledSteps,
+    keep_traces,
+    longest_untouched,
+    tell_profile,
+)
+from benchhouse.experiments.training.sources import Records, find_records, keep_emitted, say_unmatched, tell_records
+from benchhouse.experiments.training.steps import steps_of
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.input_paths import InputPath
@@ -87,6 +94,9 @@ class TrainingWorkload(Goals):
         description="For a program that emits nothing: by name (step, loss, tokens, ...) a regular expression with one "
         "group around the number; a line in which `step` is found is a record.",
     )
+    profile: ProfiledSteps | None = Field(
+        None, description="Steps under torch.profiler, of a program that loops or calls back by `benchhouse_training`."
+    )
 
     @field_validator("patterns")
     @classmethod
@@ -109,6 +119,8 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts, prefix="emitted-"))
         variables = {"OMP_NUM_THREADS": str(workload.threads), **workload.environment, VARIABLE: folder}
+        if workload.profile:
+            variables[PROFILE] = workload.profile.steps
         environment = {**os.environ, **variables}
         path = shutil.which(target.argv[0], path=environment.get("PATH", os.defpath))
         if path is None:
@@ -122,19 +134,17 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         attempts = _attempts(launch, workload, ctx)
         ended_s = time.monotonic()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
-    source, processes = find_records(emitted, attempts, workload.patterns)
-    ctx.metadata(records_from=source, attempts=len(attempts))
-    if lost := sum(process.lost for process in processes):
-        ctx.warn("records_lost", f"{lost} records could not be written, or are no JSON")
-    for name, count in not_finite(processes).items():
-        ctx.warn("not_finite", f"{name}: {count} values are no finite numbers (nan, inf): in no figure")
-    progress = figures.progress_of(steps_of(processes), workload.ranks)
+        traces = keep_traces(Path(folder), ctx.artifacts / "profiles")
+    records = find_records(emitted, attempts, workload.patterns, traces)
+    ctx.metadata(records_from=records.source, attempts=len(attempts))
+    tell_records(records, ctx)
+    progress = figures.progress_of(steps_of(records.processes), workload.ranks)
     failed = [rank for rank in attempts[-1] if rank.exit_code]
     if failed:
         _tell_failure(attempts[-1], progress, workload, ctx)
     if not progress.useful:
-        _no_steps(progress, attempts[-1], ctx)
-    steps = _report(progress, began_s, ended_s, len(attempts) - 1, workload, ctx)
+        _no_steps(progress, attempts[-1], workload.patterns, ctx)
+    steps = _report(progress, records, (began_s, ended_s), len(attempts) - 1, workload, ctx)
     place = Place(target.python, argv, workload.ranks, environment)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
@@ -166,36 +176,42 @@ def _tell_failure(ranks: Sequence[Rank], progress: figures.Progress, workload: T
     ctx.fail("rank_failed", f"rank {rank.number} {how} {reached}{tried}: {rank.last_lines()[:_SHOWN]}")
 
 
-def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], ctx: Context) -> None:
+def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], patterns: Mapping[str, str], ctx: Context) -> None:
     if progress.lost:
         seen = sorted({step.rank for whole in progress.lost for step in whole.ranks})
         told = f"only of ranks {', '.join(map(str, seen))} of {progress.world}"
         ctx.fail(
             "no_steps", f"no step has a record of every rank: {told}; is the world that the program made as large?"
         )
+    if unmatched := say_unmatched(patterns, ranks):
+        ctx.fail("no_steps", f"no record of a step was found: {unmatched}")
     ways = "emit({'step': ...}), print JSON lines with step, or give workload.patterns"
     ctx.fail("no_steps", f"no record of a step was found: {ways}; rank 0: {ranks[0].last_lines()[:_SHOWN]}")
 
 
 def _report(
     progress: figures.Progress,
-    began_s: float,
-    ended_s: float,
+    records: Records,
+    times_s: tuple[float, float],
     restarts: int,
     workload: TrainingWorkload,
     ctx: Context,
 ) -> Sequence[figures.WholeStep]:
     """The measured steps."""
-    useful = progress.useful
+    useful, (began_s, ended_s) = progress.useful, times_s
     warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
-    steps = useful[warmup.steps :]
+    steps = longest_untouched(useful[warmup.steps :], records.profiled)
+    if workload.profile:
+        tell_profile(workload.profile, records.traces, useful, steps, ctx)
     ctx.metadata(warmup_steps=warmup.steps, warmup_rule=warmup.why, measured_steps=len(steps), world=progress.world)
     if not steps:
-        ctx.fail("no_steps", f"all {len(useful)} steps are warm-up ({warmup.why}); train longer")
+        profiled = " or profiled" if records.profiled else ""
+        ctx.fail("no_steps", f"all {len(useful)} steps are warm-up ({warmup.why}){profiled}; train longer")
     if figures.are_apart(steps):
         said = "ranks begin a step further apart than it takes: they do not wait for each other"
         ctx.warn("ranks_apart", f"{said}; is each of them a training of its own?")
-    ctx.phase(STEADY, int(steps[0].begin_s * 1e9), int(steps[-1].end_s * 1e9))
+    begin_s, end_s = figures.times_of(steps)
+    ctx.phase(STEADY, int(begin_s * 1e9), int(end_s * 1e9))
     for step in steps:
         ctx.emit("step_time", step.took_s * 1e3)
         if any(rank.amounts.get("checkpoint_s") for rank in step.ranks):
@@ -209,7 +225,7 @@ def _report(
         "data_share": figures.share(steps, "data_s"),
         "comm_share": figures.share(steps, "comm_s"),
         "cpu_share": figures.share(steps, "cpu_s"),
-        "time_to_first_step": useful[0].end_s - began_s,
+        "time_to_first_step": min(step.end_s for step in useful) - began_s,
         "goodput": figures.covered_s(useful) / (ended_s - began_s),
         "restarts": float(restarts),
         "lost_steps": float(len(progress.lost)),

@@ -1,13 +1,18 @@
-"""Where the records of steps come from: emitted, JSON lines of the log, patterns on the log."""
+"""Where the records of steps come from: emitted, JSON lines of the log, patterns on the log, the torch profiler."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchhouse.experiments.emitted import Emitted, take_emitted
 from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.patterns import Found, Line, search
+from benchhouse.experiments.training.profiles import profiled_times
+from benchhouse.experiments.training.steps import not_finite, told_twice
+from benchhouse.experiments.training.traces import Spans, read_trace
+from benchhouse.schema.experiment import Context
 
 _MOST_BYTES = 2**28  # of the records of one process
 
@@ -21,20 +26,63 @@ def keep_emitted(folder: Path, artifacts: Path) -> list[Emitted]:
     return emitted
 
 
+@dataclass(frozen=True)
+class Records:
+    """The records of all processes, where they come from, and what there is to say of how they were found."""
+
+    source: str
+    processes: list[Emitted] = field(default_factory=list)
+    traces: Sequence[Path] = ()
+    profiled: Spans = field(default_factory=list)
+    """When a profiler ran: steps of that time are not measured, unless there are no others."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    slow_pattern: str = ""
+
+
 def find_records(
-    emitted: list[Emitted], attempts: Sequence[Sequence[Rank]], patterns: Mapping[str, str]
-) -> tuple[str, list[Emitted]]:
-    """Where the records come from: emitted, else JSON lines in the logs, else patterns on the logs."""
-    if any("step" in record for process in emitted for record in process.records):
-        return "emitted", emitted
-    processes, source = [], "JSON lines of the log"
-    for attempt, ranks in enumerate(attempts):
-        for rank in ranks:
-            printed = list(_json(rank))
-            if not printed and patterns:
-                printed, source = list(_matches(rank, patterns)), "patterns on the log"
-            processes.append(Emitted({"rank": rank.number, "attempt": attempt}, printed))
-    return source, processes
+    emitted: list[Emitted],
+    attempts: Sequence[Sequence[Rank]],
+    patterns: Mapping[str, str],
+    traces: Sequence[Path] = (),
+) -> Records:
+    """The first that has steps: emitted, JSON lines in the logs, patterns on the logs, traces of the profiler."""
+    profiled = profiled_times(emitted)
+    if _has_steps(emitted):
+        return Records("emitted", emitted, traces, profiled)
+    ranks = [(attempt, rank) for attempt, ranks in enumerate(attempts) for rank in ranks]
+    printed = [Emitted({"rank": rank.number, "attempt": attempt}, list(_json(rank))) for attempt, rank in ranks]
+    if _has_steps(printed):
+        return Records("JSON lines of the log", printed, traces, profiled)
+    if patterns:
+        matched = _matches([rank for _, rank in ranks], patterns)
+        for process, record in matched.found.records:
+            printed[process].records.append(record)
+        if _has_steps(printed) or matched.found.slow:
+            return Records("patterns on the log", printed, traces, profiled, matched.warnings, matched.found.slow)
+    if traced := [trace for path in traces if (trace := read_trace(path))]:
+        warnings = {"profiled": "all steps ran under the torch profiler, as no other source has any: they are slower"}
+        return Records("torch profiler", traced, traces, warnings=warnings)
+    return Records("nothing")
+
+
+def tell_records(records: Records, ctx: Context) -> None:
+    """What is wrong with them; a pattern that takes too long ends the trial."""
+    if records.slow_pattern:
+        ctx.fail("pattern_slow", f"workload.patterns: {records.slow_pattern}; let it not repeat what repeats, as (a+)+")
+    for code, message in records.warnings.items():
+        ctx.warn(code, message)
+    if lost := sum(process.lost for process in records.processes):
+        ctx.warn("records_lost", f"{lost} records could not be written, or are no JSON")
+    if counts := not_finite(records.processes):
+        names = ", ".join(f"{name}: {count} values" for name, count in counts.items())
+        ctx.warn("not_finite", f"{names} are no finite numbers (nan, inf): in no figure")
+    if again := told_twice(records.processes):
+        ctx.warn("steps_told_twice", f"{again} records tell a step of a rank again: the one that ends last counts; "
+            "number the steps of a training through, and let one process of a rank tell them")  # fmt: skip
+
+
+def _has_steps(processes: Sequence[Emitted]) -> bool:
+    return any(isinstance(record.get("step"), int) for process in processes for record in process.records)
 
 
 def _json(rank: Rank) -> Iterator[dict[str, Any]]:
@@ -44,19 +92,35 @@ def _json(rank: Rank) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(record, dict) and "step" in record:
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
                 yield {"t": at_s, **record}
 
 
-def _matches(rank: Rank, patterns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    compiled = {name: re.compile(pattern) for name, pattern in patterns.items()}
-    for at_s, line in rank.lines:
-        record: dict[str, Any] = {}
-        for name, pattern in compiled.items():
-            if match := pattern.search(line):
-                try:
-                    record[name] = float(match[1])
-                except ValueError:
-                    continue
-        if (number := record.get("step")) is not None and number.is_integer():
-            yield {**record, "step": int(number), "t": at_s}
+@dataclass(frozen=True)
+class _Matched:
+    found: Found
+    warnings: Mapping[str, str]
+
+
+def _matches(ranks: Sequence[Rank], patterns: Mapping[str, str]) -> _Matched:
+    lines = (Line(process, at_s, text) for process, rank in enumerate(ranks) for at_s, text in rank.lines)
+    found = search(lines, patterns)
+    missed = [name for name, count in found.matches.items() if not count]
+    warnings = {}
+    if found.records and missed:
+        process, record = found.records[0]
+        line = next(text for at_s, text in ranks[process].lines if at_s == record["t"])
+        told = ", ".join(f"{name} {patterns[name]!r}" for name in missed)
+        warnings["pattern_unmatched"] = f"{told}: no match in {len(found.records)} lines with a step, as {line[:120]!r}"
+    return _Matched(found, warnings)
+
+
+def say_unmatched(patterns: Mapping[str, str], ranks: Sequence[Rank]) -> str:
+    """The pattern of a step that no line has, and a line; empty without patterns, or without a line."""
+    rank = next((rank for rank in ranks if rank.lines), None)
+    if not patterns or rank is None:
+        return ""
+    lines = sum(len(rank.lines) for rank in ranks)
+    return f"the pattern {patterns['step']!r} of workload.patterns.step matches none of {lines} lines, such as " + repr(
+        rank.lines[-1][1][:120]
+    )

@@ -48,6 +48,12 @@ def not_finite(processes: Iterable[Emitted]) -> Counter[str]:
     )  # fmt: skip
 
 
+def told_twice(processes: Iterable[Emitted]) -> int:
+    """Records of a step that its rank has told before, in the same attempt."""
+    steps = steps_of(processes)
+    return len(steps) - len({(step.attempt, step.rank, step.number) for step in steps})
+
+
 def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> Step | None:
     """Its end is `t_end`, else when it was emitted, less the checkpoint that was written in between; its beginning
     `t_start`, else `step_s` before the end, else the record before: the first of a process then tells no time."""
@@ -65,11 +71,20 @@ def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | 
         begin_s = before
     if begin_s is None or end_s < begin_s:
         return None
-    rank = record.get("rank", writer.get("rank", 0))
-    return Step(int(rank), number, int(writer.get("attempt", 0)), begin_s, end_s, amounts)
+    rank, attempt = _whole(record, "rank"), _whole(writer, "attempt")
+    return Step(_whole(writer, "rank") or 0 if rank is None else rank, number, attempt or 0, begin_s, end_s, amounts)
+
+
+def _whole(members: Mapping[str, Any], name: str) -> int | None:
+    value = members.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,89 @@
+"""Steps under torch.profiler: their traces are kept as evidence, what they cost is told, and no metric has them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.training.figures import WholeStep
+from benchhouse.experiments.training.traces import TRACES, Spans, read_trace, union
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.model import Model
+
+PROFILE = "BENCHHOUSE_PROFILE"
+"""The variable that tells the ranks which steps; `benchhouse_training` reads it."""
+_MOST = 100  # steps: a step is about a megabyte of trace, and seconds to write it
+_PARTS = ("forward_s", "backward_s", "optimizer_s", "comm_s")
+
+
+class ProfiledSteps(Model):
+    """Which steps every rank runs under torch.profiler."""
+
+    steps: str = Field(
+        pattern=r"^\d+\.\.\d+$", description="First and last step, as `10..14`; they are in no metric of the trial."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ProfiledSteps":
+        first, last = map(int, self.steps.split(".."))
+        if not 0 <= last - first < _MOST:
+            raise ValueError(f"steps {self.steps}: from 1 to {_MOST} steps, the first one first")
+        return self
+
+
+def keep_traces(folder: Path, profiles: Path) -> list[Path]:
+    """The ranks' traces, moved to where a trial has its profiles."""
+    kept = []
+    for path in sorted(folder.glob(TRACES)):
+        profiles.mkdir(exist_ok=True)
+        kept.append(path.rename(profiles / path.name))
+    return kept
+
+
+def profiled_times(processes: Iterable[Emitted]) -> Spans:
+    """When the profiler ran, or wrote, in any of the ranks."""
+    records = (record for process in processes for record in process.records if "profile" in record)
+    times = ((record.get("t_start"), record.get("t_end")) for record in records)
+    return union((begin, end) for begin, end in times if isinstance(begin, float) and isinstance(end, float))
+
+
+def touched(step: WholeStep, times: Spans) -> bool:
+    return any(begin < step.end_s and step.begin_s < end for begin, end in times)
+
+
+def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[WholeStep]:
+    """The longest stretch of steps without a profiler in any rank: one, so that rates and energy have one time."""
+    best: Sequence[WholeStep] = []
+    begin = 0
+    for at, step in enumerate([*steps, None]):
+        if step is None or touched(step, times):
+            best = max(best, steps[begin:at], key=len)
+            begin = at + 1
+    return best
+
+
+def tell_profile(
+    asked: ProfiledSteps,
+    traces: Sequence[Path],
+    useful: Sequence[WholeStep],
+    measured: Sequence[WholeStep],
+    ctx: Context,
+) -> None:
+    """Which steps, what they cost against those that were measured, and where their time went (medians over ranks)."""
+    if not traces:
+        ways = "loop over profiled(range(...)) of benchhouse_training, or use one of its callbacks"
+        ctx.warn("not_profiled", f"no rank wrote a trace of steps {asked.steps}: did it get there? {ways}")
+        return
+    first, last = map(int, asked.steps.split(".."))
+    slower = [step.took_s for step in useful if first <= step.number <= last]
+    about: dict[str, Any] = {"steps": asked.steps, "traces": len(traces)}
+    about["bytes"] = sum(path.stat().st_size for path in traces)
+    if slower and measured:
+        about["overhead_share"] = median(slower) / median(step.took_s for step in measured) - 1.0
+    records = [record for path in traces if (process := read_trace(path)) for record in process.records]
+    for name in _PARTS if records else ():
+        about[f"{name.removesuffix('_s')}_ms"] = median(record[name] for record in records) * 1e3
+    ctx.metadata(profile=about)
