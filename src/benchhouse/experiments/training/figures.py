@@ -13,6 +13,7 @@ from benchhouse.analysis.changes import find_changes
 from benchhouse.experiments.training.steps import Step
 
 _WAITS = "comm_s"
+_FEWEST_STEPS, _SLOW_STEPS, _SLOW_SHARE, _SLOW_S = 10, 0.9, 0.1, 1e-3  # see straggler_of
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,47 @@ def by_rank(steps: Sequence[WholeStep]) -> list[RankFigures]:
         own_s = median(step.took_s - step.amounts[_WAITS] for step in own) if waits else None
         figures.append(RankFigures(rank, median(step.took_s for step in own), own_s))
     return figures
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that the others wait for, step after step."""
+
+    rank: int
+    own_s: float
+    others_s: float  # medians
+    first: int
+    last: int
+    """Numbers of the steps in which it was slow."""
+
+    @property
+    def message(self) -> str:
+        times = f"{self.own_s * 1e3:.4g} ms of its own in a step, the others {self.others_s * 1e3:.4g}"
+        return f"rank {self.rank} is slow in steps {self.first} to {self.last}: it needs {times}"
+
+
+def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
+    """The rank whose own time is above the median of the others' by at least a tenth and 1 ms, in nearly all steps.
+
+    Own time is that of a step less `comm_s`; where a rank does not tell its waits, nobody is named. It is looked for in
+    all steps, in the second half and in the last quarter of them, as a rank may become slow. Nobody is named on less
+    than 10 steps, or where the rank is not above that bound in 90% of them: noise strikes one rank now, then another.
+    """
+    for begin in (0, len(steps) // 2, len(steps) * 3 // 4):
+        part = steps[begin:]
+        if len(part) < _FEWEST_STEPS:
+            break
+        own = [{rank.rank: rank.took_s - rank.amounts[_WAITS] for rank in whole.ranks if _WAITS in rank.amounts}
+               for whole in part]  # fmt: skip
+        if any(len(times) < max(2, len(whole.ranks)) for times, whole in zip(own, part, strict=True)):
+            return None
+        for rank in own[0]:
+            pairs = [(times[rank], median(time for other, time in times.items() if other != rank)) for times in own]
+            slow = sum(mine > others + max(_SLOW_SHARE * others, _SLOW_S) for mine, others in pairs)
+            if slow >= _SLOW_STEPS * len(pairs):
+                mine_s, others_s = (median(side) for side in zip(*pairs, strict=True))
+                return Straggler(rank, mine_s, others_s, part[0].number, part[-1].number)
+    return None
 
 
 def share(steps: Sequence[WholeStep], name: str) -> float | None:

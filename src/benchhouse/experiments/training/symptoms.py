@@ -1,0 +1,36 @@
+"""What a rank prints when it fails, and what that says: out of memory, no space, or that it waited for another rank."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+_MEMORY = re.compile(
+    r"\bMemoryError\b|OutOfMemoryError|\bout of memory\b|can(no|')t allocate memory|std::bad_alloc|oom[-_]kill",
+    re.IGNORECASE,
+)
+_DISK = re.compile(
+    r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b|PytorchStreamWriter failed writing|"
+    r"inline_container\.cc.*unexpected pos",  # torch does not tell why a write has failed
+    re.IGNORECASE,
+)
+_LATE = re.compile(
+    r"Timed out waiting|timed out after|collective operation timeout|Timed out initializing|Socket Timeout|"
+    r"wait timeout after|\bDistStoreError\b",
+    re.IGNORECASE,
+)
+_GONE = re.compile(
+    r"Connection (closed|reset|refused)|Broken pipe|remote process exited|DistNetworkError|DistBackendError|"
+    r"recvValue failed|sendBytes failed|RendezvousConnectionError|NCCL.*(aborted|remote error)",
+    re.IGNORECASE,
+)
+
+Symptom = Literal["memory", "disk", "late", "gone", ""]
+"""`late` and `gone` are of a witness: the rank that it waited for came too late, or went away."""
+
+
+def symptom_of(lines: Sequence[str]) -> Symptom:
+    """Of the last lines of a rank that failed; empty where they are of no known kind."""
+    kinds: Iterable[tuple[Symptom, re.Pattern[str]]] = (
+        ("memory", _MEMORY), ("disk", _DISK), ("late", _LATE), ("gone", _GONE),
+    )  # fmt: skip
+    return next((kind for kind, pattern in kinds if any(pattern.search(line) for line in lines)), "")
