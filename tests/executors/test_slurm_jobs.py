@@ -65,6 +65,21 @@ def test_a_server_is_a_job_with_resources_of_its_own_and_later_runs_attach_to_it
     slurm.is_tidy()
 
 
+def test_a_server_whose_node_died_is_lost_and_can_be_stopped(slurm, cluster):
+    slurm.small("answer")
+    server = start(slurm)
+    state = slurm.workspace / ".bench" / "services" / server["id"] / "state.json"
+    before = state.read_text()
+    cluster.call("scancel", "--full", "--signal=KILL", server["job"])
+    running = ("squeue", "--noheader", "--jobs", server["job"], "--states=R,CG")
+    wait_until(lambda: not cluster.call(*running), "the job to end")
+    state.write_text(before)  # a node that dies writes nothing more
+    (row,) = json.loads(slurm.bench("servers", "ps", "--json").stdout)
+    assert row["phase"] == "lost" and f"job {server['job']}" in row["message"]
+    slurm.bench("servers", "stop", server["id"])
+    assert json.loads(slurm.bench("servers", "ps", "--json").stdout) == []
+
+
 def test_a_job_that_no_node_can_hold_is_refused_with_the_reason(slurm):
     done = slurm.bench("servers", "start", "small", "--executor", "slurm", "--mem", "900000G", code=2)
     assert "sbatch refused" in done.stderr and "no node has that much" in done.stderr

@@ -6,13 +6,13 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.api.kept import end_kept, every_folder, start_kept
-from benchhouse.api.placement import Placement
+from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
 from benchhouse.documents.problems import guess_hint
@@ -26,6 +26,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import exposed, is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
@@ -179,7 +180,7 @@ class Servers(VerbGroup):
 
     def running(self) -> list[Server]:
         """Servers that run: those started by themselves and those attached to runs."""
-        return [described(folder, state) for folder, state in _up(every_folder(self._folder))]
+        return [_asked(folder, described(folder, state)) for folder, state in _up(every_folder(self._folder))]
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
@@ -227,6 +228,14 @@ def _up(folders: Sequence[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
     others = tuple(f"{recipe.name}-" for recipe in (standing.RECIPE, clients.RECIPE))
     states = running_states([folder for folder in folders if not folder.name.startswith(others)])
     return [(folder, state) for folder, state in states if state.phase not in OVER]
+
+
+def _asked(folder: ServiceFolder, server: Server) -> Server:
+    """The batch system knows of a job whose node died; its files don't."""
+    job = job_of(folder)
+    keepers = keepers_of(job.executor, Assignment()) if job else None
+    ended = keepers.gone(folder) if keepers else ""
+    return replace(server, phase="lost", message=ended) if ended else server
 
 
 def _status(found: FoundRecipe, images: str) -> RecipeStatus:
