@@ -1,0 +1,75 @@
+"""Start a program of ours under the user's Python, where torch, its build and its drivers are.
+
+In: one of `programs/` and its arguments. Out: what each rank printed as lines of JSON; a program that fails ends the
+trial with its last words.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.schema.experiment import Context
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_SHOWN = 300  # characters of a rank's last lines in a message
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to start, and with what."""
+
+    name: str
+    """Of a file in `programs/`."""
+    python: str
+    settings: Mapping[str, Any]
+    """Its one argument, as JSON; secrets go into the environment."""
+    ranks: int = 1
+    timeout_s: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """By a pattern on the lines of the rank that failed: the code of the failure; the first that is found."""
+
+
+def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
+    """The records of each rank; the logs are kept as artifacts. A program that fails ends the trial."""
+    path = shutil.which(program.python)
+    if path is None:
+        ctx.fail("command_not_found", f"no program {program.python!r} where the trial runs: give target.python")
+    argv = [path, str(_PROGRAMS / f"{program.name}.py"), json.dumps(program.settings)]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **program.environment}
+    logs = ctx.artifacts / program.name
+    logs.mkdir(exist_ok=True)
+    try:
+        ranks = run_attempt(Launch(argv, program.ranks, environment, "", logs), 0, program.timeout_s)
+    except OSError as error:
+        ctx.fail("command_not_startable", f"{path}: {error.strerror}")
+    if any(rank.exit_code for rank in ranks):
+        _tell_failure(program, ranks, ctx)
+    return [_records(rank) for rank in ranks]
+
+
+def _records(rank: Rank) -> list[dict[str, Any]]:
+    return [json.loads(line) for _, line in rank.lines if line.startswith("{")]
+
+
+def _tell_failure(program: Program, ranks: Sequence[Rank], ctx: Context) -> NoReturn:
+    """The rank that failed first, by its own exit."""
+    own = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended_s or 0.0)
+    if not own:
+        ctx.fail("timeout", "the program was ended by workload.timeout")
+    rank = own[0]
+    text = "\n".join(line for _, line in rank.lines)
+    if missing := _NO_MODULE.search(text):
+        cure = "install it there, or name the Python that has it as target.python"
+        ctx.fail("module_missing", f"{program.python} has no {missing[1]}: {cure}")
+    code = next((code for pattern, code in program.failures.items() if re.search(pattern, text)), "rank_failed")
+    ended = rank.exit_code or 0
+    how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
+    ctx.fail(code, f"rank {rank.number} ended with {how}: {rank.last_lines()[-_SHOWN:]}")
