@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import resource
+import runpy
 import sys
 import time
 
@@ -175,7 +176,8 @@ def lightning_callback(loss=True):
 
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
             if loss and outputs is not None:
-                steps.note(loss=float(outputs["loss"] if isinstance(outputs, dict) else outputs))
+                part = float(outputs["loss"] if isinstance(outputs, dict) else outputs)  # of a batch, over their number
+                steps.note(loss=steps.record.get("loss", 0.0) + part)
             if trainer.global_step > steps.record["step"]:
                 steps.end()
             steps.skip()
@@ -255,3 +257,44 @@ def count_flops(step: "object", *arguments: "object") -> int:
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         step(*arguments)  # type: ignore[operator]
     return counter.get_total_flops()
+
+
+def main() -> None:
+    """`python -m benchhouse_training [tokens=4096] train.py ...`: a script as it is, told by its optimizer.
+
+    A step ends when the optimizer that was first to step has done so; the first one begins with the program. Amounts
+    of a step that never change may be given before the script.
+    """
+    amounts, line = {}, sys.argv[1:]
+    while line and "=" in line[0]:
+        name, _, number = line.pop(0).partition("=")
+        amounts[name] = float(number)
+    if not line:
+        sys.exit(main.__doc__)
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    steps, first = Steps(), []
+
+    def stepped(optimizer, _args, _kwargs):
+        first[:] = first or [optimizer]
+        if optimizer is first[0]:
+            steps.end()
+            begin(steps.record["step"] + 1)
+
+    def begin(step):
+        steps.begin(step)
+        del steps.record["data_s"]  # nobody knows
+        steps.note(**amounts)
+
+    register_optimizer_step_post_hook(stepped)
+    begin(0)
+    sys.argv = line
+    sys.path[0] = os.path.dirname(os.path.abspath(line[0]))
+    try:
+        runpy.run_path(line[0], run_name="__main__")
+    finally:
+        steps.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -51,11 +51,12 @@ def steps_in(trace: Mapping[str, Any]) -> list[dict[str, Any]]:
     kernels = [event for event in events if event.get("cat") == "kernel" and not event["name"].startswith("nccl")]
     if kernels:
         launches = _launches(events)
+        launched = [(kernel, launches.get(kernel["args"].get("correlation"))) for kernel in kernels]
         computes = _spans(kernels)
-        backward, optimizer, forward = (
-            _spans(kernel for kernel in kernels if _within(launches.get(kernel["args"].get("correlation")), part))
-            for part in (backward, optimizer, forward)
-        )
+        others = union([*backward, *optimizer])
+        forward = _spans(kernel for kernel, at in launched if not _within(at, others))
+        backward = _spans(kernel for kernel, at in launched if _within(at, backward))
+        optimizer = _spans(kernel for kernel, at in launched if _within(at, optimizer))
     else:
         computes = without(operations, [])
     exposed = without(collectives, computes)
