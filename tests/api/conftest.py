@@ -20,6 +20,15 @@ def greetings():
     return SCENARIO
 
 
+@pytest.fixture
+def workspace(tmp_path):
+    """An empty workspace; servers and clients that a test starts in it end with the test."""
+    workspace = Workspace(tmp_path)
+    yield workspace
+    workspace.clients.stop()
+    workspace.servers.stop_all()
+
+
 @pytest.fixture(scope="session")
 def two_runs(tmp_path_factory, shared_cache):
     """A workspace with two runs; tests only read it."""

@@ -3,41 +3,22 @@
 import json
 
 import pytest
+from services.lookups import lookups
 
-from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 
-
-@pytest.fixture
-def workspace(tmp_path):
-    workspace = Workspace(tmp_path)
-    yield workspace
-    workspace.clients.stop()
-    workspace.servers.stop_all()
-
-
-def lookups(**more):
-    load = {"operation": "lookup", "rows": 1000, "warmup": 0, "concurrency": 4, "requests": 301, "think_time": 0.01}
-    services = {"db": {"recipe": "postgres"}}
-    target = {"endpoint": "service:db"}
-    return {
-        "scenario": "s",
-        "experiment": "storage.postgres",
-        "services": services,
-        "target": target,
-        "workload": load,
-    } | more
+DB = {"service": "db", "services": {"db": {"recipe": "postgres"}}}
 
 
 def test_a_run_has_its_load_from_clients_and_its_server_from_before(workspace):
     server = workspace.servers.start("postgres")
     path = workspace.root / "s.yaml"
-    path.write_text(json.dumps(lookups()))
+    path.write_text(json.dumps(lookups(**DB)))
     run = workspace.clients.run(path, count=2, servers={"db": server.id})
     assert run.status().outcomes.keys() <= {"succeeded", "invalid"}, "whether the machine is quiet is not asked here"
     (trial,) = workspace.root.glob("results/s/*/meta.json")
     facts = json.loads(trial.read_text())["custom"]
-    assert facts["measured"] == 301 and facts["not_measured"] == 0
+    assert facts["measured"] == 51 and facts["not_measured"] == 0
     assert sorted(facts["load_nodes"]) == ["client-0", "client-1"]
     assert workspace.clients.running() == [] and [item.id for item in workspace.servers.running()] == [server.id]
     assert "made-up" not in "".join(item.read_text() for item in trial.parent.rglob("*.json"))
@@ -55,9 +36,9 @@ def test_clients_stand_by_until_they_are_stopped(workspace):
 
 def test_what_is_wrong_with_a_scenario_is_told_before_a_client_is_started(workspace):
     with pytest.raises(BenchError, match="there is no server 'nobody'"):
-        workspace.clients.run(lookups(), servers={"db": "nobody"})
+        workspace.clients.run(lookups(**DB), servers={"db": "nobody"})
     with pytest.raises(BenchError, match=r"where its load comes from: workload\.nodes"):
-        workspace.clients.run(lookups(workload={"nodes": "all", "operation": "lookup"}))
+        workspace.clients.run(lookups(**DB, workload={"nodes": "all", "operation": "lookup"}))
     assert not list(workspace.folder.services.glob("clients-*"))
 
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from services.lookups import lookups
 
 from benchhouse.api.execution import RunListener
 from benchhouse.api.lifecycle import Load
 from benchhouse.api.placement import Placement
-from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 
 
@@ -21,20 +21,6 @@ class Notes(RunListener):
     def steps(self):
         """up: server, down: monitor, ..."""
         return [" ".join(line.split()[:2]) for line in self.lines if line.startswith(("up: ", "down: "))]
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    workspace = Workspace(tmp_path)
-    yield workspace
-    workspace.clients.stop()
-    workspace.servers.stop_all()
-
-
-def lookups(**more):
-    load = {"operation": "lookup", "rows": 1000, "warmup": 0, "concurrency": 2, "requests": 50, "think_time": 0.01}
-    target = {"endpoint": "service:postgres"}
-    return {"scenario": "s", "experiment": "storage.postgres", "workload": load, "target": target} | more
 
 
 def left(workspace):
@@ -51,7 +37,7 @@ def test_a_load_brings_up_all_that_it_needs_in_order_and_takes_it_down_in_revers
     assert run.status().outcomes.keys() <= {"succeeded", "invalid"}, "whether the machine is quiet is not asked here"
     assert notes.steps() == [*UP, "down: load", "down: monitor", "down: server"]
     (trial,) = workspace.root.glob("results/s/*/meta.json")
-    assert json.loads(trial.read_text())["custom"]["measured"] == 50
+    assert json.loads(trial.read_text())["custom"]["measured"] == 51
     (monitor,) = workspace.monitors.all()
     assert monitor.state == "ended" and any(reading.series == "rss" for reading in monitor.seen), "of the server too"
     assert left(workspace) == []

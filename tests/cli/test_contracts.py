@@ -136,3 +136,32 @@ def test_contracts_are_listed_and_shown(bench):
     assert json.loads(bench("contracts", "show", "--schema").out)["title"] == "BenchmarkRun"
     assert "did you mean 'realism-mixed'" in bench("contracts", "show", "realism-mixd").err
     assert bench("contracts", "show").code == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("s4://team/raw", "'s4' is none of s3, gs, https, http, file"),
+        ("s3:/team/raw", "neither a host nor a bucket is named"),
+        ("s3:///raw", "neither a host nor a bucket is named"),
+        ("https://host:port/raw", "no address (Port could not be cast"),
+        ("https://ada:hidden-word@host/raw", "credentials don't belong into an address"),
+        ("file://raw", "a file without its whole path"),
+    ],
+)
+def test_a_sink_that_is_no_address_is_refused_at_its_line(bench, contract, address, message):
+    path = contract("realism-inference", ("uri: results/", f"uri: {address}"))
+    line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if address in text)
+    done = bench("contracts", "validate", path)
+    assert done.code == 2
+    assert f"contract.yaml:{line}:" in done.err
+    assert "nothing can be kept at " in done.err
+    assert message in done.err
+    assert "hidden-word" not in done.err
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://team/raw", "https://host:8333/raw", "file:///mnt/raw", "/mnt/raw", "results"]
+)
+def test_a_sink_may_be_a_folder_or_a_store(bench, contract, address):
+    assert bench("contracts", "validate", contract("realism-inference", ("uri: results/", f"uri: {address}"))).code == 0

@@ -107,6 +107,19 @@ def test_a_contradiction_is_refused_before_anything_runs_with_both_places(lab, w
     assert not lab.trials()
 
 
+@pytest.mark.parametrize("records", [None, False, [True, False]])
+def test_ids_of_requests_need_their_records(lab, write, records):
+    load = {"operation": "lookup", "concurrency": 1} | ({} if records is None else {"records": records})
+    target = {"endpoint": "postgresql://nobody@127.0.0.1:1/none"}
+    scenario = lab.scenario("storage.postgres", workload=load, target=target, repetitions=3)
+    path = write(REALISM, ("- slow", "- storage.postgres"), ("open_loop", "closed_loop"))
+    done = lab.bench("run", scenario, "--contract", path, "--dry-run", code=2)
+    assert "records is not true: requests have no ids, but the contract demands observability.joinKeys" in done.stderr
+    assert "expected: records: true" in done.stderr
+    kept = lab.scenario("storage.postgres", workload=load | {"records": True}, target=target, repetitions=3)
+    lab.bench("run", kept, "--contract", path, "--dry-run")
+
+
 def test_a_pinned_commit_that_is_not_checked_out_is_refused_first(lab, write):
     path = write(REALISM, ("gitCommit: unknown", f"gitCommit: {'d' * 40}"), ("downgrade", "reject"))
     done = lab.bench("run", governed(lab), "--contract", path, code=4)

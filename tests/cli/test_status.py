@@ -8,7 +8,9 @@ from laboratory import wait_until
 def test_runs_are_listed_newest_first(lab):
     lab.run("once")
     lab.run("once", name="other", workload={"n": [0, 1]})
-    rows = json.loads(lab.bench("status", "--json").stdout)
+    listed = json.loads(lab.bench("status", "--json").stdout)
+    rows = listed["runs"]
+    assert listed["shared"] == []
     assert [(row["scenario"], row["state"], row["done"]) for row in rows] == [
         ("other", "finished", 2),
         ("s", "finished", 1),

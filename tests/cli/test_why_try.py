@@ -42,7 +42,7 @@ def test_the_playbooks_experiment_is_run_in_turns_and_judged(lab):
 
 
 def test_a_run_that_got_no_slower_has_nothing_to_try(lab):
-    first = json.loads(lab.bench("status", "--json").stdout)
+    first = json.loads(lab.bench("status", "--json").stdout)["runs"]
     good = min(run["run_id"] for run in first)
     done = lab.bench("why", good, "--try", "--json")
     assert json.loads(done.stdout)["tried"]["outcome"] == "impossible"

@@ -35,6 +35,11 @@ def test_all_is_sent_once_to_a_real_postgresql_and_s3(bench, tmp_path, monkeypat
     before = bench("status", cwd=workspace.root)
     assert "shared: 0 of 28 trials in s3://sharing/team at" in before.err
     assert "28 not there yet:  bench warehouse share" in before.err
+    listed = json.loads(bench("status", "--json", cwd=workspace.root).out)["shared"]
+    assert [(place["noun"], place["there"], len(place["missing"])) for place in listed] == [
+        ("trial", 0, 28),
+        ("run", 0, 2),
+    ]
     done = json.loads(bench("warehouse", "share", "--json", cwd=workspace.root).out)["destinations"]
     assert [(place["noun"], place["there"], place["moved"], place["missing"]) for place in done] == [
         ("trial", 28, 28, []),

@@ -48,6 +48,7 @@ def _clashes(terms: BenchmarkRun, plan: Plan) -> Clashes:
     yield from _counts(terms, plan)
     yield from _places(terms, plan)
     yield from _workload(terms, plan)
+    yield from _records(terms, plan)
 
 
 def _counts(terms: BenchmarkRun, plan: Plan) -> Clashes:
@@ -98,6 +99,15 @@ def _workload(terms: BenchmarkRun, plan: Plan) -> Clashes:
         demanded = str(terms.workload.model_dump(by_alias=True)[key])
         if UNKNOWN not in (demanded, planned) and demanded.partition("@")[0] != planned.partition("@")[0]:
             yield ("workload", key), place, f"{key} is {planned}", demanded
+
+
+def _records(terms: BenchmarkRun, plan: Plan) -> Clashes:
+    """Requests have ids where an experiment that offers a load keeps a row of each."""
+    if not {"request_id", "trace_id"} & set(terms.observability.join_keys):
+        return
+    if next(iter(plan.instances())).parameters.get("records") is False or "records" in plan.axes:
+        says = "records is not true: requests have no ids"
+        yield ("observability", "joinKeys"), ("workload", "records"), says, "records: true"
 
 
 def _planned(plan: Plan, first: Instance) -> Iterator[tuple[str, str, Loc]]:

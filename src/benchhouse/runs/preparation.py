@@ -29,9 +29,9 @@ from benchhouse.plan.scenario_file import (
 from benchhouse.plan.scenario_paths import missing_packages, package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unused_field_problems, unused_fields
+from benchhouse.runs.executor_choice import Where as Where
+from benchhouse.runs.executor_choice import place
 from benchhouse.runs.isolated import find_isolated
-from benchhouse.runs.placement import Where as Where
-from benchhouse.runs.placement import place
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment

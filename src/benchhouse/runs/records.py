@@ -14,8 +14,8 @@ from benchhouse.plan.dataset import missing_dataset
 from benchhouse.plan.expand import Plan
 from benchhouse.runs import estimate, fetch
 from benchhouse.runs.checkout import checkout
+from benchhouse.runs.executor_choice import Where, no_scheduler
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
-from benchhouse.runs.placement import Where, no_scheduler
 from benchhouse.runs.preparation import Prepared, prepare_text
 from benchhouse.runs.selection import find_run
 from benchhouse.schema.digests import digest

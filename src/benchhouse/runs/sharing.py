@@ -4,10 +4,12 @@ A journal in the workspace remembers what arrived. It only saves work: whatever 
 engine leave what they have. A server that is away costs a warning, never a run.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
@@ -89,22 +91,22 @@ def after_run(workspace: WorkspaceFolder, note: Note) -> None:
         note(f"not shared: {error.message}; go on with:  {AGAIN}")
 
 
-class _Place:
+class _Place(ABC):
     """One destination: what of the workspace belongs there, by name and stamp, and how it is sent."""
 
-    noun = ""
+    noun: ClassVar[str]
 
     def __init__(self, workspace: WorkspaceFolder, to: str) -> None:
         self.workspace, self.to = workspace, to
         self._unwritten: list[Arrived] = []
 
+    @abstractmethod
     def here(self) -> dict[str, str]:
         """All that is to be there, with what changes when it does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def transfer(self, names: Sequence[str]) -> dict[str, str]:
         """Send these, and tell `arrived` of each; those that were refused, with the reason."""
-        raise NotImplementedError
 
     def standing(self) -> Destination:
         stamps, journal = self.here(), journals.read(self.workspace.shared_journal, Arrived)[0]

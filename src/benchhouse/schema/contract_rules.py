@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -16,10 +17,12 @@ from benchhouse.schema.contract import (
     BenchmarkRun,
 )
 from benchhouse.schema.model import Model
+from benchhouse.schema.secrets import without_secrets
 
 UNKNOWN = "unknown"
 PLACEHOLDERS = ("COMMIT", "SHA256")
 SHA256 = re.compile(r"sha256:[0-9a-f]{64}\b")
+_STORES = ("s3", "gs", "https", "http", "file")
 _GUARANTEES = {
     "dedicatedNodes": "dedicated nodes", "stableBackgroundLoad": "a stable background load",
     "fixedTopology": "a fixed topology", "exclusiveScheduling": "exclusive scheduling",
@@ -155,6 +158,10 @@ def _observability(contract: BenchmarkRun) -> Misfits:
 
 
 def _sinks(contract: BenchmarkRun) -> Misfits:
+    uri = contract.sinks.raw_artifacts.uri
+    if wrong := _wrong_with(uri):
+        message = f"nothing can be kept at {without_secrets(uri)}: {wrong}"
+        yield ("sinks", "rawArtifacts", "uri"), message, "s3://bucket/prefix, or a folder"
     days = contract.sinks.curated_warehouse
     if not days.hot_days <= days.warm_days <= days.cold_days:
         tiers = f"hot {days.hot_days}, warm {days.warm_days}, cold {days.cold_days} days"
@@ -163,6 +170,24 @@ def _sinks(contract: BenchmarkRun) -> Misfits:
     if kept:
         message = f"{', '.join(kept)} would be labels of hot metrics: a series a request"
         yield ("sinks", "hotMetrics", "droppedLabels"), message, "[request_id, trace_id]"
+
+
+def _wrong_with(address: str) -> str:
+    """Why nothing can be kept there; what has no scheme is a folder."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
+        return ""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError as error:
+        return f"no address ({error})"
+    if parts.scheme not in _STORES:
+        return f"'{parts.scheme}' is none of {', '.join(_STORES)}"
+    if parts.username or parts.password:
+        return "credentials don't belong into an address"
+    if parts.scheme == "file":
+        return "" if parts.path.startswith("/") else "a file without its whole path"
+    return "" if parts.hostname else "neither a host nor a bucket is named"
 
 
 def _policy(contract: BenchmarkRun) -> Misfits:

@@ -13,6 +13,7 @@ from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
     from benchhouse.api.run import RunStatus
+    from benchhouse.api.stores import Destination
 
 _MOST_RUNS = 20
 _MOST_TRIALS = 5
@@ -59,11 +60,13 @@ def _list(workspace: Workspace, as_json: bool) -> int:
         except BenchError as error:
             screen.note(f"not listed: {error.message}")
             code = Exit.TRIAL_FAILED
-    if not as_json:
-        _note_sharing(workspace)
+    shared = _shared(workspace)
     if as_json:
-        screen.as_json(rows)
-    elif rows:
+        screen.as_json({"runs": rows, "shared": shared})
+        return code
+    for place in shared:
+        screen.note(f"shared: {place.summary}" + (":  bench warehouse share" if place.missing else ""))
+    if rows:
         cells = [
             (row.run_id, row.scenario, row.state, f"{row.done}/{row.trials}", screen.outcomes(row.outcomes))
             for row in rows
@@ -79,15 +82,13 @@ def _list(workspace: Workspace, as_json: bool) -> int:
     return code
 
 
-def _note_sharing(workspace: Workspace) -> None:
+def _shared(workspace: Workspace) -> "list[Destination]":
     """What of the workspace is where workspace.yaml sends it."""
     try:
-        places = workspace.warehouse.share(dry_run=True)
+        return workspace.warehouse.share(dry_run=True)
     except BenchError as error:
         screen.note(f"nothing is shared: {error.message}")
-        return
-    for place in places:
-        screen.note(f"shared: {place.summary}" + (":  bench warehouse share" if place.missing else ""))
+        return []
 
 
 def _lines(status: "RunStatus") -> list[str]:

@@ -1,4 +1,4 @@
-"""Where a scenario runs: as the command line says, else its file, else the site, else by its own words."""
+"""The executor and the runtime of a scenario: as the command line says, else its file, its site, or its own words."""
 
 import os
 import shutil
