@@ -246,10 +246,11 @@ def profiled(steps):
 def count_flops(step: "object", *arguments: "object") -> int:
     """Call `step(*arguments)` once, under torch's FLOP counter: the FLOPs of all products that it computed.
 
-    A whole step (forward and backward) gives the record's `flops`, or `hardware_flops` where activations are computed
-    again. The model's own FLOPs are then three times those of a forward pass counted alone. Attention is computed by
-    plain products meanwhile: the counter has no formula for the kernel that CPUs use, and would leave it out without
-    a word. All of attention is counted, as if it was not causal. Count on the model before `torch.compile`.
+    Three times a forward pass are the model's FLOPs, the record's `flops`; forward and backward together those that are
+    really computed, `hardware_flops`: more, where activations are computed again. Attention is computed by plain
+    products meanwhile: the counter leaves out the kernel of CPUs without a word, and counts what the backward pass of
+    GPU kernels computes again. So it takes much memory: count on one sequence of a batch, and before `torch.compile`.
+    All of attention is counted, causal or not.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode

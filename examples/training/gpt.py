@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 from torch import distributed, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 # Of this checkout; elsewhere: pip install benchhouse-client, or copy the two files.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
 from benchhouse_client import emit
-from benchhouse_training import profiled
+from benchhouse_training import count_flops, profiled
 
 
 def arguments() -> argparse.Namespace:
@@ -31,6 +32,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=3e-4, help="learning rate")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the computation")
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--recompute", action="store_true", help="activations in the backward pass: less memory")
+    parser.add_argument("--count", action="store_true", help="count the FLOPs of a step, on one sequence")
     return parser.parse_args()
 
 
@@ -51,15 +54,18 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, vocabulary: int, tokens: int, width: int, layers: int) -> None:
+    def __init__(self, vocabulary: int, tokens: int, width: int, layers: int, recompute: bool) -> None:
         super().__init__()
+        self.recompute = recompute
         self.word, self.place = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
+        self.blocks = nn.ModuleList(Block(width) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, text: torch.Tensor, follows: torch.Tensor) -> torch.Tensor:
         """The loss."""
-        x = self.blocks(self.word(text) + self.place.weight[: text.shape[1]])
+        x = self.word(text) + self.place.weight[: text.shape[1]]
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), follows.flatten())
 
 
@@ -100,6 +106,18 @@ def batch_of(options: argparse.Namespace, step: int, rank: int) -> tuple[torch.T
     return text[:, :-1], text[:, 1:]
 
 
+def counted(
+    model: nn.Module, mixed: torch.autocast, options: argparse.Namespace, device: torch.device
+) -> dict[str, int]:
+    """FLOPs of a step: the model's own are three times those of its forward pass, whatever backward does again."""
+    sequence = [part[:1].to(device) for part in batch_of(options, 0, 0)]
+    with mixed:
+        flops = 3 * count_flops(model, *sequence)
+        hardware = count_flops(lambda: model(*sequence).backward())
+    model.zero_grad()
+    return {"flops": flops * options.batch, "hardware_flops": hardware * options.batch}
+
+
 def main() -> None:
     options = arguments()
     rank, world, local, attempt = (
@@ -121,15 +139,17 @@ def main() -> None:
         store = distributed.PrefixStore(f"attempt-{attempt}", store)
         distributed.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=world)
     torch.manual_seed(options.seed)
-    model: nn.Module = Gpt(options.vocabulary, options.tokens, options.width, options.layers).to(device)
+    sizes = (options.vocabulary, options.tokens, options.width, options.layers)
+    model: nn.Module = Gpt(*sizes, options.recompute).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, fused=cuda)
+    mixed = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
+    flops = counted(model, mixed, options, device) if options.count else {}
     waits = None
     if world > 1:
         model = nn.parallel.DistributedDataParallel(model, device_ids=[local] if cuda else None)
         waits = ExposedWait(model, cuda)
     if options.compile:
         model = torch.compile(model)
-    mixed = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
     for step in profiled(range(options.steps)):
         began, cpu = time.monotonic(), time.process_time()
         text, follows = (part.to(device, non_blocking=True) for part in batch_of(options, step, rank))
@@ -142,7 +162,7 @@ def main() -> None:
         told = loss.item()  # waits for the device
         record = {
             "step": step, "t_start": began, "t_end": time.monotonic(), "tokens": text.numel(), "loss": told,
-            "data_s": got - began, "cpu_s": time.process_time() - cpu,
+            "data_s": got - began, "cpu_s": time.process_time() - cpu, **flops,
         }  # fmt: skip
         if waits:
             record["comm_s"] = waits.seconds()
