@@ -150,6 +150,8 @@ def main() -> None:
         waits = ExposedWait(model, cuda)
     if options.compile:
         model = torch.compile(model)
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()  # what counting took is none of the training's
     for step in profiled(range(options.steps)):
         began, cpu = time.monotonic(), time.process_time()
         text, follows = (part.to(device, non_blocking=True) for part in batch_of(options, step, rank))

@@ -1,8 +1,14 @@
 """`training.run` with a real trainer: torch, gloo and ranks that wait for each other."""
 
-from services.trainer import lab
+import json
+from pathlib import Path
+
+import pytest
+from services.trainer import lab, trainer_bin
 
 from benchhouse.experiments.training.run import train
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "training" / "gpt.py"
 
 
 def test_the_slow_rank_is_the_one_that_waits_least(play):
@@ -14,3 +20,26 @@ def test_the_slow_rank_is_the_one_that_waits_least(play):
 def test_one_seed_gives_one_loss(play):
     first, again, other = (play(train, lab("--steps", 4, "--seed", seed), {"ranks": 2}) for seed in (0, 0, 1))
     assert first.values["loss"] == again.values["loss"] != other.values["loss"]
+
+
+def test_counted_flops_are_those_of_the_formula_and_the_peak_is_measured_beside(play):
+    """The example trainer, whose products have 6 x weights x tokens FLOPs and attention 12LHQT, exactly."""
+    layers, width, tokens, words, batch = 2, 128, 128, 512, 2
+    options = {"layers": layers, "width": width, "tokens": tokens, "vocabulary": words, "batch": batch, "steps": 4}
+    given = [word for name, number in options.items() for word in (f"--{name}", str(number))]
+    target = {"argv": [str(trainer_bin() / "python"), str(EXAMPLE), *given, "--count", "--recompute"]}
+    peak = {"measure": True, "seconds": 0.5}
+    ctx = play(train, target, {"warmup": 1, "peak": peak, "flops": {"formula": "counted"}})
+    weights, per_step = layers * 12 * width**2 + words * width, batch * tokens
+    exact = (6 * weights + 12 * layers * width * tokens) * per_step
+    with (ctx.artifacts / "steps.rank-0.attempt-0.0.jsonl").open() as file:
+        records = [json.loads(line) for line in file][1:]
+    assert {record["flops"] for record in records} == {exact}
+    # A block's last product is not needed again, and torch does not compute it again.
+    again = (2 * layers * (12 - 4) * width**2 + 4 * layers * width * tokens) * per_step
+    assert {record["hardware_flops"] for record in records} == {exact + again}
+    about = ctx.facts["utilisation"]
+    took_s = records[-1]["t_end"] - records[1]["t_start"]
+    assert ctx.values["mfu"] == pytest.approx([3 * exact / took_s / about["peak_measured"]], rel=1e-3)
+    assert ctx.values["hfu"][0] / ctx.values["mfu"][0] == pytest.approx((exact + again) / exact)
+    assert about["peak_source"] == "measured" and about["peak_measured_by"][0]["device"] == "CPU with 1 threads"
