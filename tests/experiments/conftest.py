@@ -85,6 +85,9 @@ class RecordingContext:
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(code, message, retryable)
 
+    def on_node(self, node: str) -> list[str]:
+        return ["env"]  # all nodes of a test are this machine
+
     def driver(self, name: str) -> Any:
         (found,) = entry_points(group="benchhouse.drivers", name=name)
         return found.load()

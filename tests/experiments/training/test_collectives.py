@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from services.trainer import trainer_bin
 
 from benchhouse.experiments.training.collectives import PROGRAM, CollectivesWorkload, collectives
-from benchhouse.experiments.training.launch import Launch, run_attempt
+from benchhouse.experiments.training.launch import run_here
 from benchhouse.experiments.training.measured import bus_factor
 from benchhouse.schema.experiment import ExperimentFailed
 
@@ -162,8 +162,7 @@ dist.destroy_process_group()
 
 
 def test_real_ranks_do_every_operation_and_a_wrong_element_is_seen(tmp_path):
-    launch = Launch([str(trainer_bin() / "python"), "-c", EVERY], 2, os.environ, "", tmp_path)
-    ranks = run_attempt(launch, 0, 200)
+    ranks = run_here([str(trainer_bin() / "python"), "-c", EVERY], 2, os.environ, tmp_path, 200)
     assert not any(rank.exit_code for rank in ranks), ranks[0].last_lines() + ranks[1].last_lines()
     for rank in ranks:
         rows = [json.loads(line) for _, line in rank.lines if line.startswith("[")]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.training import nccl_tests
-from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here
 from benchhouse.experiments.training.measured import Measured, Operation, bus_factor
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.shape import ERROR_SHARE, ErrorShare
@@ -107,7 +107,7 @@ def _torch(
     options = {**{name: getattr(workload, name) for name in names}, "backend": target.backend}
     argv = [_found(target.python, environment, ctx), str(PROGRAM), f"--timeout-s={workload.timeout}"]
     argv += [f"--{name}={value}" for name, value in options.items()]
-    ranks = _run(Launch(argv, workload.ranks, environment, "", ctx.artifacts), workload, ctx)
+    ranks = _run(argv, workload.ranks, environment, workload, ctx)
     said = {rank.number: _said(rank) for rank in ranks}
     _explain_failure(ranks, said, target, workload, ctx)
     try:
@@ -169,7 +169,7 @@ def _nccl_tests(
         warmup=workload.warmup,
         iterations=workload.iterations * workload.rounds,
     )
-    (process,) = _run(Launch([*starts, path, *options], 1, environment, "", ctx.artifacts), workload, ctx)
+    (process,) = _run([*starts, path, *options], 1, environment, workload, ctx)
     try:
         measured = nccl_tests.read((line for _, line in process.lines), workload.operation, workload.ranks)
     except ValueError as error:
@@ -225,11 +225,13 @@ def _found(program: str, environment: Mapping[str, str], ctx: Context) -> str:
     return path
 
 
-def _run(launch: Launch, workload: CollectivesWorkload, ctx: Context) -> list[Rank]:
+def _run(
+    argv: Sequence[str], count: int, environment: Mapping[str, str], workload: CollectivesWorkload, ctx: Context
+) -> list[Rank]:
     try:
-        ranks = run_attempt(launch, 0, workload.timeout)
-    except OSError as error:
-        ctx.fail("command_not_startable", f"{launch.argv[0]}: {error.strerror}")
+        ranks = run_here(argv, count, environment, ctx.artifacts, workload.timeout)
+    except NotLaunched as error:
+        ctx.fail("not_launched", str(error))
     if all(rank.told_to_end for rank in ranks if rank.exit_code) and any(rank.exit_code for rank in ranks):
         ctx.fail("timeout", f"the ranks were ended after workload.timeout ({workload.timeout:g} s)")
     return ranks

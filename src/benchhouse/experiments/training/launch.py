@@ -1,35 +1,88 @@
-"""Start the ranks of a trainer as processes of this node, read what they print, and see how each of them ends."""
+"""Start the ranks of a trainer, follow what started them, and read how each rank ended and what it printed.
+
+Around every rank there is `rank.py`, whoever starts it: this process, torchrun or srun, on this node or another one.
+"""
 
 import contextlib
+import json
 import os
 import re
-import selectors
+import select
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import RawIOBase
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchhouse.experiments.training.launchers import (
+    Command,
+    Launch,
+    Launcher,
+    Processes,
+    Ranks,
+    free_port,
+    write_order,
+)
+from benchhouse.experiments.training.rank import own_node
 
 _GRACE_S = 5.0  # between asking the other ranks to end and killing them
 _LINE_ENDS = re.compile(rb"[\r\n]")
 _KEPT_LINES = 1_000_000  # of a rank, to be searched for records
 _LONGEST = 16 * 1024  # characters of a line that is searched
+_OTHER_PORTS = 3  # how often another one is tried where the first was taken meanwhile
+_TAKEN = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
+_FILE = re.compile(r"rank-(\d+)\.attempt-(\d+)\.jsonl")
 
 
 @dataclass
 class Rank:
-    """One process: what it printed, each line with the moment of its arrival, and how it ended."""
+    """One process: where it ran, what it printed, each line with the moment of its arrival, and how it ended.
+
+    Moments are of the monotonic clock of its node.
+    """
 
     number: int
     log: Path
+    file: Path = Path()  # of `rank.py`
     lines: list[tuple[float, str]] = field(default_factory=list)
     exit_code: int | None = None  # of a process that a signal ended: its number, negative
     ended_s: float | None = None
     told_to_end: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+    """node, local_rank, pid, cores, device, cpu_s and waited_for_cpu_s, as far as `rank.py` could tell."""
     _rest: bytes = b""
+    _read_bytes: dict[Path, int] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """What is new since the last time."""
+        for line in self._new(self.file):
+            self.facts |= json.loads(line)
+        self.told_to_end = "told_to_end_s" in self.facts
+        self.exit_code, self.ended_s = self.facts.get("exit_code"), self.facts.get("ended_s")
+        arrivals = self._new(self.file.with_suffix(".times"))
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(self._read_bytes.get(self.log, 0))
+            for arrival in arrivals:
+                moment_s, size = arrival.split()
+                self.take(log.read(int(size)), float(moment_s))
+            self._read_bytes[self.log] = log.tell()
+
+    def end(self) -> None:
+        """Nothing more will come. Without a last line, all of it was killed at once: by us, or with its node."""
+        self.take(b"", self.ended_s or 0.0)
+        self.exit_code = -signal.SIGKILL if self.exit_code is None else self.exit_code
+
+    def _new(self, path: Path) -> list[bytes]:
+        """Whole lines that were added to a file."""
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(self._read_bytes.get(path, 0))
+            whole, _, _ = file.read().rpartition(b"\n")
+            self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole) + bool(whole)
+            return whole.split(b"\n") if whole else []
+        return []
 
     def take(self, block: bytes, now_s: float) -> None:
         """Some bytes of its output; none at the end. A progress bar ends its lines by a carriage return."""
@@ -40,6 +93,10 @@ class Rank:
                 self.lines.append((now_s, line[:_LONGEST].decode(errors="replace")))
 
     @property
+    def node(self) -> str:
+        return str(self.facts.get("node", ""))
+
+    @property
     def failed(self) -> bool:
         return bool(self.exit_code) and not self.told_to_end
 
@@ -47,127 +104,150 @@ class Rank:
         return " / ".join(line.strip() for _, line in self.lines[-count:]) or "it printed nothing"
 
 
-@dataclass(frozen=True)
-class Launch:
-    """What to start."""
-
-    argv: Sequence[str]
-    ranks: int
-    environment: Mapping[str, str]
-    cwd: str
-    logs: Path
+class NotLaunched(Exception):  # noqa: N818 - an outcome, not a bug
+    """No rank was started; says why."""
 
 
-def run_attempt(launch: Launch, attempt: int, timeout_s: float | None) -> list[Rank]:
-    """Start all ranks and wait for them. When one fails, or the time is over, the others are told to end, then killed.
+@dataclass
+class Training:
+    """All attempts of the ranks."""
 
-    Raises OSError where the program can't be started.
+    attempts: list[list[Rank]]
+    ports_taken: int = 0
+
+    @property
+    def last(self) -> list[Rank]:
+        return self.attempts[-1]
+
+
+def run_here(
+    argv: Sequence[str], ranks: int, environment: Mapping[str, str], logs: Path, timeout_s: float | None
+) -> list[Rank]:
+    """Processes of this node, started once. Raises NotLaunched."""
+    with TemporaryDirectory(dir=logs.resolve(), prefix="ranks-") as name:
+        folder, node = Path(name), own_node()
+        write_order(folder, logs, ranks, Ranks())
+        launch = Launch(argv, ranks, environment, logs, folder, [node], lambda node: [])
+        return run_training(launch, Processes(), 0, timeout_s).last
+
+
+def run_training(launch: Launch, launcher: Launcher, max_restarts: int, timeout_s: float | None) -> Training:
+    """Until an attempt ends well, or none is left. A port that somebody else took meanwhile costs no attempt.
+
+    Raises NotLaunched where a rank can't be started at all.
     """
-    port = _free_port()
-    ranks = [Rank(number, launch.logs / f"rank-{number}.attempt-{attempt}.log") for number in range(launch.ranks)]
+    attempt = ports_taken = 0
+    while True:
+        port = free_port()
+        failed = _run(launcher.commands(launch, attempt, port), launch, timeout_s)
+        attempts = RankFiles(launch).read()
+        for rank in attempts[-1] if attempts else ():
+            rank.end()
+        if not launch.launcher_log.stat().st_size:
+            launch.launcher_log.unlink()
+        last = attempts[-1] if attempts else []
+        if failed and ports_taken < _OTHER_PORTS and _port_was_taken(last, launch, port):
+            ports_taken += 1
+            continue
+        missing = len(last) < launch.ranks and not any(rank.failed for rank in last)
+        if failed and (missing or any("not_started" in rank.facts for rank in last)):
+            raise NotLaunched(_why(last, launch))
+        if launcher.restarts or not failed or attempt >= max_restarts:
+            return Training(attempts, ports_taken)
+        attempt += 1
+
+
+def _run(commands: Sequence[Command], launch: Launch, timeout_s: float | None) -> bool:
+    """Start them and wait for their end; whether one failed. When one fails, or the time is over, the others are told
+    to end, then killed."""
     with contextlib.ExitStack() as stack:
-        selector = stack.enter_context(selectors.DefaultSelector())
-        processes: dict[int, subprocess.Popen[bytes]] = {}
+        said = stack.enter_context(launch.launcher_log.open("ab"))
+        processes: list[subprocess.Popen[bytes]] = []
         stack.callback(_end, processes, signal.SIGKILL)
-        for rank in ranks:
-            log = stack.enter_context(rank.log.open("wb", buffering=0))
+        for command in commands:
             process = subprocess.Popen(
-                launch.argv,
-                env={**launch.environment, **_variables(rank.number, launch.ranks, attempt, port)},
-                cwd=launch.cwd or None,
+                command.argv,
+                env={**launch.environment, **command.variables},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=said,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            processes[rank.number] = process
-            assert process.stdout is not None
-            selector.register(stack.enter_context(process.stdout), selectors.EVENT_READ, (rank, log))
+            processes.append(process)
+        _follow(processes, None if timeout_s is None else time.monotonic() + timeout_s)
+    return any(process.returncode for process in processes)
+
+
+def _follow(processes: Sequence["subprocess.Popen[bytes]"], deadline_s: float | None) -> None:
+    """Until all have ended, or are to be killed."""
+    with contextlib.ExitStack() as stack:
+        poll, running, kill_at_s = select.poll(), {}, None
+        for process in processes:
             handle = os.pidfd_open(process.pid)
             stack.callback(os.close, handle)
-            selector.register(handle, selectors.EVENT_READ, (rank, None))
-        _follow(selector, processes, None if timeout_s is None else time.monotonic() + timeout_s)
-    return ranks
+            running[handle] = process
+            poll.register(handle, select.POLLIN)
+        while running:
+            moment_s = deadline_s if kill_at_s is None else kill_at_s
+            ended = poll.poll(None if moment_s is None else max(0.0, moment_s - time.monotonic()) * 1e3)
+            for handle, _ in ended:
+                poll.unregister(handle)
+            failed = [process for handle, _ in ended if (process := running.pop(handle)).wait()]
+            late = moment_s is not None and time.monotonic() >= moment_s
+            if kill_at_s is None and (failed or late):
+                kill_at_s = time.monotonic() + _GRACE_S
+                _end(running.values(), signal.SIGTERM)
+            elif kill_at_s is not None and late:
+                return
 
 
-def _follow(
-    selector: selectors.BaseSelector, processes: Mapping[int, "subprocess.Popen[bytes]"], deadline_s: float | None
-) -> None:
-    """Until every process has ended; what it printed before is read to the end."""
-    running, kill_at_s = set(processes), None
-    while running:
-        waits_until = [moment for moment in (deadline_s, kill_at_s) if moment is not None]
-        wait_s = max(0.0, min(waits_until) - time.monotonic()) if waits_until else None
-        for key, _ in selector.select(wait_s):
-            rank, log = key.data
-            now_s = time.monotonic()
-            if log is not None:
-                _read(selector, key, rank, log)
-            else:
-                rank.exit_code, rank.ended_s = processes[rank.number].wait(), now_s
-                running.discard(rank.number)
-                selector.unregister(key.fileobj)
-                _drain(selector, rank)
-                if rank.failed and kill_at_s is None:
-                    kill_at_s = now_s + _GRACE_S
-                    _tell_to_end(selector, running, processes)
-        now_s = time.monotonic()
-        if deadline_s is not None and now_s >= deadline_s and kill_at_s is None:
-            kill_at_s = now_s + _GRACE_S
-            _tell_to_end(selector, running, processes)
-        if kill_at_s is not None and now_s >= kill_at_s:
-            _end({number: processes[number] for number in running}, signal.SIGKILL)
-            deadline_s = kill_at_s = None
-
-
-def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey, rank: Rank, log: RawIOBase) -> bool:
-    block = os.read(key.fd, 1 << 16)
-    log.write(block)
-    rank.take(block, time.monotonic())
-    if not block:
-        selector.unregister(key.fileobj)
-    return bool(block)
-
-
-def _drain(selector: selectors.BaseSelector, rank: Rank) -> None:
-    """What is left of a process that is over; a child of it may hold the other end, so nothing is waited for."""
-    for key in list(selector.get_map().values()):
-        own, log = key.data
-        if own is rank and log is not None:
-            os.set_blocking(key.fd, False)
-            with contextlib.suppress(BlockingIOError):
-                while _read(selector, key, rank, log):
-                    pass
-
-
-def _tell_to_end(
-    selector: selectors.BaseSelector, running: set[int], processes: Mapping[int, "subprocess.Popen[bytes]"]
-) -> None:
-    for key in selector.get_map().values():
-        if key.data[0].number in running:
-            key.data[0].told_to_end = True
-    _end({number: processes[number] for number in running}, signal.SIGTERM)
-
-
-def _end(processes: Mapping[int, "subprocess.Popen[bytes]"], how: signal.Signals) -> None:
+def _end(processes: Iterable["subprocess.Popen[bytes]"], how: signal.Signals) -> None:
     """With all that they started."""
-    for process in processes.values():
+    for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
         if how == signal.SIGKILL:
             process.wait()
 
 
-def _variables(rank: int, world: int, attempt: int, port: int) -> dict[str, str]:
-    """As torchrun names them, for one node."""
-    numbers = {
-        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0,
-        "MASTER_PORT": port, "TORCHELASTIC_RESTART_COUNT": attempt,
-    }  # fmt: skip
-    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
+class RankFiles:
+    """What `rank.py` wrote so far, by attempt and rank; may be read while the ranks run, again and again."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._ranks: dict[Path, Rank] = {}
+
+    def read(self) -> list[list[Rank]]:
+        attempts: dict[int, list[Rank]] = {}
+        for path in self._launch.folder.glob("rank-*.jsonl"):
+            if (match := _FILE.fullmatch(path.name)) is not None:
+                number, attempt = int(match[1]), int(match[2])
+                log = self._launch.logs / f"{path.stem}.log"
+                rank = self._ranks.setdefault(path, Rank(number, log, path))
+                rank.read()
+                attempts.setdefault(attempt, []).append(rank)
+        return [sorted(attempts[attempt], key=lambda rank: rank.number) for attempt in sorted(attempts)]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _port_was_taken(ranks: Sequence[Rank], launch: Launch, port: int) -> bool:
+    """Somebody took it between our look and the rank's: torch then names it."""
+    texts = [line for rank in ranks if rank.failed for _, line in rank.lines]
+    texts += _said(launch)
+    return any(str(port) in text and _TAKEN.search(text) for text in texts)
+
+
+def _why(ranks: Sequence[Rank], launch: Launch) -> str:
+    for rank in ranks:
+        if "not_started" in rank.facts:
+            return f"rank {rank.number} on {rank.node}: {rank.facts['not_started']}"
+    said = " / ".join(_said(launch)[-3:]) or "the launcher said nothing"
+    return f"{len(ranks)} of {launch.ranks} ranks were started: {said}"
+
+
+def _said(launch: Launch) -> list[str]:
+    """By what started the ranks."""
+    try:
+        lines = launch.launcher_log.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.strip() for line in lines if line.strip()]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here
 from benchhouse.schema.experiment import Context
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -47,9 +47,9 @@ def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
     logs = ctx.artifacts / program.name
     logs.mkdir(exist_ok=True)
     try:
-        ranks = run_attempt(Launch(argv, program.ranks, environment, "", logs), 0, program.timeout_s)
-    except OSError as error:
-        ctx.fail("command_not_startable", f"{path}: {error.strerror}")
+        ranks = run_here(argv, program.ranks, environment, logs, program.timeout_s)
+    except NotLaunched as error:
+        ctx.fail("not_launched", str(error))
     if any(rank.exit_code for rank in ranks):
         _tell_failure(program, ranks, ctx)
     return [_records(rank) for rank in ranks]

@@ -2,10 +2,10 @@
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +21,9 @@ from benchhouse.experiments.training.efficiency import (
     report_spending,
     report_utilisation,
 )
-from benchhouse.experiments.training.launch import Launch, Rank, run_attempt
+from benchhouse.experiments.training.launch import NotLaunched, Rank, run_training
+from benchhouse.experiments.training.launchers import Ranks, prepare
+from benchhouse.experiments.training.placement import tell_placement
 from benchhouse.experiments.training.profiles import (
     PROFILE,
     ProfiledSteps,
@@ -33,9 +35,7 @@ from benchhouse.experiments.training.sources import Records, find_records, keep_
 from benchhouse.experiments.training.steps import steps_of
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
-from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
-from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
 
 _SHOWN = 300  # characters of a rank's last lines in a message
@@ -73,22 +73,17 @@ class Trainer(Model):
 
     argv: list[str] = Field(min_length=1, description="Program and arguments, without a shell, the same for all ranks.")
     name: str = Field("", description="Name in reports.")
+    torchrun: str = Field("", description="For `launcher: torchrun`: the program; by default the one beside argv's.")
     python: str = Field("", description="Python that has torch, to measure the peak; by default that of the program.")
     price_per_hour: float | None = Field(None, ge=0, description="Of all machines that train, in $ an hour.")
 
 
-class TrainingWorkload(Goals):
+class TrainingWorkload(Ranks, Goals):
     """How many ranks, how they are started, and where their records come from."""
 
-    ranks: int = Field(1, ge=1, le=4096, description="Processes on this node; `RANK` and `WORLD_SIZE` tell each.")
-    threads: int = Field(1, ge=1, description="`OMP_NUM_THREADS` of each rank.")
-    max_restarts: int = Field(0, ge=0, le=100, description="How often all ranks begin again after one has failed.")
-    timeout: Seconds | None = Field(None, gt=0, description="Of one attempt; the ranks are then ended.")
     warmup: int | None = Field(
         None, ge=0, description="Steps that are not measured; by default up to a change point in the time of a step."
     )
-    cwd: InputPath = Field("", description="Folder to run in; `.` is that of the scenario, by default an empty one.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for all ranks.")
     patterns: dict[str, str] = Field(
         default_factory=dict,
         description="For a program that emits nothing: by name (step, loss, tokens, ...) a regular expression with one "
@@ -117,26 +112,26 @@ class TrainingWorkload(Goals):
 def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     """Run a trainer with its ranks: time of a step, throughput, waits, restarts and goodput, by the steps it tells."""
     with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts, prefix="emitted-"))
-        variables = {"OMP_NUM_THREADS": str(workload.threads), **workload.environment, VARIABLE: folder}
-        if workload.profile:
-            variables[PROFILE] = workload.profile.steps
-        environment = {**os.environ, **variables}
-        path = shutil.which(target.argv[0], path=environment.get("PATH", os.defpath))
-        if path is None:
-            ctx.fail("command_not_found", f"no program {target.argv[0]!r} where the trial runs")
-        argv = [path, *target.argv[1:]]
-        launch = Launch(argv, workload.ranks, environment, workload.cwd, ctx.artifacts)
+        folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
+        launch, launcher = prepare(target.argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
+        variables = {VARIABLE: folder} | ({PROFILE: workload.profile.steps} if workload.profile else {})
+        launch = replace(launch, environment={**launch.environment, **variables})
+        workload = workload.model_copy(update={"ranks": launch.ranks})
         cores = len(os.sched_getaffinity(0))
-        if workload.ranks * workload.threads > cores:
-            ctx.warn("cores_shared", f"{workload.ranks} ranks of {workload.threads} threads share {cores} cores")
+        if launch.per_node * workload.threads > cores:
+            ctx.warn("cores_shared", f"{launch.per_node} ranks of {workload.threads} threads share {cores} cores")
         began_s = time.monotonic()
-        attempts = _attempts(launch, workload, ctx)
+        try:
+            training = run_training(launch, launcher, workload.max_restarts, workload.timeout)
+        except (NotLaunched, OSError) as error:
+            ctx.fail("not_launched", str(error))
+        attempts = training.attempts
         ended_s = time.monotonic()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
         traces = keep_traces(Path(folder), ctx.artifacts / "profiles")
     records = find_records(emitted, attempts, workload.patterns, traces)
     ctx.metadata(records_from=records.source, attempts=len(attempts))
+    tell_placement(training, launch, workload, ctx)
     tell_records(records, ctx)
     progress = figures.progress_of(steps_of(records.processes), workload.ranks)
     failed = [rank for rank in attempts[-1] if rank.exit_code]
@@ -145,22 +140,10 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     if not progress.useful:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, (began_s, ended_s), len(attempts) - 1, workload, ctx)
-    place = Place(target.python, argv, workload.ranks, environment)
+    place = Place(target.python, launch.argv, launch.per_node, launch.environment)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
     report_utilisation(steps, progress.world, workload, place, ctx)
-
-
-def _attempts(launch: Launch, workload: TrainingWorkload, ctx: Context) -> list[list[Rank]]:
-    attempts: list[list[Rank]] = []
-    while True:
-        try:
-            ranks = run_attempt(launch, len(attempts), workload.timeout)
-        except OSError as error:
-            ctx.fail("command_not_startable", f"{launch.argv[0]}: {error.strerror}")
-        attempts.append(ranks)
-        if not any(rank.exit_code for rank in ranks) or len(attempts) > workload.max_restarts:
-            return attempts
 
 
 def _tell_failure(ranks: Sequence[Rank], progress: figures.Progress, workload: TrainingWorkload, ctx: Context) -> None:

@@ -1,0 +1,218 @@
+"""What starts the ranks: this process, one torchrun a node, or one step of the Slurm job; on all nodes of the trial."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.training import rank
+from benchhouse.experiments.training.rank import own_node
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.input_paths import InputPath
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+
+SEED = "BENCHHOUSE_SEED"
+"""The variable that tells ranks the seed of the trial."""
+_LOOPBACK = "127.0.0.1"
+_OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|ROLE_NAME")
+
+
+class Ranks(Model):
+    """How many ranks there are, and how they are started."""
+
+    launcher: Literal["processes", "torchrun", "srun"] = Field(
+        "processes",
+        description="What starts the ranks: `processes`, one each, with torchrun's variables; `torchrun`, an agent on "
+        "each node; `srun`, one step of the Slurm job.",
+    )
+    ranks: int = Field(1, ge=1, le=4096, description="Ranks of all nodes, as many on each.")
+    ranks_per_node: int | None = Field(None, ge=1, le=1024, description="Ranks on each node, instead of `ranks`.")
+    threads: int = Field(1, ge=1, description="`OMP_NUM_THREADS` of each rank.")
+    affinity: Literal["none", "cores"] = Field(
+        "none", description="`cores`: the ranks of a node share out its cores, and each keeps to its own."
+    )
+    max_restarts: int = Field(0, ge=0, le=100, description="How often all ranks begin again after one has failed.")
+    timeout: Seconds | None = Field(
+        None, gt=0, description="Of one attempt, with torchrun of all of them; the ranks are then ended."
+    )
+    cwd: InputPath = Field("", description="Folder to run in; `.` is that of the scenario, by default an empty one.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for all ranks.")
+    rank_environment: dict[str, str] = Field(
+        default_factory=dict,
+        description="Variables of each rank: {rank}, {local_rank}, {world} and {node} in a value are its numbers.",
+    )
+
+    @model_validator(mode="after")
+    def _one_count(self) -> Self:
+        if self.ranks_per_node and "ranks" in self.model_fields_set:
+            raise ValueError("give either ranks or ranks_per_node, not both")
+        return self
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to start, and where."""
+
+    argv: Sequence[str]
+    ranks: int
+    environment: Mapping[str, str]
+    logs: Path
+    folder: Path  # for what `rank.py` is told and tells; seen by all nodes
+    nodes: Sequence[str]  # ours first
+    on_node: Callable[[str], list[str]]
+
+    @property
+    def per_node(self) -> int:
+        return self.ranks // len(self.nodes)
+
+    @property
+    def launcher_log(self) -> Path:
+        return self.logs / "launcher.log"
+
+    @property
+    def master(self) -> str:
+        """Where the ranks meet."""
+        return self.nodes[0] if len(self.nodes) > 1 else _LOOPBACK
+
+    @property
+    def program(self) -> list[str]:
+        """That of every rank."""
+        return [sys.executable, "-I", "-S", rank.__file__, str(self.folder), *self.argv]
+
+    def prefix(self, node: str) -> list[str]:
+        return [] if node == self.nodes[0] else self.on_node(node)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process of this node, which starts ranks here or elsewhere."""
+
+    argv: Sequence[str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class Launcher(Protocol):
+    restarts: bool
+    """Whether it begins again by itself when a rank fails."""
+
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+        """What starts all ranks; `port` of the first node is free."""
+
+
+class Processes:
+    """A process a rank, with the variables that torchrun would give it."""
+
+    restarts = False
+
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+        commands = []
+        for number in range(launch.ranks):
+            node, local = divmod(number, launch.per_node)
+            variables = {
+                "RANK": number, "LOCAL_RANK": local, "WORLD_SIZE": launch.ranks, "LOCAL_WORLD_SIZE": launch.per_node,
+                "GROUP_RANK": node, "GROUP_WORLD_SIZE": len(launch.nodes), "TORCHELASTIC_RUN_ID": "benchhouse",
+            }  # fmt: skip
+            variables |= _meeting(launch, attempt, port)
+            words = [*launch.prefix(launch.nodes[node]), *launch.program]
+            commands.append(Command(words, {name: str(value) for name, value in variables.items()}))
+        return commands
+
+
+@dataclass(frozen=True)
+class Torchrun:
+    """An agent of torchrun on each node, which meet by the c10d rendezvous and restart the ranks themselves."""
+
+    path: str
+    max_restarts: int
+    restarts = True
+
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+        # Alone, it takes a port by itself; a store of several nodes must be at one that all of them know.
+        meets = f"{launch.master}:{port if len(launch.nodes) > 1 else 0}"
+        options = [f"--nnodes={len(launch.nodes)}", f"--nproc-per-node={launch.per_node}"]
+        options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={meets}", f"--rdzv-id=benchhouse-{port}"]
+        options += [f"--max-restarts={self.max_restarts}", "--no-python"]
+        return [Command([*launch.prefix(node), self.path, *options, *launch.program]) for node in launch.nodes]
+
+
+@dataclass(frozen=True)
+class Srun:
+    """One step of the Slurm job that the trial is, with a task a rank; Slurm's variables are there, and torch's too."""
+
+    path: str
+    own_cores: bool
+    restarts = False
+
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+        count = len(launch.nodes)
+        options = ["--overlap", "--overcommit", "--export=ALL", "--kill-on-bad-exit=1", "--chdir=/tmp"]
+        options += [f"--nodes={count}", f"--ntasks={launch.ranks}", f"--ntasks-per-node={launch.per_node}"]
+        options += [f"--nodelist={','.join(launch.nodes)}", "--distribution=block", "--label"]
+        if self.own_cores:
+            options.append("--cpu-bind=none")  # all tasks see all cores of the job there, and share them out
+        return [Command([self.path, *options, *launch.program], _meeting(launch, attempt, port))]
+
+
+def _meeting(launch: Launch, attempt: int, port: int) -> dict[str, str]:
+    """A port of its own in each attempt: the store of the one before is gone with what was in it."""
+    return {"MASTER_ADDR": launch.master, "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
+
+
+def prepare(argv: Sequence[str], torchrun: str, ranks: Ranks, folder: Path, ctx: Context) -> tuple[Launch, Launcher]:
+    """What to start and by what; the trial fails where that is not there. `folder` is for `rank.py`."""
+    count = len(ctx.nodes)
+    world = ranks.ranks_per_node * count if ranks.ranks_per_node else ranks.ranks
+    if world % count:
+        ctx.fail("uneven_ranks", f"{world} ranks are not as many on each of {count} nodes; set ranks_per_node instead")
+    environment = {name: value for name, value in os.environ.items() if not _OF_RANKS.fullmatch(name)}
+    environment |= {"OMP_NUM_THREADS": str(ranks.threads), SEED: str(ctx.seed), **ranks.environment}
+    path = environment.get("PATH", os.defpath)
+    program = shutil.which(argv[0], path=path)
+    if program is None:
+        ctx.fail("command_not_found", f"no program {argv[0]!r} where the trial runs")
+    folder.mkdir()
+    write_order(folder, ctx.artifacts, world // count, ranks)
+    launch = Launch([program, *argv[1:]], world, environment, ctx.artifacts, folder, ctx.nodes, ctx.on_node)
+    if ranks.launcher == "torchrun":
+        found = find_torchrun(program, torchrun, path)
+        if found is None:
+            where = f"no program {torchrun!r}" if torchrun else f"no torchrun beside {program} or on the path"
+            ctx.fail("no_torchrun", f"{where}; name it by target.torchrun, or use launcher: processes")
+        return launch, Torchrun(found, ranks.max_restarts)
+    if ranks.launcher == "srun":
+        srun = shutil.which("srun", path=path)
+        if srun is None or "SLURM_JOB_ID" not in environment:
+            ctx.fail("no_srun", "launcher: srun needs a trial that is a Slurm job (executor: slurm), and srun in it")
+        return launch, Srun(srun, ranks.affinity == "cores")
+    return launch, Processes()
+
+
+def write_order(folder: Path, logs: Path, per_node: int, ranks: Ranks) -> None:
+    """What `rank.py` must know that its environment does not say."""
+    order = {
+        "logs": str(logs.resolve()), "cwd": ranks.cwd, "node": own_node(), "ranks_per_node": per_node,
+        "affinity": ranks.affinity, "rank_environment": ranks.rank_environment,
+    }  # fmt: skip
+    (folder / "order.json").write_text(json.dumps(order))
+
+
+def find_torchrun(program: str, named: str, path: str) -> str | None:
+    """As named, else beside the program, which is where an environment of Python has it, else on the path."""
+    if named:
+        return shutil.which(named, path=path)
+    return shutil.which(str(Path(program).with_name("torchrun"))) or shutil.which("torchrun", path=path)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

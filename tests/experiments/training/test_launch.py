@@ -1,0 +1,92 @@
+"""How ranks are started: their variables, their cores, and what is said where they can't be."""
+
+import os
+import socket
+
+import pytest
+from experiments.training.test_run import STEPS, trainer
+from pydantic import ValidationError
+
+from benchhouse.experiments.training import launch, launchers
+from benchhouse.experiments.training.placement import as_ranges
+from benchhouse.experiments.training.run import TrainingWorkload, train
+from benchhouse.schema.experiment import ExperimentFailed
+
+
+def test_each_rank_is_told_who_it_is_and_where_it_was_is_kept(play, monkeypatch):
+    monkeypatch.setenv("RANK", "77")  # of whatever the trial itself runs in
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    monkeypatch.setenv("NCCL_AUTH_TOKEN", "hush")
+    tells = "names = 'RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE BENCHHOUSE_SEED OMP_NUM_THREADS MINE'.split()\n"
+    tells += "print(*map(os.environ.get, names), flush=True)\n"
+    given = {"ranks": 2, "threads": 1, "affinity": "cores", "rank_environment": {"MINE": "{rank}-{local_rank}-{world}"}}
+    ctx = play(train, trainer(tells + STEPS), given)
+    for rank in range(2):
+        said = (ctx.artifacts / f"rank-{rank}.attempt-0.log").read_text()
+        assert said == f"{rank} {rank} 2 2 0 1 {rank}-{rank}-2\n"
+    first, second = ctx.facts["ranks"]
+    assert (first["rank"], second["rank"]) == (0, 1) and first["pid"] != second["pid"]
+    assert first["node"] == second["node"] == os.uname().nodename
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not set(first["cores"]) & set(second["cores"]) - {",", "-"}
+    assert ctx.facts["environment"]["NCCL_DEBUG"] == "WARN" and "hush" not in str(ctx.facts)
+    assert not (ctx.artifacts / "launcher.log").exists()
+
+
+def test_a_port_that_somebody_else_took_costs_no_attempt(play, monkeypatch):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        ports = iter([other.getsockname()[1], launchers.free_port()])
+        monkeypatch.setattr(launch, "free_port", lambda: next(ports))
+        meets = """
+import socket
+store, port = socket.socket(), int(os.environ["MASTER_PORT"])
+try:
+    store.bind(("127.0.0.1", port))
+except OSError as error:
+    sys.exit(f"port: {port}, name: EADDRINUSE, message: {error}")
+"""
+        ctx = play(train, trainer(meets + STEPS), {})
+    assert "taken meanwhile; begun again 1 times" in ctx.warnings["port_taken"]
+    assert ctx.values["restarts"] == [0]
+
+
+def test_what_a_rank_left_running_holds_nothing_up(play):
+    leaves = "import subprocess\nsubprocess.Popen(['sleep', '60'])\n"
+    ctx = play(train, trainer(leaves + STEPS), {})
+    assert ctx.values["restarts"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("target", "workload", "says"),
+    [
+        ({"argv": ["true"]}, {"launcher": "srun"}, "no_srun: launcher: srun needs a trial that is a Slurm job"),
+        (
+            {"argv": ["/bin/true"], "torchrun": "no-torchrun"},
+            {"launcher": "torchrun"},
+            "no_torchrun: no program 'no-to",
+        ),
+        ({"argv": ["true"]}, {"cwd": "/no-such-folder"}, "not_launched: rank 0 on .*: /no-such-folder: No such file"),
+        (
+            {"argv": ["/bin/true"], "torchrun": "false"},
+            {"launcher": "torchrun"},
+            "not_launched: 0 of 1 .*nothing",
+        ),
+    ],
+)
+def test_what_can_not_be_started_is_told(play, monkeypatch, target, workload, says):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(ExperimentFailed, match=says):
+        play(train, target, workload)
+
+
+def test_ranks_are_counted_in_one_way():
+    with pytest.raises(ValidationError, match="either ranks or ranks_per_node"):
+        TrainingWorkload(ranks=2, ranks_per_node=2)
+    with pytest.raises(ValidationError, match="launcher"):
+        TrainingWorkload(launcher="mpirun")
+
+
+def test_cores_are_written_as_ranges():
+    assert [as_ranges(cores) for cores in ([], [3], [0, 1, 2, 5], [7, 6])] == ["", "3", "0-2,5", "6-7"]
