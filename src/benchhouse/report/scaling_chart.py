@@ -16,6 +16,7 @@ _PANEL, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 290, 58, 14, 30, 66
 _LETTER = 6.4  # width of a letter on average
 _MOST_CURVES = 8  # as many as there are colours
 _IDEAL = "var(--faint)"
+_WIDE = 100.0  # from the first place to the last one: a straight scale shows the last ones only
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,11 @@ def _draw(panel: _Panel, places: Sequence[float], axis: str, left: int) -> list[
     step = nice_step(most, 5)
     top = step * math.ceil(most / step - 1e-9)
     reach = places[-1] - min(0.0, places[0])
+    wide = not panel.ideal and 0 < places[0] <= places[-1] / _WIDE
 
     def x(place: float) -> float:
-        return left + _LEFT + place / (reach or 1.0) * (_PANEL - _LEFT - _RIGHT)
+        part = math.log(place / places[0], places[-1] / places[0]) if wide else place / (reach or 1.0)
+        return left + _LEFT + part * (_PANEL - _LEFT - _RIGHT)
 
     def y(value: float) -> float:
         return _HEIGHT - _BOTTOM - value / top * (_HEIGHT - _BOTTOM - _TOP)
@@ -134,7 +137,8 @@ def _draw(panel: _Panel, places: Sequence[float], axis: str, left: int) -> list[
             drawn.append(tag("text", number(place), x=f"{x(place):.1f}", y=under, text_anchor="middle"))
             taken = x(place)
     middle = left + (_LEFT + _PANEL - _RIGHT) // 2
-    drawn.append(tag("text", axis, x=middle, y=_HEIGHT - _BOTTOM + 34, text_anchor="middle"))
+    name = f"{axis} (log scale)" if wide else axis
+    drawn.append(tag("text", name, x=middle, y=_HEIGHT - _BOTTOM + 34, text_anchor="middle"))
 
     def path(points: Sequence[tuple[float, float]], colour: str, dash: str | None = None) -> None:
         d = "M" + "L".join(f"{x(place):.1f} {y(value):.1f}" for place, value in points)

@@ -43,10 +43,15 @@ class Gpu(Model):
     pcie_generation_most: int | None = Field(None, description="Generation that GPU and slot can have.")
     nvlinks: int | None = Field(None, description="Active NVLinks; null: NVML shows none.")
     nvlink_peers: list[str] = Field(default_factory=empty_list, description="Peers: GPU addresses, or `switch`.")
+    paths: dict[str, str] = Field(
+        default_factory=dict,
+        description="To each other GPU by its address, what PCIe leads through, as `nvidia-smi topo -m` says: PIX (one "
+        "switch), PXB (several), PHB (the host bridge), NODE (bridges of one NUMA node), SYS (between NUMA nodes).",
+    )
 
 
 class Nic(Model):
-    """One network device."""
+    """One network device, or one InfiniBand adapter."""
 
     name: str
     driver: str | None = Field(None, description="Kernel driver; null for a virtual device.")

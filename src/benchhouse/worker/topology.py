@@ -15,6 +15,7 @@ from benchhouse.worker.monitors.nvml import NoNvml, initialise
 
 Value = TypeVar("Value")
 
+_PATHS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}  # of nvmlGpuTopologyLevel_t
 _WHY_NOT = {"numa": "the firmware does not say", "nvlinks": "NVML shows no NVLink on it"}
 
 
@@ -127,25 +128,38 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | 
     return gpus, driver, cuda
 
 
-def _nics(unknown: dict[str, str]) -> list[Nic]:
+def _nics(unknown: dict[str, str], root: Path = Path("/sys/class")) -> list[Nic]:
+    """Network devices, and InfiniBand adapters, which libraries address by names of their own."""
     nics = []
-    for path in sorted(Path("/sys/class/net").glob("*")):
+    for path in [*sorted((root / "net").glob("*")), *sorted((root / "infiniband").glob("*"))]:
         if path.name == "lo":
             continue
-        speed = _read(path / "speed")  # an error where the link is down, -1 where the device does not know
-        known = speed is not None and speed.isdigit()
-        if not known:
+        speed_mbps = _speed(path)
+        if speed_mbps is None:
             unknown[f"nics.{path.name}.speed_mbps"] = "the device does not say its speed (down, or virtual)"
         driver = path / "device" / "driver"
         nics.append(
             Nic(
                 name=path.name,
                 driver=driver.resolve().name if driver.exists() else None,
-                speed_mbps=int(speed) if known and speed else None,
+                speed_mbps=speed_mbps,
                 numa=_numa_of(path / "device" / "numa_node"),
             )
         )
     return nics
+
+
+def _speed(path: Path) -> int | None:
+    """In Mbit/s; an adapter's is that of its first port, such as `400 Gb/sec (4X NDR)`."""
+    speed = _read(path / "speed") or ""  # an error where the link is down, -1 where the device does not know
+    if speed.isdigit():
+        return int(speed)
+    gigabits, _, unit = (_read(path / "ports" / "1" / "rate") or "").partition(" ")
+    active = (_read(path / "ports" / "1" / "state") or "").endswith("ACTIVE")
+    try:
+        return round(float(gigabits) * 1000) if active and unit.startswith("Gb/sec") else None
+    except ValueError:
+        return None
 
 
 def _numa_of(path: Path) -> int | None:
@@ -177,7 +191,7 @@ def read_gpus() -> tuple[list[Gpu], str | None, str | None]:
     nvml = initialise()
     driver = _Driver(nvml)
     try:
-        gpus = [driver.gpu(index) for index in range(nvml.nvmlDeviceGetCount())]
+        gpus = driver.with_paths([driver.gpu(index) for index in range(nvml.nvmlDeviceGetCount())])
         return gpus, driver.value(nvml.nvmlSystemGetDriverVersion), driver.value(driver.cuda)
     except nvml.NVMLError as error:
         raise NoNvml(f"NVML does not list GPUs: {error} ({error.value})") from error
@@ -235,6 +249,19 @@ class _Driver:
             states.append(state)
         peers = [self.peer(handle, link) for link, state in enumerate(states) if state]
         return (sum(map(bool, states)) if states else None), sorted(peers)
+
+    def with_paths(self, gpus: list[Gpu]) -> list[Gpu]:
+        """Each with the way to every other one."""
+        handles = [self.value(self.nvml.nvmlDeviceGetHandleByIndex, index) for index in range(len(gpus))]
+        joined = []
+        for gpu, handle in zip(gpus, handles, strict=True):
+            paths: dict[str, str] = {}
+            for other, its in zip(gpus, handles, strict=True):
+                if other is not gpu and other.bus and handle is not None and its is not None:
+                    level = self.value(self.nvml.nvmlDeviceGetTopologyCommonAncestor, handle, its)
+                    paths |= {other.bus: _PATHS[level]} if level in _PATHS else {}
+            joined.append(gpu.model_copy(update={"paths": paths}))
+        return joined
 
     def peer(self, handle: Any, link: int) -> str:
         kind = self.value(self.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)

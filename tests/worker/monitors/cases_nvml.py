@@ -141,6 +141,7 @@ def test_gpus_tell_how_they_are_joined(faults):
     assert first.nvlinks == 17, "one of 18 is down"
     assert first.nvlink_peers == ["00000000:a1:00.0"] * 9 + ["switch"] * 8
     assert (second.nvlinks, second.nvlink_peers) == (None, [])
+    assert first.paths == {"00000000:a1:00.0": "PXB"} and second.paths == {"00000000:a0:00.0": "PXB"}
 
 
 def test_what_one_gpu_does_not_tell_is_null_for_it_alone(faults):

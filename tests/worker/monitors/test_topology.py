@@ -33,3 +33,20 @@ def test_it_is_read_once_a_process(monkeypatch, tmp_path):
     node_topology()
     monkeypatch.setattr(module, "read_gpus", lambda: pytest.fail("asked again"))
     assert topology(str(tmp_path)).kernel == platform.release()
+
+
+def test_adapters_of_infiniband_are_network_devices_too(tmp_path):
+    """Files as a node with a Mellanox card has them, planted."""
+    planted = {
+        "net/eth0/speed": "25000\n", "net/ib0/speed": "-1\n", "net/lo/speed": "",
+        "infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n", "infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+        "infiniband/mlx5_0/device/numa_node": "1\n",
+        "infiniband/mlx5_1/ports/1/rate": "10 Gb/sec (4X SDR)\n", "infiniband/mlx5_1/ports/1/state": "1: DOWN\n",
+    }  # fmt: skip
+    for name, text in planted.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    unknown: dict[str, str] = {}
+    nics = {nic.name: (nic.speed_mbps, nic.numa) for nic in module._nics(unknown, tmp_path)}
+    assert nics == {"eth0": (25000, None), "ib0": (None, None), "mlx5_0": (400_000, 1), "mlx5_1": (None, None)}
+    assert set(unknown) == {"nics.ib0.speed_mbps", "nics.mlx5_1.speed_mbps"}
