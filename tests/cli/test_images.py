@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from services.containers import apptainer as apptainer
 from services.containers import images as images
+from services.containers import unpacked as unpacked
 from services.registry import registry as registry
 
 
@@ -17,16 +17,6 @@ def folder(lab):
     """Where images lie on this made-up site."""
     lab.variables["WORK"] = str(lab.root / "work")
     return lab.root / "work" / "containers"
-
-
-@pytest.fixture
-def unpacked(tmp_path, images, apptainer):
-    """The files of the image without Python."""
-    made = tmp_path / "unpacked"
-    subprocess.run([apptainer, "--silent", "build", "--sandbox", made, images.plain], check=True)
-    for name in (".singularity.d", "singularity", "environment", ".run", ".exec", ".shell", ".test"):
-        subprocess.run(["rm", "-rf", made / name], check=True)
-    return made
 
 
 def record(folder):

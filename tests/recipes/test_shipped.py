@@ -36,6 +36,13 @@ def test_every_shipped_recipe_is_tried_here_or_named_as_not_to_be_had():
     }  # fmt: skip
 
 
+def test_every_shipped_recipe_with_a_public_image_names_its_exact_version():
+    published = {entry.name: plug("recipes", entry.name).published for entry in entries("recipes")}
+    assert {name for name, image in published.items() if not image} == {"llama_cpp", "milvus_lite"}
+    unpinned = {name for name, image in published.items() if image and "@sha256:" not in image}
+    assert unpinned == {"milvus", "triton", "weaviate"}  # `bench images pin` asks for these
+
+
 @pytest.mark.parametrize("entry", entries("recipes"), ids=lambda entry: entry.name)
 def test_a_shipped_recipe_written_as_yaml_is_the_same_recipe(entry, tmp_path):
     from benchhouse.api.servers import recipe_text

@@ -74,3 +74,13 @@ def images(apptainer, tmp_path) -> Images:
         shutil.copyfile(Path(made) / name, folder / name)
         add(folder / name)
     return Images(folder / "python.sif", folder / "plain.sif")
+
+
+@pytest.fixture
+def unpacked(tmp_path, images, apptainer):
+    """The files of the image without Python."""
+    made = tmp_path / "unpacked"
+    subprocess.run([apptainer, "--silent", "build", "--sandbox", made, images.plain], check=True)
+    for name in (".singularity.d", "singularity", "environment", ".run", ".exec", ".shell", ".test"):
+        subprocess.run(["rm", "-rf", made / name], check=True)
+    return made

@@ -30,6 +30,7 @@ log: {{level: error, accesslog: {{disabled: true}}}}
 @dataclass(frozen=True)
 class Registry:
     port: int
+    process: "subprocess.Popen[bytes]"
 
     @property
     def address(self) -> str:
@@ -56,6 +57,10 @@ class Registry:
         manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described[0], "layers": described[1:]}
         self._send("PUT", f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode(), _MANIFEST)
         return _digest(json.dumps(manifest).encode())
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def _blob(self, name: str, content: bytes) -> str:
         place = self._send("POST", f"/v2/{name}/blobs/uploads/")
@@ -87,7 +92,7 @@ def registry(tmp_path):
     process = subprocess.Popen([program, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(port), "the registry")
-        yield Registry(port)
+        yield Registry(port, process)
     finally:
         process.kill()
         process.wait()

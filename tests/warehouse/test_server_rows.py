@@ -21,6 +21,7 @@ IMAGE = "a" * 64
         ({"server_version": "0.9.1"}, {}, "0.9.1", None),
         ({"server": "PostgreSQL 17.2"}, {}, "PostgreSQL 17.2", None),
         ({"services": {"vllm": {"recipe": "vllm", "image": IMAGE}}}, {}, None, IMAGE),
+        ({"services": {"vllm": {"image": IMAGE, "reference": "lab/vllm:1@sha256:b"}}}, {}, "lab/vllm:1", IMAGE),
         ({"services": {"pg": {"recipe": "postgres", "version": "17.2"}}}, {}, "17.2", None),
         ({}, {"artifacts": {"servers": {"server": f"lab/vllm:v0.9.1@sha256:{IMAGE}"}}}, "lab/vllm:v0.9.1", IMAGE),
         ({"services": {"a": {"version": "1"}, "b": {"version": "2"}}}, {}, None, None),  # which one is measured?

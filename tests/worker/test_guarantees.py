@@ -87,6 +87,7 @@ def test_a_trial_that_has_everything_proves_each_guarantee():
         ({"lock_digest": "f" * 64}, {names.LOCK}, "ffffffffffff"),
         ({"custom": {}}, {names.IMAGES}, "ran in none"),
         ({"custom": {"services": {"vllm": {"image": "9" * 64}}}}, {names.IMAGES}, "999999999999"),
+        ({"custom": {"services": {"vllm": {"image": "9" * 64, "reference": f"a:1@sha256:{IMAGE}"}}}}, set(), ""),
         ({"spec": trial({"source": {"commit": COMMIT, "dirty": True}})}, {names.COMMIT}, "(dirty)"),
         ({"spec": trial({"source": {}})}, {names.COMMIT}, "ran at unknown"),
         ({"spec": trial({"workload_spec_digest": "7" * 64})}, {names.DATASET}, "777777777777"),

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from benchhouse.api.claims import Claims
     from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
+    from benchhouse.api.images import Images
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
     from benchhouse.api.servers import Servers
-    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.sites import Sites
     from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.views import Views
     from benchhouse.api.workspace import Workspace
@@ -132,7 +133,7 @@ class Groups:
     @property
     def images(self) -> "Images":
         """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
-        from benchhouse.api.sites import Images
+        from benchhouse.api.images import Images
 
         return Images(self._workspace)
 

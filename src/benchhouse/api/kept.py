@@ -9,11 +9,13 @@ from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.processes.services import job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import settle, start_jobs, start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.server_images import refusal, with_pin
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
+from benchhouse.sites.image_lock import read_lock
 
 _HINT = "give --executor slurm, or --nodes 1 there"
 
@@ -32,9 +34,12 @@ def start_kept(
     if keepers:
         more |= {"owner": "files", "reach": "network", "interface": profile.network.interface}
         more |= {"time": placement.time_s, "node": placement.node}
-    placed = []
+    placed, lock = [], read_lock(workspace.image_lock)
     for spec in specs:
-        recipe = spec.recipe.model_copy(update={"resources": placement.asked(spec.recipe.resources)})
+        pinned = with_pin(spec.recipe, lock)
+        if refused := refusal(pinned, spec.parameters, profile):
+            raise refused
+        recipe = pinned.model_copy(update={"resources": placement.asked(spec.recipe.resources)})
         if nodes := placement.resources.get("nodes"):
             recipe = recipe.model_copy(update={"scale": recipe.scale.model_copy(update={"nodes": nodes})})
         if fault := recipe.nodes_fault(spec.replicas):

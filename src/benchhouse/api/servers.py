@@ -22,6 +22,7 @@ from benchhouse.processes.owner import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import running_states
+from benchhouse.runs.server_images import with_pin
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
@@ -31,6 +32,7 @@ from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import exposed, is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.sites import places
+from benchhouse.sites.image_lock import read_lock
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
@@ -47,7 +49,7 @@ class RecipeStatus:
     program: str | None = None
     """Path of the program; None where it is not installed."""
     image: str | None = None
-    """Container image that it may be started from, as the recipe names it."""
+    """Container image that it may be started from, with its digest where the recipe or the lock has one."""
     pinned: bool = False
     """Whether that image was pulled and pinned at this site."""
     install: str = ""
@@ -135,7 +137,8 @@ class Servers(VerbGroup):
     def recipes(self) -> list[RecipeStatus]:
         """All recipes, with the version of each program that is installed here."""
         good, broken = list_recipes(self._folder.recipes)
-        images = places.images_if_known(places.site(self._folder))
+        images, lock = places.images_if_known(places.site(self._folder)), read_lock(self._folder.image_lock)
+        good = [replace(item, recipe=with_pin(item.recipe, lock)) for item in good]
         return [_status(item, images) for item in good] + [RecipeStatus("", broken=error.message) for error in broken]
 
     def recipe(self, name: str) -> Recipe:
@@ -252,8 +255,8 @@ def _status(found: FoundRecipe, images: str) -> RecipeStatus:
         recipe=recipe.name,
         version=version,
         program=program,
-        image=recipe.image or None,
-        pinned=bool(recipe.image and images and find_pinned(Path(images), recipe.image)),
+        image=recipe.pinned_image or recipe.published or None,
+        pinned=bool(recipe.pinned_image and images and find_pinned(Path(images), recipe.pinned_image)),
         install=recipe.install,
         licence=recipe.licence,
         parameters=recipe.parameters,

@@ -1,11 +1,11 @@
-"""`ws.sites` and `ws.images`: profiles of machines and clusters, and container images pinned by digest."""
+"""`ws.sites`: profiles of machines and clusters."""
 
 import os
 import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.documents.yaml_reader import parse_yaml
@@ -13,13 +13,9 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.site import Site, SiteCheck
-from benchhouse.sites import images, places
-from benchhouse.sites.images import PinnedImage as PinnedImage
+from benchhouse.sites import places
 from benchhouse.sites.probes import Probed, probe
 from benchhouse.sites.profiles import load_site, shipped
-
-if TYPE_CHECKING:
-    from benchhouse.api.execution import RunListener
 
 _DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -75,42 +71,6 @@ class Sites(VerbGroup):
         if write is not None:
             _write_profile(checked.profile, Path(write))
         return checked
-
-
-class Images(VerbGroup):
-    """Container images of a site, each pinned by the digest of its bytes. `site` is a profile by name or file."""
-
-    def pull(
-        self,
-        source: str,
-        *,
-        name: str = "",
-        licence: str = "",
-        site: str | None = None,
-        progress: "bool | RunListener" = False,
-    ) -> PinnedImage:
-        """Pull an image from a registry; a tag is resolved to its digest, and that is pinned."""
-        from benchhouse.api.execution import listener_of
-
-        return images.pull(places.site(self._folder, site), source, name, licence, listener_of(progress).note)
-
-    def build(
-        self, definition: str | os.PathLike[str], *, name: str = "", licence: str = "", site: str | None = None
-    ) -> PinnedImage:
-        """Build an image from an Apptainer definition file, and pin it."""
-        return images.build(places.site(self._folder, site), Path(definition), name, licence)
-
-    def add(self, path: str | os.PathLike[str], *, licence: str = "") -> PinnedImage:
-        """Pin an existing .sif file, where it is, as it is now."""
-        return images.add(Path(path), licence)
-
-    def pinned(self, site: str | None = None) -> list[PinnedImage]:
-        """All pinned images, from their record; their bytes are not read."""
-        return images.images(places.site(self._folder, site))
-
-    def verify(self, site: str | None = None) -> list[PinnedImage]:
-        """Read every image again; `state` says whether it is unchanged, changed or gone."""
-        return images.verify(places.site(self._folder, site))
 
 
 def _profile(probed: Probed, host: str, modules: tuple[str, ...]) -> Site:

@@ -40,6 +40,7 @@ def find_program(recipe: Recipe, chosen: str | None = None) -> str:
         return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
     what += f"; {recipe.install}" if recipe.install else ""
+    what += f"; or take its image: bench images pin {recipe.name}" if recipe.published else ""
     if chosen is not None:
         what = f"{chosen!r}, which program= names, is not a program here"
     raise ExperimentFailed("no_such_program", f"{recipe.name}: {what}")

@@ -7,6 +7,7 @@ RECIPE = Recipe(
     description="Chroma's own server, one node, with its default settings.",
     licence="Apache-2.0",
     program=("chroma",),
+    published="docker.io/chromadb/chroma:1.5.9@sha256:1e0b73a187a28757c572acba508c46f48c9e8b0acaf5c20e6d95cdedce1acdf6",
     install="pip install 'benchhouse[chroma]'",
     version_command=("{program}", "--version"),
     command=("{program}", "run", "--path", "{folder}/data", "--host", "{host}", "--port", "{port}"),

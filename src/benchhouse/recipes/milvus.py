@@ -27,6 +27,7 @@ RECIPE = Recipe(
     description="Milvus standalone with embedded etcd and local storage.",
     licence="Apache-2.0",
     program=("milvus",),
+    published="docker.io/milvusdb/milvus:v2.6.18",
     install="take Milvus's packages or its container; to try things out, the recipe milvus_lite needs neither",
     ports={"port": 0, "metrics_port": 0},
     files={"configs/user.yaml": _USER},

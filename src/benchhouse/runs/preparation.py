@@ -1,7 +1,7 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unus
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
 from benchhouse.runs.isolated import find_isolated
+from benchhouse.runs.server_images import refusal, with_pins
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -40,9 +41,11 @@ from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
+from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
 from benchhouse.sites import places
+from benchhouse.sites.image_lock import read_lock
 
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf
@@ -204,6 +207,8 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
             services, misfits = bind_services(file, *recipes)
             problems += misfits
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
+        services = with_pins(services, read_lock(workspace.image_lock))
+        problems += _refused_images(file, services, site)
         plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
@@ -228,6 +233,16 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
     return replace(first, plan=plan, notes=notes, listed=tuple(one for item in prepared for one in item.listed))
+
+
+def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:
+    """Servers that the site does not let start. One that is embedded in a container is a part of its image."""
+    inside = file.scenario.runtime.kind not in ("process", "venv")
+    for name, service in services.items():
+        if service.recipe is None or service.use.server or (inside and service.use.mode == "embedded"):
+            continue
+        if refused := refusal(service.recipe, service.parameters, site):
+            yield file.document.problem(("services", name), refused.message, refused.hint, key=True)
 
 
 def _missing_plugs(file: ScenarioFile) -> list[Problem]:

@@ -18,6 +18,7 @@ from benchhouse.runs.executor_choice import Where, no_scheduler
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import Prepared, prepare_text
 from benchhouse.runs.selection import find_run
+from benchhouse.runs.server_images import used_images
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
@@ -100,13 +101,18 @@ def conditions(prepared: Prepared) -> dict[str, str]:
         for item in prepared.plan.all_resources
     ]
     image, runtimes = prepared.image_digest(), [_told(spec) for spec in prepared.plan.runtimes]
-    return {
-        "experiment code": prepared.code_digest,
-        "environment": digest(dict(scenario.environment)),
-        "runtime": digest(runtimes if len(runtimes) > 1 else runtimes[0]),
-        "resources": digest(asked if len(asked) > 1 else asked[0]),
-        "contract": prepared.contract.digest if prepared.contract else "",
-    } | ({"image": image} if image else {})
+    servers = used_images(prepared.plan.services)
+    return (
+        {
+            "experiment code": prepared.code_digest,
+            "environment": digest(dict(scenario.environment)),
+            "runtime": digest(runtimes if len(runtimes) > 1 else runtimes[0]),
+            "resources": digest(asked if len(asked) > 1 else asked[0]),
+            "contract": prepared.contract.digest if prepared.contract else "",
+        }
+        | ({"image": image} if image else {})
+        | ({"server image": digest(servers)} if servers else {})
+    )
 
 
 def _told(runtime: Runtime) -> dict[str, Any]:

@@ -1,15 +1,81 @@
-"""Images of containers and the record that pins them: `images.json`, beside the files it tells of."""
+"""Images of containers: how a registry's are named, and the two records that pin them.
 
+`images.lock.yaml` of a workspace says which digest each NAME:TAG stands for; `images.json`, beside the .sif files of a
+site, what was made of which digest.
+"""
+
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 
 RECORD = "images.json"
+HUB = "docker.io"
+_HUBS = ("index.docker.io", "registry-1.docker.io")
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_HOST = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*(?::[0-9]{1,5})?")
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_PATH = re.compile(
+    rf"(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}))?"
+    r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """NAME[:TAG][@sha256:...] of an image, with its registry; a name without one is Docker Hub's."""
+
+    host: str
+    path: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}/{self.path}"
+
+    @property
+    def tagged(self) -> str:
+        """NAME:TAG, the key of a lock."""
+        return f"{self.name}:{self.tag}"
+
+    def at(self, digest: str) -> "Reference":
+        return replace(self, digest=digest)
+
+    def __str__(self) -> str:
+        return self.name + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+
+def parse_reference(text: str) -> Reference:
+    """As Docker and OCI name images; ValueError for anything else, such as a path that leaves the registry."""
+    first, slash, rest = text.partition("/")
+    names_host = slash and ("." in first or ":" in first or first == "localhost")
+    host, named = (first, rest) if names_host else (HUB, text)
+    match = _PATH.fullmatch(named)
+    if match is None or not _HOST.fullmatch(host):
+        raise ValueError(f"{text!r} does not name an image: NAME:TAG or NAME:TAG@sha256:..., in lower case")
+    host = HUB if host in _HUBS else host
+    path = f"library/{match['path']}" if host == HUB and "/" not in match["path"] else match["path"]
+    return Reference(host, path, match["tag"] or "", match["digest"] or "")
+
+
+def tagged(text: str) -> Reference:
+    """The same with a tag. ValueError where there is none."""
+    reference = parse_reference(text)
+    if not reference.tag:
+        raise ValueError(f"{text!r} names no version: write NAME:TAG")
+    return reference
+
+
+def _key(text: str) -> str:
+    if "@" in text:
+        raise ValueError(f"{text!r} has a digest, which stands in `digest`: write NAME:TAG")
+    return str(tagged(text))
 
 
 class Image(Model):
@@ -32,6 +98,30 @@ class Images(Model):
 
     schema_version: Literal[1] = 1
     images: dict[str, Image] = Field(default_factory=dict)
+
+
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class Pin(Model):
+    """What a NAME:TAG stands for in this workspace."""
+
+    digest: Digest = Field(description="sha256:... of its manifest, for all architectures where it has several.")
+    source: str = Field(description="Registry that said so; `given`: whoever pinned it.")
+    pinned: str = Field(description="When, UTC.")
+
+
+class ImageLock(Model):
+    """images.lock.yaml: the digests of images in registries, by NAME:TAG."""
+
+    schema_version: Literal[1] = 1
+    images: dict[Annotated[str, AfterValidator(_key)], Pin] = Field(default_factory=dict)
+
+    def pinned(self, published: str) -> str:
+        """`NAME:TAG` with its digest, the lock's before one of its own; as it is where nobody knows any."""
+        reference = parse_reference(published) if published else None
+        pin = self.images.get(reference.tagged) if reference else None
+        return str(reference.at(pin.digest)) if reference and pin else published
 
 
 def read_images(folder: Path) -> Images:
@@ -57,6 +147,7 @@ def find_pinned(folder: Path, reference: str) -> tuple[Path, Image] | None:
     name, _, wanted = reference.removeprefix("docker://").partition("@")
     pins = read_images(folder).images.items()
     same = [(folder / file, image) for file, image in pins if wanted and image.source_digest == wanted]
+    name = re.sub(r":[^/:]*$", "", name)  # a tag beside the digest
     named = [item for item in same if item[1].source.removeprefix("docker://").partition("@")[0] == name]
     return next(iter(named or same), None)  # another mirror's name for the same digest is the same image
 

@@ -114,6 +114,7 @@ class WorkspaceFolder(Folder):
     benchmarks = Inside("benchmarks")
     recipes = Inside("recipes")
     site = Inside("site.yaml")
+    image_lock = Inside("images.lock.yaml")
     settings = Inside("workspace.yaml")
     alarms = Inside("alarms.yaml")
 

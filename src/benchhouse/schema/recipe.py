@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from benchhouse.schema.image import tagged
 from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
@@ -83,6 +84,14 @@ class Recipe(Model):
         "`package:path/inside` of an installed Python package.",
     )
     image: str = Field("", description="Container image with its digest, used where the program is not installed.")
+    published: str = Field(
+        "",
+        description="Image that its maker publishes, NAME:TAG or NAME:TAG@sha256:...; used like `image` once it has a "
+        "digest, its own or that of `bench images pin`.",
+    )
+    image_program: str = Field(
+        "", description="The program inside the image; by default the first of `program`, found by the image's PATH."
+    )
     install: str = Field("", description="How to install it.")
     version_command: tuple[str, ...] = Field((), description="Prints the server's version.")
     parameters: dict[str, str | None] = Field(
@@ -114,6 +123,16 @@ class Recipe(Model):
             raise ValueError(f"{image!r} is not pinned: name@sha256: and 64 hexadecimal digits")
         return image
 
+    @field_validator("published")
+    @classmethod
+    def _published_is_exact(cls, published: str) -> str:
+        if not published:
+            return ""
+        reference = tagged(published)
+        if reference.tag == "latest":
+            raise ValueError(f"{published!r} is another image tomorrow: name its version")
+        return str(reference)
+
     @field_validator("files")
     @classmethod
     def _files_stay_inside(cls, files: dict[str, str]) -> dict[str, str]:
@@ -136,7 +155,7 @@ class Recipe(Model):
 
     @model_validator(mode="after")
     def _can_be_started(self) -> "Recipe":
-        if not self.program and not self.image:
+        if not self.program and not self.image and not self.published:
             raise ValueError("a recipe has a program, an image, or both")
         known = {*GIVEN, *self.ports, *self.parameters}
         if taken := {*GIVEN} & {*self.ports, *self.parameters} or {*self.ports} & {*self.parameters}:
@@ -148,6 +167,16 @@ class Recipe(Model):
         if self.ready.kind == "tcp" and self.ready.port not in self.ports:
             raise ValueError(f"ready probes port {self.ready.port!r}, none of {', '.join(self.ports) or '(none)'}")
         return self
+
+    @property
+    def pinned_image(self) -> str:
+        """The image that it may be started from, with its digest; empty where there is none or nobody pinned it."""
+        return self.image or (self.published if "@" in self.published else "")
+
+    def image_facts(self, sha256: str) -> dict[str, str]:
+        """What evidence keeps of a server in an image: the digest of its file, and by which name and digest it was
+        pulled; nothing for a program of the machine, which has no `sha256`."""
+        return {"image": sha256, "reference": self.pinned_image} if sha256 else {}
 
     @property
     def reachable(self) -> bool:

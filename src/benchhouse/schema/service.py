@@ -86,7 +86,10 @@ class TrialService(Model):
         """What makes a measurement another one: not where the service happens to be started."""
         if self.recipe is None:
             return {"endpoint": self.use.endpoint}
-        left_out = {"description", "licence", "install", "schema_version"}
+        # What a published image was when it was measured is told by the evidence, like the version of a program.
+        left_out = {"description", "licence", "install", "schema_version", "published"}
+        if not self.recipe.image:
+            left_out.add("image_program")
         if not self.recipe.members:
             left_out.add("members")  # those of before that field have the digest they had
         return {
@@ -127,6 +130,7 @@ class Replica(Model):
     pid: int
     node: str = Field("", description="Node that its process is on, where that is not the experiment's.")
     metrics: str = ""
+    image: str = Field("", description="sha256 of the image that it runs in; empty for a program of the machine.")
     start_s: float
 
 

@@ -109,6 +109,14 @@ class Network(Model, strict=True):
     environment: Variables = Field(default_factory=dict, description="Variables of multi-node jobs.")
 
 
+class SiteImages(Model, strict=True):
+    """What is asked of container images here."""
+
+    pinned: Literal["optional", "required"] = Field(
+        "optional", description="required: a server whose image has no digest is refused before anything starts."
+    )
+
+
 class Site(Model, strict=True):
     """One site profile."""
 
@@ -127,6 +135,7 @@ class Site(Model, strict=True):
     folders: Folders = Field(default_factory=Folders.model_construct)
     quotas: dict[str, Quota] = Field(default_factory=dict, description="By folder, where no command tells.")
     network: Network = Field(default_factory=Network.model_construct)
+    images: SiteImages = Field(default_factory=SiteImages.model_construct)
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
     to_confirm: tuple[str, ...] = Field((), strict=False, description="Values not yet confirmed on the site.")

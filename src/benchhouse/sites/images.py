@@ -1,7 +1,4 @@
-"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again.
-
-What a tag stands for now is asked of its registry, as Docker's and OCI's protocol say.
-"""
+"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again."""
 
 import fcntl
 import getpass
@@ -15,28 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlencode
 
 from benchhouse.evidence.writing import now, write_model
-from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.image import RECORD, Image, Images, read_images
+from benchhouse.schema.image import RECORD, Image, ImageLock, Images, Reference, parse_reference, read_images
 from benchhouse.schema.site import Site
 from benchhouse.sites import places
+from benchhouse.sites.registry import ask_digest, is_plain
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_ACCEPT = ", ".join(
-    (
-        "application/vnd.oci.image.index.v1+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
-        "application/vnd.oci.image.manifest.v1+json",
-        "application/vnd.docker.distribution.manifest.v2+json",
-    )
-)
-_HUB = "registry-1.docker.io"
+_OFFLINE = "where there is no network, bring the .sif by other means: bench images add FILE.sif"
 _LICENCES = ("org.opencontainers.image.licenses", "org.label-schema.license", "license", "licence")
 
 
@@ -54,19 +40,21 @@ class PinnedImage:
 
 
 def pull(
-    site: Site, source: str, name: str = "", licence: str = "", note: Callable[[str], None] = print
+    site: Site,
+    source: str,
+    name: str = "",
+    licence: str = "",
+    lock: ImageLock = ImageLock(),  # noqa: B008 - frozen
+    note: Callable[[str], None] = print,
 ) -> PinnedImage:
-    """Pull an image from a registry, by digest; a tag is first resolved to the digest that it stands for now."""
+    """Pull an image from a registry, by digest; a tag stands for what the lock says, else for what it is now."""
     _refuse_in_job("pulled")
-    if not source.startswith("docker://"):
-        if "://" in source:
-            raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")
-        source = f"docker://{source}"
-    exact, digest = _pin(source)
-    if exact != source:
-        note(f"{source} is {digest}")
-    name = name or f"{exact.partition('@')[0].rpartition('/')[2]}-{digest.removeprefix('sha256:')[:12]}.sif"
-    plain = ["--no-https"] if _is_plain(source) else []
+    if "://" in source.removeprefix("docker://"):
+        raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")
+    reference = _exact(source.removeprefix("docker://"), lock, note)
+    exact, digest = f"docker://{reference.name}@{reference.digest}", reference.digest
+    name = name or f"{reference.path.rpartition('/')[2]}-{digest.removeprefix('sha256:')[:12]}.sif"
+    plain = ["--no-https"] if is_plain(reference.host) else []
     return _make(places.images(site), name, exact, digest, licence, ["pull", *plain])
 
 
@@ -202,67 +190,17 @@ def _record(folder: Path) -> Iterator[dict[str, Image]]:
         raise unwritable(folder / RECORD, error) from error
 
 
-def _pin(source: str) -> tuple[str, str]:
-    """`docker://NAME[:TAG]` with its digest in place of the tag, and the digest."""
-    name = source.removeprefix("docker://")
-    base, at, wanted = name.partition("@")
-    if at:
-        if not _DIGEST.fullmatch(wanted):
-            raise BenchError(f"{source!r} has no whole digest", "write docker://NAME@sha256: and 64 hexadecimal digits")
-        return f"docker://{_untagged(base)}@{wanted}", wanted
-    tag = base.rpartition("/")[2].partition(":")[2] or "latest"
-    digest = _ask_digest(*_registry_of(_untagged(base)), tag)
-    return f"docker://{_untagged(base)}@{digest}", digest
-
-
-def _is_plain(source: str) -> bool:
-    """Whether the registry is on this machine, where it speaks HTTP without TLS."""
-    host = source.removeprefix("docker://").partition("/")[0].partition(":")[0]
-    return host in ("localhost", "127.0.0.1")
-
-
-def _untagged(name: str) -> str:
-    path, slash, last = name.rpartition("/")
-    return f"{path}{slash}{last.partition(':')[0]}"
-
-
-def _registry_of(name: str) -> tuple[str, str]:
-    """Registry and repository; a name without a host is one of Docker Hub's."""
-    host, slash, rest = name.partition("/")
-    if slash and ("." in host or ":" in host or host == "localhost"):
-        return host, rest
-    return _HUB, name if slash else f"library/{name}"
-
-
-def _ask_digest(host: str, repository: str, tag: str) -> str:
-    url = f"{'http' if _is_plain(host) else 'https'}://{host}/v2/{repository}/manifests/{tag}"
-    headers = {"Accept": _ACCEPT}
+def _exact(source: str, lock: ImageLock, note: Callable[[str], None]) -> Reference:
+    """With its digest."""
     try:
-        answer = _CLIENT.request("HEAD", url, headers=headers)
-        if answer.status == 401:
-            token = _token(answer, repository)
-            answer = _CLIENT.request("HEAD", url, headers=headers | {"Authorization": f"Bearer {token}"})
-        if not answer.ok:
-            raise ValueError(f"it answers {answer.status} {answer.reason}".rstrip())
-    except (NoAnswer, ValueError) as error:
-        reason = error.reason if isinstance(error, NoAnswer) else str(error)
-        raise BenchError(
-            f"{host} does not say what {repository}:{tag} is: {reason}",
-            "check the name; where there is no network, bring the .sif by other means: bench images add FILE.sif",
-            Exit.TRIAL_FAILED,
-        ) from error
-    digest = str(answer.headers.get("Docker-Content-Digest", ""))
-    if not _DIGEST.fullmatch(digest):
-        raise BenchError(f"{host} gives no digest of {repository}:{tag}", "name it: docker://NAME@sha256:...")
-    return digest
-
-
-def _token(refusal: Response, repository: str) -> str:
-    """Registries let anybody read public images, with a token that anybody gets."""
-    challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
-    if not challenge.get("realm", "").startswith("https://"):
-        raise ValueError("it asks for a login")
-    scope = challenge.get("scope") or f"repository:{repository}:pull"
-    query = {"service": challenge.get("service", ""), "scope": scope}
-    granted = _CLIENT.get(f"{challenge['realm']}?{urlencode(query)}").json()
-    return str(granted.get("token") or granted.get("access_token") or "")
+        reference = parse_reference(source)
+    except ValueError as error:
+        raise BenchError(str(error), "for example docker://docker.io/library/python:3.12-slim") from error
+    if reference.digest:
+        return reference
+    if pin := lock.images.get(reference.tagged):
+        note(f"{reference} is pinned to {pin.digest}")
+        return reference.at(pin.digest)
+    digest = ask_digest(reference, _OFFLINE)
+    note(f"{reference} is {digest}")
+    return reference.at(digest)

@@ -99,9 +99,12 @@ def _servers(spec: TrialSpec, meta: Meta) -> dict[str, dict[str, str]]:
     started = noted if isinstance(noted, dict) else {}
     facts = {name: about for name, about in started.items() if isinstance(about, dict)}
     servers = {
-        name: {key: str(about[key]) for key in ("recipe", "version", "image") if about.get(key)}
+        name: {key: str(about[key]) for key in ("recipe", "version", "image", "reference") if about.get(key)}
         for name, about in facts.items()
     }
+    for about in servers.values():
+        if reference := about.get("reference"):  # NAME:TAG@sha256:..., what the image was pulled by
+            about.setdefault("version", reference.partition("@")[0])
     for name, text in (spec.artifacts.get("servers") or {}).items():
         image, _, image_digest = str(text).partition("@sha256:")
         servers[name] = {"version": image} | ({"image": image_digest} if image_digest else {}) | servers.get(name, {})

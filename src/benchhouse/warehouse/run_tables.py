@@ -231,7 +231,9 @@ SOFTWARE_VERSION_DIM = _dimension(
         Column(
             "server_image", "text", "sha256 of the image that it runs in; as the scenario says, where it was there."
         ),
-        Column("servers", "text", "Every server of the trial by name: recipe, version, image, canonical JSON."),
+        Column(
+            "servers", "text", "Every server of the trial by name: recipe, version, image and its name, canonical JSON."
+        ),
         Column("python", "text", "Version of Python."),
         Column("benchhouse", "text", "Version of Benchhouse."),
         Column("package_lock_digest", "text", "Digest of all installed distributions and versions."),

@@ -167,7 +167,7 @@ class TrialContext:
         started = self._started().start(known)
         self._warn_exposed()
         facts = {"recipe": started.recipe, "start_s": started.start_s}
-        facts |= {"image": started.image} if started.image else {"version": self.version_of(known, None)}
+        facts |= known.image_facts(started.image) or {"version": self.version_of(known, None)}
         self.facts.setdefault("services", {})[started.name] = facts
         return started
 

@@ -112,7 +112,7 @@ def _pinned(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.LOCK, observed=lock == seen.lock_digest, says=says)
     images = _images(seen)
     declared = {digest.removeprefix("sha256:") for text in provenance.image_digests for digest in SHA256.findall(text)}
-    strange = sorted(images - declared)
+    strange = sorted(image for image, source in images.items() if not {image, source} & declared)
     says = f"ran in {', '.join(digest[:_SHORT] for digest in strange or sorted(images))}" if images else "ran in none"
     yield Guarantee(name=names.IMAGES, observed=bool(images) and not strange, says=says)
     wanted = {digest.removeprefix("sha256:") for digest in SHA256.findall(contract.workload.dataset_ref)}
@@ -121,10 +121,12 @@ def _pinned(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.DATASET, observed=data in wanted, says=f"the {what} has the digest {data[:_SHORT]}")
 
 
-def _images(seen: Seen) -> set[str]:
-    """Digests of the trial's own image and of those that its servers ran in."""
+def _images(seen: Seen) -> dict[str, str]:
+    """Digests of the trial's own image and of those that its servers ran in; of each, that which it was pulled by."""
     services = seen.custom.get("services")
     servers = services.values() if isinstance(services, dict) else ()
-    images = {str(facts["image"]) for facts in servers if isinstance(facts, dict) and facts.get("image")}
-    images |= {seen.spec.container_digest} if seen.spec.container_digest else set()
-    return {digest.removeprefix("sha256:") for digest in images}
+    images = {seen.spec.container_digest: ""} if seen.spec.container_digest else {}
+    for facts in servers:
+        if isinstance(facts, dict) and facts.get("image"):
+            images[str(facts["image"])] = str(facts.get("reference") or "").rpartition("@sha256:")[2]
+    return {digest.removeprefix("sha256:"): source for digest, source in images.items()}

@@ -36,9 +36,9 @@ class Container:
     image: Image
 
     def places(self) -> dict[str, str]:
-        """Programs are found by the image's own PATH."""
+        """Programs are found by the image's own PATH, unless the recipe says where they are in it."""
         named = next((Path(item.rpartition(":")[2]).name for item in self.recipe.program if "*" not in item), "")
-        return {"program": named, "python": "python3"}
+        return {"program": self.recipe.image_program or named, "python": "python3"}
 
     def command(self, arguments: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
         """What checks the image and then becomes `arguments` in it, with the server's folder and binds to be seen."""
@@ -65,10 +65,12 @@ def find_binds(recipe: Recipe, places: dict[str, str]) -> list[Bind]:
 
 def find_container(recipe: Recipe, images: str) -> Container:
     """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
-    pinned = find_pinned(Path(images), recipe.image) if images else None
+    image = recipe.pinned_image
+    pinned = find_pinned(Path(images), image) if images else None
     lack = f"{recipe.name}: its program is not here, and"
     if pinned is None:
-        where = f"its image is not pinned in {images or 'any folder'}; bench images pull {recipe.image}"
+        where = f"its image is not in {images or 'any folder'}: bench images pull {image}"
+        where += f"; or the program: {recipe.install}" if recipe.install else ""
         raise ExperimentFailed("no_such_program", f"{lack} {where}")
     if not (shutil.which("apptainer") or shutil.which("singularity")):
         raise ExperimentFailed("no_such_program", f"{lack} without apptainer on PATH its image can't be entered")
@@ -163,7 +165,9 @@ class Services:
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
             container: Container | None = None
-            if recipe.image and "program" not in chosen and not locate(recipe.program):  # one that is here goes first
+            if (
+                recipe.pinned_image and "program" not in chosen and not locate(recipe.program)
+            ):  # one that is here goes first
                 container = find_container(recipe, self._images)
                 places |= container.places()
             else:
@@ -231,7 +235,7 @@ def single_server(
 def describe(service: Service, blank: Callable[[str], str]) -> Replica:
     """For files that others read: `blank` takes the secret out."""
     endpoint, metrics = blank(service.endpoint), blank(service.metrics)
-    return Replica(endpoint=endpoint, pid=service.pid, metrics=metrics, start_s=service.start_s)
+    return Replica(endpoint=endpoint, pid=service.pid, metrics=metrics, image=service.image, start_s=service.start_s)
 
 
 def _end_all(begun: Sequence[Running]) -> None:

@@ -158,9 +158,10 @@ class RemoteServices:
             pause_s = min(pause_s * 1.2, _SLOWEST_LOOK_S)
         (server,) = Addresses.model_validate_json(item.folder.endpoints.read_bytes()).servers
         item.server = state.replicas[0].model_copy(update={"node": item.node})
-        metrics = item.server.metrics
+        there, name = item.server, item.recipe.name
+        took_s = monotonic() - began
         return Service(
-            item.recipe.name, item.name, server.endpoint, item.step.pid, item.folder.path, monotonic() - began, metrics
+            name, item.name, server.endpoint, item.step.pid, item.folder.path, took_s, there.metrics, there.image
         )
 
     def _last_words(self, item: Kept) -> str:
@@ -243,7 +244,7 @@ class TrialServices:
                     where = self.nodes[:1]
                 endpoints[name] = [item.endpoint for item in started]
                 facts[name] = {"mode": "embedded", "recipe": use.recipe.name, "start_s": monotonic() - began}
-                facts[name] |= {"image": started[0].image} if started[0].image else {}
+                facts[name] |= use.recipe.image_facts(started[0].image)
                 if len(self.nodes) > 1:
                     facts[name] |= {"nodes": where, "listens": "network", "password": use.recipe.guarded}
                     self._note_exposed(name, use.recipe)
@@ -292,6 +293,8 @@ class TrialServices:
         if not (use.recipe and use.recipe.expendable):
             self._watch.folder(folder.path.name if use.others else name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
+        if use.recipe and state.replicas:
+            facts |= use.recipe.image_facts(state.replicas[0].image)
         if state.phase == "unhealthy":
             facts["unhealthy"] = state.message
         return Addresses.model_validate_json(folder.endpoints.read_bytes()).endpoints, facts

@@ -1,0 +1,109 @@
+"""Which digests images of registries have: asked, written into the workspace's lock, and compared with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchhouse.evidence.writing import now
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.image import Pin, Reference
+from benchhouse.sites.image_lock import changing, read_lock
+from benchhouse.sites.registry import RegistrySilent, ask_digest
+
+_TO_PIN = (
+    "pin it where the registry can be reached and bring images.lock.yaml; or name the digest: "
+    "bench images pin NAME:TAG@sha256:..."
+)
+_TO_CHECK = "nothing is wrong with the lock: check it again where the registry can be reached"
+
+
+@dataclass(frozen=True)
+class PinnedReference:
+    """An image of a registry, and what is known of its digest."""
+
+    reference: str
+    """NAME:TAG."""
+    digest: str
+    """sha256:... that it is pinned to; empty: to none."""
+    state: Literal["pinned", "kept", "updated", "unchanged", "moved", "failed"]
+    """pinned: anew; kept: as it was; updated: to what the tag is now; unchanged, moved: checked; failed: `message`."""
+    current: str = ""
+    """moved: what the tag is now."""
+    source: str = ""
+    """Registry that said so, `recipe` for a digest that a recipe has, `given` for one that somebody gave."""
+    pinned: str = ""
+    """When, UTC."""
+    message: str = ""
+    hint: str = ""
+
+
+def pin(
+    path: Path,
+    references: Sequence[Reference],
+    known: Mapping[str, Pin],
+    note: Callable[[str], None],
+    *,
+    update: bool = False,
+) -> list[PinnedReference]:
+    """Write down what each stands for; one that is in the lock, or `known`, is asked for only to `update` it.
+
+    One whose registry does not say stays as it was. Nothing is written where nothing is new.
+    """
+    before, ask = {**known, **read_lock(path).images}, _Asking(note, _TO_PIN)
+    results = [_pinned(reference, before.get(reference.tagged), ask, update) for reference in references]
+    fresh = [item for item in results if item.state in ("pinned", "updated")]
+    if fresh:
+        with changing(path) as pins:
+            pins |= {item.reference: Pin(digest=item.digest, source=item.source, pinned=item.pinned) for item in fresh}
+    return results
+
+
+def _pinned(reference: Reference, before: Pin | None, ask: "_Asking", update: bool) -> PinnedReference:
+    key = reference.tagged
+    if before and not reference.digest and not update:
+        return _told(key, before, "kept")
+    try:
+        digest = reference.digest or ask(reference)
+    except BenchError as error:
+        return PinnedReference(key, before.digest if before else "", "failed", message=error.message, hint=error.hint)
+    if before and before.digest == digest:
+        return _told(key, before, "kept")
+    pin = Pin(digest=digest, source="given" if reference.digest else reference.host, pinned=now())
+    return _told(key, pin, "updated" if before else "pinned")
+
+
+def _told(key: str, pin: Pin, state: Literal["pinned", "kept", "updated"]) -> PinnedReference:
+    return PinnedReference(key, pin.digest, state, source=pin.source, pinned=pin.pinned)
+
+
+def check(references: Sequence[Reference], note: Callable[[str], None]) -> list[PinnedReference]:
+    """Whether each tag is still the digest that it is pinned to; asks the registries, writes nothing."""
+    ask = _Asking(note, _TO_CHECK)
+    return [_check_one(reference, ask) for reference in references]
+
+
+def _check_one(reference: Reference, ask: "_Asking") -> PinnedReference:
+    key, digest = reference.tagged, reference.digest
+    try:
+        current = ask(reference)
+    except BenchError as error:
+        return PinnedReference(key, digest, "failed", message=error.message, hint=error.hint)
+    return PinnedReference(key, digest, "unchanged" if current == digest else "moved", current, reference.host)
+
+
+class _Asking:
+    """Asks registries; one that was silent is not asked again."""
+
+    def __init__(self, note: Callable[[str], None], offline: str) -> None:
+        self._note, self._offline, self._silent = note, offline, dict[str, RegistrySilent]()
+
+    def __call__(self, reference: Reference) -> str:
+        if silent := self._silent.get(reference.host):
+            raise silent
+        self._note(f"asking {reference.host} for {reference.path}:{reference.tag}")
+        try:
+            return ask_digest(reference, self._offline)
+        except RegistrySilent as error:
+            self._silent[reference.host] = error
+            raise
