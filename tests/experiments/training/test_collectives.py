@@ -42,7 +42,7 @@ def fake_python(script):
     return write
 
 
-ABOUT = "say('about', world={world}, torch='9.9', host={host}, device='cpu', nccl=None)\n"
+ABOUT = "say('about', world={world}, torch='9.9', boot={boot}, device='cpu', nccl=None)\n"
 ROUNDS = """
 say('round', begin_s=100.0 + 0.002 * rank, end_s=100.2)
 say('round', begin_s=200.0, end_s=200.4)
@@ -50,8 +50,8 @@ say('result', bytes=4_000_000, wrong={wrong})
 """
 
 
-def planted(world=4, host="'here'", wrong="0"):
-    return ABOUT.format(world=world, host=host) + ROUNDS.format(wrong=wrong)
+def planted(world=4, boot="'here'", wrong="0"):
+    return ABOUT.format(world=world, boot=boot) + ROUNDS.format(wrong=wrong)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_ranks_that_begin_too_far_apart_make_figures_invalid(play, fake_python):
     assert "25,000 us apart, which can have changed its time by 8.3%" in ctx.warnings["figures_invalid"]
 
 
-def test_clocks_of_several_nodes_tell_no_bound(play, fake_python):
+def test_several_clocks_tell_no_bound(play, fake_python):
     ctx = play(
         collectives,
-        {"python": fake_python(planted(host="f'node{rank // 2}'"))},
+        {"python": fake_python(planted(boot="f'{rank // 2}'"))},
         {**SMALL, "bytes": 4_000_000, "ranks": 4},
     )
-    assert ctx.facts["nodes"] == 2 and not ctx.errors
+    assert not ctx.errors
     assert ctx.values["start_skew"] == pytest.approx([1_000]), "between ranks of one node alone"
 
 
@@ -129,8 +129,8 @@ def test_what_went_wrong_is_told(play, fake_python, code, says):
 def test_bad_input_is_refused():
     with pytest.raises(ValidationError, match=r"one rank sends nothing to anybody.*at least 2 ranks"):
         CollectivesWorkload(**SMALL | {"ranks": 1})
-    with pytest.raises(ValidationError, match="launcher: not of engine: torch"):
-        collectives.target_model(launcher=["mpirun"])
+    with pytest.raises(ValidationError, match="mpirun: not of engine: torch"):
+        collectives.target_model(mpirun=["mpirun"])
     with pytest.raises(ValidationError, match="python: not of engine: nccl-tests"):
         collectives.target_model(engine="nccl-tests", python="/opt/python")
 

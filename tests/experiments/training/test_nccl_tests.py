@@ -124,7 +124,7 @@ def test_its_figures_are_reported_as_ours_are(play, fake_nccl_tests, tmp_path):
     assert ctx.values["latency"] == pytest.approx([1916.4])
     assert ctx.values["bus_bandwidth"] == pytest.approx([122.57], rel=1e-4)
     assert ctx.values["algorithm_bandwidth"] == pytest.approx([70.04], rel=1e-4)
-    assert ctx.facts["nodes"] == 2 and ctx.facts["device"] == "NVIDIA GH200 120GB"
+    assert ctx.facts["nodes"] == ["node1", "node2"] and ctx.facts["device"] == "NVIDIA GH200 120GB"
 
 
 def test_wrong_results_of_it_make_the_trial_invalid(play, fake_nccl_tests):

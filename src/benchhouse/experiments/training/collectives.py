@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.training import nccl_tests
-from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here
+from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here, run_training
+from benchhouse.experiments.training.launchers import Ranks, prepare
 from benchhouse.experiments.training.measured import Measured, Operation, bus_factor
+from benchhouse.experiments.training.placement import settings, tell_placement
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.shape import ERROR_SHARE, ErrorShare
 from benchhouse.schema.experiment import Context, experiment
@@ -28,6 +31,8 @@ from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
 PROGRAM = Path(__file__).parent / "programs" / "collectives.py"
 _MARK = '{"collective"'
 _STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max")
+_ALONE = "one rank sends nothing to anybody, its bus bandwidth is 0: give at least 2 ranks"
+_OF_TORCH = {"launcher": "processes", "affinity": "none", "rank_environment": {}, "max_restarts": 0}
 _SHOWN = 300  # characters of a rank's last lines in a message
 METRICS = (
     lower(
@@ -53,65 +58,71 @@ class Collectives(Model):
     backend: Literal["gloo", "nccl"] = Field("gloo", description="engine: torch: gloo for CPUs, nccl for GPUs.")
     python: str = Field("python3", description="engine: torch: the Python that has torch.")
     folder: InputPath = Field("", description="engine: nccl-tests: folder of its programs; by default those in PATH.")
-    launcher: list[str] = Field(
+    mpirun: list[str] = Field(
         default_factory=list,
-        description="engine: nccl-tests: what starts one process a rank, such as [mpirun, -np, 8].",
+        description="engine: nccl-tests: what starts one process a rank: [mpirun, -np, '8'], [srun, --mpi=pmix].",
     )
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")
     def _of_its_engine(self) -> "Collectives":
-        plain = {"folder": "", "launcher": []} if self.engine == "torch" else {"backend": "gloo", "python": "python3"}
+        plain = {"folder": "", "mpirun": []} if self.engine == "torch" else {"backend": "gloo", "python": "python3"}
         if given := [name for name, default in plain.items() if getattr(self, name) != default]:
             raise ValueError(f"{', '.join(given)}: not of engine: {self.engine}")
         return self
 
 
-class CollectivesWorkload(Model):
-    """Which operation, on how many bytes, how often."""
+class CollectivesWorkload(Ranks):
+    """Which operation, on how many bytes, how often, between which ranks."""
 
     operation: Operation = Field(description="send_recv: each rank sends to the next and receives from the one before.")
     bytes: Bytes = Field(ge=4, le=2**40, description="Size as nccl-tests counts it: of the whole array.")
-    ranks: int = Field(2, ge=1, le=4096, description="Processes; with nccl each has a GPU.")
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="Type of the elements.")
     warmup: int = Field(5, ge=0, le=10_000, description="Operations before the first round.")
     iterations: int = Field(20, ge=1, le=100_000, description="Operations of a round, back to back.")
     rounds: int = Field(10, ge=1, le=10_000, description="Rounds, each after a barrier; of nccl-tests, one that long.")
-    threads: int = Field(1, ge=1, description="`OMP_NUM_THREADS` of each rank.")
-    timeout: Seconds = Field(600.0, gt=0, description="Of the whole; the ranks are then ended.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for all ranks.")
+    ranks: int = Field(2, ge=1, le=4096, description="Ranks of all nodes, as many on each; with nccl each has a GPU.")
+    timeout: Seconds = Field(600.0, gt=0, description="Of one attempt; the ranks are then ended.")
     error_share: ErrorShare = ERROR_SHARE
 
     @model_validator(mode="after")
     def _something_is_sent(self) -> "CollectivesWorkload":
-        if self.ranks == 1:
-            raise ValueError("one rank sends nothing to anybody, its bus bandwidth is 0: give at least 2 ranks")
+        if self.ranks == 1 and not self.ranks_per_node:
+            raise ValueError(_ALONE)
         return self
 
 
 @experiment("training.collectives", version="1.0", metrics=METRICS, component="training")
 def collectives(target: Collectives, workload: CollectivesWorkload, ctx: Context) -> None:
     """Do one operation between ranks again and again: time, algorithm and bus bandwidth as nccl-tests defines them."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(workload.threads), **workload.environment}
-    measured = (_torch if target.engine == "torch" else _nccl_tests)(target, workload, environment, ctx)
-    _report(measured, workload, ctx)
+    world = workload.ranks_per_node * len(ctx.nodes) if workload.ranks_per_node else workload.ranks
+    if world == 1:
+        ctx.fail("one_rank", _ALONE)
+    measured = (_torch if target.engine == "torch" else _nccl_tests)(target, workload, world, ctx)
+    _report(measured, workload, world, ctx)
 
 
-def _torch(
-    target: Collectives, workload: CollectivesWorkload, environment: Mapping[str, str], ctx: Context
-) -> Measured:
-    cores = len(os.sched_getaffinity(0))
-    if target.backend == "gloo" and workload.ranks * workload.threads > cores:
-        ctx.warn("cores_shared", f"{workload.ranks} ranks of {workload.threads} threads share {cores} cores")
+def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> Measured:
     names = ("operation", "bytes", "dtype", "warmup", "iterations", "rounds")
     options = {**{name: getattr(workload, name) for name in names}, "backend": target.backend}
-    argv = [_found(target.python, environment, ctx), str(PROGRAM), f"--timeout-s={workload.timeout}"]
+    argv = [target.python, str(PROGRAM), f"--timeout-s={workload.timeout}"]
     argv += [f"--{name}={value}" for name, value in options.items()]
-    ranks = _run(argv, workload.ranks, environment, workload, ctx)
+    with TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="ranks-") as folder:
+        launch, launcher = prepare(argv, "", workload, Path(folder) / "ranks", ctx)
+        cores = len(os.sched_getaffinity(0))
+        if target.backend == "gloo" and launch.per_node * workload.threads > cores:
+            ctx.warn("cores_shared", f"{launch.per_node} ranks of {workload.threads} threads share {cores} cores")
+        try:
+            training = run_training(launch, launcher, workload.max_restarts, workload.timeout)
+        except (NotLaunched, OSError) as error:
+            ctx.fail("not_launched", str(error))
+        ranks = training.last
+    tell_placement(training, launch, workload, ctx)
+    _refuse_late(ranks, workload, ctx)
     said = {rank.number: _said(rank) for rank in ranks}
     _explain_failure(ranks, said, target, workload, ctx)
     try:
-        return read_ranks(said, workload.iterations, workload.ranks)
+        return read_ranks(said, workload.iterations, world)
     except ValueError as error:
         ctx.fail("no_result", f"{error}; rank 0: {ranks[0].last_lines()[:_SHOWN]}")
 
@@ -119,8 +130,8 @@ def _torch(
 def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int, world: int) -> Measured:
     """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
 
-    Ranks of one node have one clock: a round took at least from its last beginning to its last end, and at most as long
-    as its slowest rank; that is how far the barrier can have changed it.
+    Ranks under one kernel have one clock: a round took at least from its last beginning to its last end, and at most as
+    long as its slowest rank; that is how far the barrier can have changed it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
     results = [line for lines in said.values() for line in lines if line["collective"] == "result"]
@@ -131,18 +142,18 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         raise ValueError(f"the ranks made worlds of {sorted(made)}, not one of {world}")
     if not (size := results[0]["bytes"]):
         raise ValueError(f"the size is too small: each of {world} ranks needs 16 bytes of it")
-    nodes: dict[str, list[int]] = {}
+    clocks: dict[str, list[int]] = {}
     for about in abouts:
-        nodes.setdefault(about["host"], []).append(about["rank"])
+        clocks.setdefault(about["boot"], []).append(about["rank"])
     times, least, skews, last = [], [], [], Counter[int]()
     for own in zip(*(rounds[rank] for rank in sorted(rounds)), strict=True):
         begins, ends = [line["begin_s"] for line in own], [line["end_s"] for line in own]
         times.append(max(end - begin for begin, end in zip(begins, ends, strict=True)) / iterations)
         least.append((max(ends) - max(begins)) / iterations)
-        by_node = [[begins[rank] for rank in ranks] for ranks in nodes.values()]
-        skews.append(max(max(node) - min(node) for node in by_node))
+        by_clock = [[begins[rank] for rank in ranks] for ranks in clocks.values()]
+        skews.append(max(max(moments) - min(moments) for moments in by_clock))
         last[begins.index(max(begins))] += 1
-    one_clock = len(nodes) == 1
+    one_clock = len(clocks) == 1
     facts = {name: abouts[0][name] for name in ("torch", "nccl", "device") if abouts[0].get(name)}
     if one_clock:
         facts["last_to_begin"] = {"rank": last.most_common(1)[0][0], "rounds": last.most_common(1)[0][1]}
@@ -152,26 +163,32 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         wrong=sum(result["wrong"] for result in results),
         skew_s=fmean(skews),
         off_s=fmean(times) - fmean(least) if one_clock else None,
-        facts={**facts, "nodes": len(nodes)},
+        facts=facts,
     )
 
 
-def _nccl_tests(
-    target: Collectives, workload: CollectivesWorkload, environment: Mapping[str, str], ctx: Context
-) -> Measured:
+def _nccl_tests(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> Measured:
+    if given := [name for name, default in _OF_TORCH.items() if getattr(workload, name) != default]:
+        ctx.fail("not_of_engine", f"{', '.join(given)} of the workload: not of engine: nccl-tests, see target.mpirun")
+    environment = {**os.environ, "OMP_NUM_THREADS": str(workload.threads), **workload.environment}
     program = nccl_tests.PROGRAMS[workload.operation]
     path = _found(str(Path(target.folder) / program) if target.folder else program, environment, ctx)
-    starts = [_found(target.launcher[0], environment, ctx), *target.launcher[1:]] if target.launcher else []
+    starts = [_found(target.mpirun[0], environment, ctx), *target.mpirun[1:]] if target.mpirun else []
     options = nccl_tests.options(
         size=workload.bytes,
         dtype=workload.dtype,
-        gpus=1 if starts else workload.ranks,
+        gpus=1 if starts else world,
         warmup=workload.warmup,
         iterations=workload.iterations * workload.rounds,
     )
-    (process,) = _run([*starts, path, *options], 1, environment, workload, ctx)
     try:
-        measured = nccl_tests.read((line for _, line in process.lines), workload.operation, workload.ranks)
+        (process,) = run_here([*starts, path, *options], 1, environment, ctx.artifacts, workload.timeout)
+    except NotLaunched as error:
+        ctx.fail("not_launched", str(error))
+    _refuse_late([process], workload, ctx)
+    ctx.metadata(environment=settings(environment))
+    try:
+        measured = nccl_tests.read((line for _, line in process.lines), workload.operation, world)
     except ValueError as error:
         ended = f" (it ended with {process.exit_code})" if process.exit_code else ""
         ctx.fail("no_result", f"{program}: {error}{ended}: {process.last_lines()[:_SHOWN]}")
@@ -180,12 +197,12 @@ def _nccl_tests(
     return measured
 
 
-def _report(measured: Measured, workload: CollectivesWorkload, ctx: Context) -> None:
+def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: Context) -> None:
     latency_s = fmean(measured.seconds)
     algorithm = measured.bytes / 1e9 / latency_s
     bandwidths = {
         "algorithm_bandwidth": algorithm,
-        "bus_bandwidth": algorithm * bus_factor(workload.operation, workload.ranks),
+        "bus_bandwidth": algorithm * bus_factor(workload.operation, world),
     }
     for seconds in measured.seconds:
         ctx.emit("latency", seconds * 1e6)
@@ -215,7 +232,7 @@ def _report(measured: Measured, workload: CollectivesWorkload, ctx: Context) -> 
     if measured.bytes != workload.bytes:
         ctx.warn("bytes_rounded", f"{measured.bytes} bytes, not {workload.bytes}: every rank has an equal share")
     operations = workload.iterations * workload.rounds
-    ctx.metadata(bytes=measured.bytes, world=workload.ranks, operations=operations, **measured.facts)
+    ctx.metadata(bytes=measured.bytes, world=world, operations=operations, **measured.facts)
 
 
 def _found(program: str, environment: Mapping[str, str], ctx: Context) -> str:
@@ -225,16 +242,10 @@ def _found(program: str, environment: Mapping[str, str], ctx: Context) -> str:
     return path
 
 
-def _run(
-    argv: Sequence[str], count: int, environment: Mapping[str, str], workload: CollectivesWorkload, ctx: Context
-) -> list[Rank]:
-    try:
-        ranks = run_here(argv, count, environment, ctx.artifacts, workload.timeout)
-    except NotLaunched as error:
-        ctx.fail("not_launched", str(error))
-    if all(rank.told_to_end for rank in ranks if rank.exit_code) and any(rank.exit_code for rank in ranks):
+def _refuse_late(ranks: Sequence[Rank], workload: CollectivesWorkload, ctx: Context) -> None:
+    ended = [rank for rank in ranks if rank.exit_code]
+    if ended and all(rank.told_to_end for rank in ended):
         ctx.fail("timeout", f"the ranks were ended after workload.timeout ({workload.timeout:g} s)")
-    return ranks
 
 
 def _said(rank: Rank) -> list[dict[str, Any]]:

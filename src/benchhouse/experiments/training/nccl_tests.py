@@ -65,7 +65,7 @@ def read(lines: Iterable[str], operation: Operation, ranks: int) -> Measured:
     elif wrong is not None:
         wrong = max(wrong, out_of_bounds or 0)
     hosts = {host for _, _, host in devices}
-    facts |= {"device": ", ".join(sorted(set(devices.values()))), "nodes": len(hosts) or None}
+    facts |= {"device": ", ".join(sorted(set(devices.values()))), "nodes": sorted(hosts)}
     return Measured(
         bytes=size, seconds=[seconds], wrong=wrong, facts={key: item for key, item in facts.items() if item}
     )

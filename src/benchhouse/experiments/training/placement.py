@@ -1,6 +1,7 @@
 """Where the ranks of a training were, and under which settings: facts that are kept with its figures."""
 
 import re
+from collections.abc import Mapping
 
 from benchhouse.experiments.training.launch import Training
 from benchhouse.experiments.training.launchers import Launch, Ranks
@@ -16,13 +17,18 @@ def tell_placement(training: Training, launch: Launch, ranks: Ranks, ctx: Contex
     if training.ports_taken:
         ctx.warn("port_taken", f"the port to meet at was taken meanwhile; begun again {training.ports_taken} times")
     places = [{name: rank.facts.get(name) for name in _OF_A_RANK} for rank in training.last]
-    settings = {name: value for name, value in launch.environment.items() if _SETTINGS.fullmatch(name)}
     ctx.metadata(
         launcher=ranks.launcher,
         nodes=list(launch.nodes),
         ranks=[place | {"cores": as_ranges(place["cores"] or [])} for place in places],
-        environment={name: settings[name] for name in sorted(settings) if not is_secret_variable(name)},
+        environment=settings(launch.environment),
     )
+
+
+def settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change how ranks compute and communicate."""
+    names = (name for name in sorted(environment) if _SETTINGS.fullmatch(name) and not is_secret_variable(name))
+    return {name: environment[name] for name in names}
 
 
 def as_ranges(numbers: list[int]) -> str:

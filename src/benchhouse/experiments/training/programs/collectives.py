@@ -8,10 +8,10 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 try:
     import torch
@@ -20,6 +20,7 @@ except ImportError as error:
     sys.exit(f"no torch: {error}")
 
 CHUNK = 16  # bytes that the share of a rank is a multiple of, as in nccl-tests
+BOOT = Path("/proc/sys/kernel/random/boot_id")  # of the kernel: ranks under one kernel have one clock
 EXACT = 256  # integers up to it are exact in every type
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     _say(
         "about",
         torch=torch.__version__,
-        host=platform.node(),
+        boot=BOOT.read_text().strip(),
         world=dist.get_world_size(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         nccl=".".join(map(str, torch.cuda.nccl.version())) if options.backend == "nccl" else None,
