@@ -14,11 +14,12 @@ import runpy
 import sys
 import time
 
-from benchhouse_client import VARIABLE, emit
+from benchhouse_client import emit
 
 __all__ = ["Steps", "count_flops", "lightning_callback", "profiled", "transformers_callback"]
 
 PROFILE = "BENCHHOUSE_PROFILE"  # "10..14": the first and the last step to profile
+PROFILES = "BENCHHOUSE_PROFILES"  # the folder for what a profiler writes
 
 
 class Steps:
@@ -195,11 +196,11 @@ def lightning_callback(loss=True):
 
 
 class Profile:
-    """torch.profiler over the steps that BENCHHOUSE_PROFILE names; the trace of a rank goes beside its records."""
+    """torch.profiler over the steps that BENCHHOUSE_PROFILE names; each rank writes a trace."""
 
     def __init__(self) -> None:
         first, _, last = os.environ.get(PROFILE, "").partition("..")
-        asked = first.isdigit() and last.isdigit() and os.path.isdir(os.environ.get(VARIABLE, ""))
+        asked = first.isdigit() and last.isdigit() and os.path.isdir(os.environ.get(PROFILES, ""))
         self.steps = range(int(first), int(last) + 1) if asked else range(0)
         self.profiler, self.part, self.began = None, None, 0.0
 
@@ -226,7 +227,7 @@ class Profile:
         if self.profiler is not None:
             self.profiler.stop()
             rank, attempt = (os.environ.get(name, "0") for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))
-            path = os.path.join(os.environ[VARIABLE], "rank-%s.attempt-%s.trace.json" % (rank, attempt))
+            path = os.path.join(os.environ[PROFILES], "rank-%s.attempt-%s.trace.json" % (rank, attempt))
             self.profiler.export_chrome_trace(path + ".part.gz")
             os.replace(path + ".part.gz", path + ".gz")
             self.profiler = None

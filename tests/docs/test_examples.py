@@ -1,12 +1,16 @@
 """The examples are valid, and the quick ones run."""
 
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from doc_pages import ROOT
+from services.trainer import trainer_bin
 
 EXAMPLES = ROOT / "examples"
-SCENARIOS = sorted(EXAMPLES.glob("*.yaml"))
+SCENARIOS = sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("training/*.yaml")])
 QUICK = {  # trials, and a metric that must be among the results
     "hello": (6, "wall_ms"),
     "command_regex": (9, "packed"),
@@ -30,3 +34,15 @@ def test_quick_example_runs(name, bash, tmp_path):
     result, (trials, metric) = json.loads(done.stdout), QUICK[name]
     assert result["outcomes"] == {"succeeded": trials}
     assert metric in {row["metric"] for row in result["points"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "trials"), [("gpt", 2), ("resnet", 1)])
+def test_training_example_runs(name, trials, bash, tmp_path):
+    path = os.pathsep.join([str(trainer_bin()), str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = bash(f"bench run {EXAMPLES / 'training' / name}.yaml --json", tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["outcomes"] == {"succeeded": trials}
+    assert {"step_time", "data_share", "loss"} <= {row["metric"] for row in result["points"]}
+    assert len(list(tmp_path.glob("results/*/*/artifacts/profiles/*.trace.json.gz"))) == (3 if name == "gpt" else 0)

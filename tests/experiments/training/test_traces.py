@@ -92,7 +92,7 @@ def test_the_profiler_is_the_last_source_and_says_so(play):
     code = f"""
 import gzip, json, os
 trace = {ON_CPU!r}
-path = os.path.join(os.environ["BENCHHOUSE_EMIT"], "rank-0.attempt-0.trace.json.gz")
+path = os.path.join(os.environ["BENCHHOUSE_PROFILES"], "rank-0.attempt-0.trace.json.gz")
 assert os.environ["BENCHHOUSE_PROFILE"] == "4..4"
 gzip.open(path, "wt").write(json.dumps(trace))
 """

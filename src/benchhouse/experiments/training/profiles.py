@@ -1,9 +1,10 @@
 """Steps under torch.profiler: their traces are kept as evidence, what they cost is told, and no metric has them."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -13,8 +14,10 @@ from benchhouse.experiments.training.traces import TRACES, Spans, read_trace, un
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.model import Model
 
-PROFILE = "BENCHHOUSE_PROFILE"
+_PROFILE = "BENCHHOUSE_PROFILE"
 """The variable that tells the ranks which steps; `benchhouse_training` reads it."""
+_PROFILES = "BENCHHOUSE_PROFILES"
+"""The variable that names the folder: for `benchhouse_training`, and any other profiler, as in `-o` of nsys and ncu."""
 _MOST = 100  # steps: a step is about a megabyte of trace, and seconds to write it
 _PARTS = ("forward_s", "backward_s", "optimizer_s", "comm_s")
 
@@ -34,13 +37,24 @@ class ProfiledSteps(Model):
         return self
 
 
-def keep_traces(folder: Path, profiles: Path) -> list[Path]:
-    """The ranks' traces, moved to where a trial has its profiles."""
-    kept = []
-    for path in sorted(folder.glob(TRACES)):
-        profiles.mkdir(exist_ok=True)
-        kept.append(path.rename(profiles / path.name))
-    return kept
+class ProfileFolder:
+    """Where a trial has what profilers wrote; while the ranks run, and after that where anything is in it."""
+
+    def __init__(self, artifacts: Path, asked: ProfiledSteps | None) -> None:
+        self._path = artifacts / "profiles"
+        self.variables = {_PROFILES: str(self._path)} | ({_PROFILE: asked.steps} if asked else {})
+
+    def __enter__(self) -> Self:
+        self._path.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._path.rmdir()
+
+    @property
+    def traces(self) -> list[Path]:
+        return sorted(self._path.glob(TRACES))
 
 
 def profiled_times(processes: Iterable[Emitted]) -> Spans:

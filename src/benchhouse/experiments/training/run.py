@@ -25,9 +25,8 @@ from benchhouse.experiments.training.launch import NotLaunched, Rank, run_traini
 from benchhouse.experiments.training.launchers import Ranks, prepare
 from benchhouse.experiments.training.placement import tell_placement
 from benchhouse.experiments.training.profiles import (
-    PROFILE,
     ProfiledSteps,
-    keep_traces,
+    ProfileFolder,
     longest_untouched,
     tell_profile,
 )
@@ -113,9 +112,9 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     """Run a trainer with its ranks: time of a step, throughput, waits, restarts and goodput, by the steps it tells."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
+        profiles = stack.enter_context(ProfileFolder(ctx.artifacts.resolve(), workload.profile))
         launch, launcher = prepare(target.argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
-        variables = {VARIABLE: folder} | ({PROFILE: workload.profile.steps} if workload.profile else {})
-        launch = replace(launch, environment={**launch.environment, **variables})
+        launch = replace(launch, environment={**launch.environment, VARIABLE: folder, **profiles.variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
         cores = len(os.sched_getaffinity(0))
         if launch.per_node * workload.threads > cores:
@@ -128,8 +127,7 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         attempts = training.attempts
         ended_s = time.monotonic()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
-        traces = keep_traces(Path(folder), ctx.artifacts / "profiles")
-    records = find_records(emitted, attempts, workload.patterns, traces)
+    records = find_records(emitted, attempts, workload.patterns, profiles.traces)
     ctx.metadata(records_from=records.source, attempts=len(attempts))
     tell_placement(training, launch, workload, ctx)
     tell_records(records, ctx)
