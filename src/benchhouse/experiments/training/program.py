@@ -18,7 +18,8 @@ from benchhouse.schema.experiment import Context
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-_SHOWN = 300  # characters of a rank's last lines in a message
+_ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt)\b")  # the last line of a traceback
+_SHOWN = 300  # characters of what a rank printed, in a message
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Program:
     timeout_s: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
-    """By a pattern on the lines of the rank that failed: the code of the failure; the first that is found."""
+    """By the code of a failure: a pattern on what the rank printed. The first that is found is what the trial says."""
 
 
 def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
@@ -69,7 +70,10 @@ def _tell_failure(program: Program, ranks: Sequence[Rank], ctx: Context) -> NoRe
     if missing := _NO_MODULE.search(text):
         cure = "install it there, or name the Python that has it as target.python"
         ctx.fail("module_missing", f"{program.python} has no {missing[1]}: {cure}")
-    code = next((code for pattern, code in program.failures.items() if re.search(pattern, text)), "rank_failed")
+    for code, pattern in program.failures.items():
+        if match := re.search(pattern, text):
+            ctx.fail(code, match[0][:_SHOWN])
     ended = rank.exit_code or 0
     how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
-    ctx.fail(code, f"rank {rank.number} ended with {how}: {rank.last_lines()[-_SHOWN:]}")
+    errors = [line for _, line in rank.lines if _ERROR.match(line)]
+    ctx.fail("rank_failed", f"rank {rank.number} ended with {how}: {(errors or [rank.last_lines()])[-1][:_SHOWN]}")
