@@ -5,17 +5,18 @@ Around every rank there is `rank.py`, whoever starts it: this process, torchrun 
 
 import contextlib
 import json
+import math
 import os
 import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 from benchhouse.experiments.training.launchers import (
     Command,
@@ -26,9 +27,11 @@ from benchhouse.experiments.training.launchers import (
     free_port,
     write_order,
 )
-from benchhouse.experiments.training.rank import own_node
+from benchhouse.experiments.training.rank import ASK, own_node
 
-_GRACE_S = 5.0  # between asking the other ranks to end and killing them
+_GRACE_S = 5.0  # between telling the other ranks to end and killing them
+_SETTLE_S = 0.2  # in which ranks that fail together do so before the others are told to end
+_ANSWER_S = 3.5  # in which all ranks have told where they hang
 _LINE_ENDS = re.compile(rb"[\r\n]")
 _KEPT_LINES = 1_000_000  # of a rank, to be searched for records
 _LONGEST = 16 * 1024  # characters of a line that is searched
@@ -108,12 +111,44 @@ class NotLaunched(Exception):  # noqa: N818 - an outcome, not a bug
     """No rank was started; says why."""
 
 
+class Watcher(Protocol):
+    """Looks after ranks while they run; one for each start of the launcher."""
+
+    every_s: float
+
+    def hangs(self) -> bool: ...
+
+    def is_silent(self) -> bool:
+        """Whether steps have stopped, or never began: asked when the time is over."""
+
+    def waited_in_vain(self) -> bool:
+        """Whether a rank that ended says that it has waited too long for another."""
+
+    def is_complete(self, ranks: Sequence[Rank]) -> bool:
+        """Whether an attempt that did not end well has done all its steps."""
+
+
+class Unwatched:
+    """Ranks that nobody looks after: only their end is noticed."""
+
+    every_s = math.inf
+
+    def hangs(self) -> bool:
+        return False
+
+    is_silent = waited_in_vain = hangs
+
+    def is_complete(self, ranks: Sequence[Rank]) -> bool:
+        return False
+
+
 @dataclass
 class Training:
     """All attempts of the ranks."""
 
     attempts: list[list[Rank]]
     ports_taken: int = 0
+    timed_out: bool = False
 
     @property
     def last(self) -> list[Rank]:
@@ -131,15 +166,22 @@ def run_here(
         return run_training(launch, Processes(), 0, timeout_s).last
 
 
-def run_training(launch: Launch, launcher: Launcher, max_restarts: int, timeout_s: float | None) -> Training:
+def run_training(
+    launch: Launch,
+    launcher: Launcher,
+    max_restarts: int,
+    timeout_s: float | None,
+    watch: Callable[[], Watcher] = Unwatched,
+) -> Training:
     """Until an attempt ends well, or none is left. A port that somebody else took meanwhile costs no attempt.
 
     Raises NotLaunched where a rank can't be started at all.
     """
     attempt = ports_taken = 0
     while True:
-        port = free_port()
-        failed = _run(launcher.commands(launch, attempt, port), launch, timeout_s)
+        port, watcher = free_port(), watch()
+        following = _Following(launch, launcher, watcher)
+        failed = following.run(launcher.commands(launch, attempt, port), timeout_s)
         attempts = RankFiles(launch).read()
         for rank in attempts[-1] if attempts else ():
             rank.end()
@@ -152,53 +194,79 @@ def run_training(launch: Launch, launcher: Launcher, max_restarts: int, timeout_
         missing = len(last) < launch.ranks and not any(rank.failed for rank in last)
         if failed and (missing or any("not_started" in rank.facts for rank in last)):
             raise NotLaunched(_why(last, launch))
-        if launcher.restarts or not failed or attempt >= max_restarts:
-            return Training(attempts, ports_taken)
+        if launcher.restarts or not failed or attempt >= max_restarts or watcher.is_complete(last):
+            return Training(attempts, ports_taken, following.timed_out)
         attempt += 1
 
 
-def _run(commands: Sequence[Command], launch: Launch, timeout_s: float | None) -> bool:
-    """Start them and wait for their end; whether one failed. When one fails, or the time is over, the others are told
-    to end, then killed."""
-    with contextlib.ExitStack() as stack:
-        said = stack.enter_context(launch.launcher_log.open("ab"))
-        processes: list[subprocess.Popen[bytes]] = []
-        stack.callback(_end, processes, signal.SIGKILL)
-        for command in commands:
-            process = subprocess.Popen(
-                command.argv,
-                env={**launch.environment, **command.variables},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            processes.append(process)
-        _follow(processes, None if timeout_s is None else time.monotonic() + timeout_s)
-    return any(process.returncode for process in processes)
+class _Following:
+    """The processes that start ranks, until all have ended. When one fails or ranks hang, or the time is over, the
+    others are told to end, then killed; where ranks hang, or waited for one that does, all are asked first where they
+    are."""
 
+    def __init__(self, launch: Launch, launcher: Launcher, watcher: Watcher) -> None:
+        self._launch, self._launcher, self._watcher = launch, launcher, watcher
+        self._tell_at_s = self._kill_at_s = self._look_at_s = math.inf
+        self._noticed = self.timed_out = False
 
-def _follow(processes: Sequence["subprocess.Popen[bytes]"], deadline_s: float | None) -> None:
-    """Until all have ended, or are to be killed."""
-    with contextlib.ExitStack() as stack:
-        poll, running, kill_at_s = select.poll(), {}, None
-        for process in processes:
-            handle = os.pidfd_open(process.pid)
-            stack.callback(os.close, handle)
-            running[handle] = process
-            poll.register(handle, select.POLLIN)
-        while running:
-            moment_s = deadline_s if kill_at_s is None else kill_at_s
-            ended = poll.poll(None if moment_s is None else max(0.0, moment_s - time.monotonic()) * 1e3)
-            for handle, _ in ended:
-                poll.unregister(handle)
-            failed = [process for handle, _ in ended if (process := running.pop(handle)).wait()]
-            late = moment_s is not None and time.monotonic() >= moment_s
-            if kill_at_s is None and (failed or late):
-                kill_at_s = time.monotonic() + _GRACE_S
-                _end(running.values(), signal.SIGTERM)
-            elif kill_at_s is not None and late:
-                return
+    def run(self, commands: Sequence[Command], timeout_s: float | None) -> bool:
+        """Start them and wait for their end; whether one failed."""
+        with contextlib.ExitStack() as stack:
+            said = stack.enter_context(self._launch.launcher_log.open("ab"))
+            processes: list[subprocess.Popen[bytes]] = []
+            stack.callback(_end, processes, signal.SIGKILL)
+            for command in commands:
+                process = subprocess.Popen(
+                    command.argv,
+                    env={**self._launch.environment, **command.variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                processes.append(process)
+            self._follow(processes, math.inf if timeout_s is None else time.monotonic() + timeout_s)
+        return any(process.returncode for process in processes)
+
+    def _follow(self, processes: Sequence["subprocess.Popen[bytes]"], deadline_s: float) -> None:
+        with contextlib.ExitStack() as stack:
+            poll, running = select.poll(), {}
+            for process in processes:
+                handle = os.pidfd_open(process.pid)
+                stack.callback(os.close, handle)
+                running[handle] = process
+                poll.register(handle, select.POLLIN)
+            self._look_at_s = time.monotonic() + self._watcher.every_s
+            while running:
+                alarms = (self._tell_at_s, self._kill_at_s) if self._noticed else (deadline_s, self._look_at_s)
+                moment_s = min(alarms)
+                ended = poll.poll(None if moment_s == math.inf else max(0.0, moment_s - time.monotonic()) * 1e3)
+                for handle, _ in ended:
+                    poll.unregister(handle)
+                failed = [process for handle, _ in ended if (process := running.pop(handle)).wait()]
+                now_s = time.monotonic()
+                if not self._noticed:
+                    self._notice(bool(failed), now_s, deadline_s)
+                elif now_s >= self._tell_at_s:
+                    self._tell_at_s, self._kill_at_s = math.inf, now_s + _GRACE_S
+                    _end(running.values(), signal.SIGTERM)
+                elif now_s >= self._kill_at_s:
+                    return
+
+    def _notice(self, failed: bool, now_s: float, deadline_s: float) -> None:
+        """What there is to notice; from then on the ranks are brought to their end."""
+        hangs = False
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + self._watcher.every_s
+            hangs = self._watcher.hangs()
+        self.timed_out = now_s >= deadline_s
+        ask = hangs or (failed and self._watcher.waited_in_vain()) or (self.timed_out and self._watcher.is_silent())
+        if ask:
+            (self._launch.folder / ASK).touch()
+        if hangs and self._launcher.restarts:  # it begins again by itself, or ends
+            self._look_at_s = now_s + _ANSWER_S + _GRACE_S
+        elif hangs or failed or self.timed_out:
+            self._noticed, self._tell_at_s = True, now_s + (_ANSWER_S if ask else _SETTLE_S)
 
 
 def _end(processes: Iterable["subprocess.Popen[bytes]"], how: signal.Signals) -> None:

@@ -15,9 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+ASK = "ask"
+"""The file of the folder that is touched to ask all ranks where they hang."""
+_LOOK_S = 1.0  # between two looks for it
+_ANSWER_S = 2.0  # for a command to end when it is aborted
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BLOCK = 1 << 16
 _SLURM = {
@@ -60,12 +65,14 @@ def main(folder: Path, command: list[str]) -> int:
             return 127
         write(**who, pid=process.pid, mono=time.monotonic(), utc=time.time())
         assert process.stdout is not None
-        handle = os.pidfd_open(process.pid)
-        _pump(process.stdout.fileno(), handle, log.fileno(), times.fileno())
+        handle, oom_kills = os.pidfd_open(process.pid), _oom_kills()
+        question = _Question(folder / ASK, process.pid, write)
+        _pump(process.stdout.fileno(), handle, (log.fileno(), times.fileno()), question)
         ended_s = time.monotonic()
         waited_s, cpu_s = _scheduled(process.pid)
-        code = process.wait()
-        write(exit_code=code, ended_s=ended_s, cpu_s=cpu_s, waited_for_cpu_s=waited_s)
+        code, oom_kills = process.wait(), _oom_kills() - oom_kills
+        write(exit_code=code, ended_s=ended_s, cpu_s=cpu_s, waited_for_cpu_s=waited_s, oom_kills=oom_kills)
+        question.let_others_answer()
     if code < 0:  # for whoever started us, in the same way
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if code != -signal.SIGKILL:
@@ -113,14 +120,68 @@ def own_node() -> str:
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
-def _pump(output: int, ended: int, log: int, times: int) -> None:
+class _Question:
+    """Where the command is: it is aborted, upon which a Python prints its stacks, and killed if it does not end."""
+
+    def __init__(self, path: Path, pid: int, write: Callable[..., None]) -> None:
+        self._path, self._pid, self._write = path, pid, write
+        self._touched = self._touched_ns()  # what was asked of others before
+        self._asked_s, self._look_at_s = 0.0, time.monotonic() + _LOOK_S
+
+    def look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _LOOK_S
+        if self._asked_s and now_s > self._asked_s + _ANSWER_S:
+            os.kill(self._pid, signal.SIGKILL)
+        elif not self._asked_s and self._touched_ns() != self._touched:
+            self._asked_s, pid = now_s, _python_of(self._pid)
+            self._write(told_to_end_s=now_s, asked_s=now_s, state=_state(pid))
+            with contextlib.suppress(OSError):
+                _, most = resource.prlimit(pid, resource.RLIMIT_CORE)
+                resource.prlimit(pid, resource.RLIMIT_CORE, (0, most))
+                os.kill(pid, signal.SIGABRT)
+
+    def let_others_answer(self) -> None:
+        """Whoever started us may end the others as soon as we do."""
+        if self._asked_s:
+            time.sleep(max(0.0, self._asked_s + _LOOK_S + _ANSWER_S - time.monotonic()))
+
+    def _touched_ns(self) -> int:
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def _python_of(pid: int) -> int:
+    """The command's Python, which a script may have started; the command itself where that is not clear."""
+    at = pid
+    with contextlib.suppress(OSError, ValueError):
+        while "python" not in str(Path(f"/proc/{at}/exe").readlink()):
+            (child,) = Path(f"/proc/{at}/task/{at}/children").read_text().split()
+            at = int(child)
+        return at
+    return pid
+
+
+def _state(pid: int) -> str:
+    """Its letter in /proc: T of a process that is stopped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def _pump(output: int, ended: int, files: tuple[int, int], question: _Question) -> None:
     """What is printed, until the command ends; a child of it may hold the other end, so then nothing is waited for."""
-    poll, reads = select.poll(), True
+    (log, times), poll, reads = files, select.poll(), True
     os.set_blocking(output, False)
     poll.register(output, select.POLLIN)
     poll.register(ended, select.POLLIN)
     while True:
-        over = ended in {handle for handle, _ in poll.poll()}
+        over = ended in {handle for handle, _ in poll.poll(_LOOK_S * 1e3)}
         while reads:
             try:
                 block = os.read(output, _BLOCK)
@@ -133,6 +194,7 @@ def _pump(output: int, ended: int, log: int, times: int) -> None:
                 reads = False
         if over:
             return
+        question.look()
 
 
 def _write(file: int, data: bytes) -> None:
@@ -149,6 +211,20 @@ def _scheduled(pid: int) -> tuple[float | None, float | None]:
     except (OSError, ValueError):
         return None, None
     return int(waited) / 1e9, int(had) / 1e9
+
+
+def _oom_kills() -> int:
+    """How many processes of our cgroup the kernel has killed for want of memory."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        mount, name = ("", "memory.events") if not controllers else ("memory", "memory.oom_control")
+        if controllers in ("", "memory"):
+            for folder in (Path("/sys/fs/cgroup", mount, path.lstrip("/")), Path("/sys/fs/cgroup", mount)):
+                with contextlib.suppress(OSError, ValueError):
+                    counts = dict(item.split() for item in (folder / name).read_text().splitlines())
+                    if "oom_kill" in counts:
+                        return int(counts["oom_kill"])
+    return 0
 
 
 def answer_clock() -> int:

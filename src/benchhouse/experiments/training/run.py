@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,8 @@ from benchhouse.experiments.training.efficiency import (
     report_spending,
     report_utilisation,
 )
+from benchhouse.experiments.training.interrupts import METRICS as RELIABILITY
+from benchhouse.experiments.training.interrupts import find_faults, report_reliability, tell_failure
 from benchhouse.experiments.training.launch import NotLaunched, Rank, run_training
 from benchhouse.experiments.training.launchers import Ranks, prepare
 from benchhouse.experiments.training.placement import tell_placement
@@ -31,10 +34,13 @@ from benchhouse.experiments.training.profiles import (
     tell_profile,
 )
 from benchhouse.experiments.training.sources import Records, find_records, keep_emitted, say_unmatched, tell_records
+from benchhouse.experiments.training.stacks import TELLS_STACK
 from benchhouse.experiments.training.steps import steps_of
+from benchhouse.experiments.training.watch import FLOOR_S, TIMES, Watch
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
 
 _SHOWN = 300  # characters of a rank's last lines in a message
@@ -59,9 +65,7 @@ METRICS = (
     higher("cpu_share", "1", "cpu_s of all ranks / time of their measured steps; below 1 where ranks lack a core"),
     lower("checkpoint_time", "s", "checkpoint_s of the slowest rank, of each step that wrote a checkpoint"),
     lower("own_step_time", "ms", "median of a rank's steps less comm_s, window `rank:N`: the slowest one has the most"),
-    higher("goodput", "1", "time covered by the steps that count / time from the start of the ranks to their end"),
-    lower("restarts", "1", "how often the ranks had to begin again"),
-    lower("lost_steps", "1", "steps that were done again later, or not by all ranks"),
+    *RELIABILITY,
     lower("loss", "1", "loss of the last step, mean of the ranks that tell it"),
     *EFFICIENCY,
 )
@@ -82,6 +86,12 @@ class TrainingWorkload(Ranks, Goals):
 
     warmup: int | None = Field(
         None, ge=0, description="Steps that are not measured; by default up to a change point in the time of a step."
+    )
+    hang_after: Seconds | None = Field(
+        None,
+        gt=0,
+        description="A rank that had told steps hangs when it tells none for so long; the ranks are then asked where "
+        f"they are, and ended. By default {FLOOR_S:.0f} s, or {TIMES:.0f} steps if that is more; with patterns never.",
     )
     patterns: dict[str, str] = Field(
         default_factory=dict,
@@ -114,14 +124,16 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
         profiles = stack.enter_context(ProfileFolder(ctx.artifacts.resolve(), workload.profile))
         launch, launcher = prepare(target.argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
-        launch = replace(launch, environment={**launch.environment, VARIABLE: folder, **profiles.variables})
+        variables = {VARIABLE: folder, **profiles.variables}
+        launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
         cores = len(os.sched_getaffinity(0))
         if launch.per_node * workload.threads > cores:
             ctx.warn("cores_shared", f"{launch.per_node} ranks of {workload.threads} threads share {cores} cores")
+        watch = partial(Watch, Path(folder), launch, workload.hang_after, lines=bool(workload.patterns))
         began_s = time.monotonic()
         try:
-            training = run_training(launch, launcher, workload.max_restarts, workload.timeout)
+            training = run_training(launch, launcher, workload.max_restarts, workload.timeout, watch)
         except (NotLaunched, OSError) as error:
             ctx.fail("not_launched", str(error))
         attempts = training.attempts
@@ -131,30 +143,18 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     ctx.metadata(records_from=records.source, attempts=len(attempts))
     tell_placement(training, launch, workload, ctx)
     tell_records(records, ctx)
-    progress = figures.progress_of(steps_of(records.processes), workload.ranks)
-    failed = [rank for rank in attempts[-1] if rank.exit_code]
-    if failed:
-        _tell_failure(attempts[-1], progress, workload, ctx)
+    told = steps_of(records.processes)
+    progress = figures.progress_of(told, workload.ranks)
+    faults = find_faults(training, told)
+    tell_failure(faults, training, ctx)
     if not progress.useful:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
-    steps = _report(progress, records, (began_s, ended_s), len(attempts) - 1, workload, ctx)
+    steps = _report(progress, records, began_s, workload, ctx)
+    report_reliability(faults, progress, (began_s, ended_s), training, ctx)
     place = Place(target.python, launch.argv, launch.per_node, launch.environment)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
     report_utilisation(steps, progress.world, workload, place, ctx)
-
-
-def _tell_failure(ranks: Sequence[Rank], progress: figures.Progress, workload: TrainingWorkload, ctx: Context) -> None:
-    """The rank that failed first, by its own exit; those that were told to end after it are not to blame."""
-    reached = f"after step {progress.useful[-1].number}" if progress.useful else "before the first step"
-    own = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended_s or 0.0)
-    tried = f" ({workload.max_restarts} restarts)" if workload.max_restarts else ""
-    if not own:
-        ctx.fail("timeout", f"the ranks were ended by workload.timeout {reached}{tried}")
-    rank = own[0]
-    code = rank.exit_code or 0
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    ctx.fail("rank_failed", f"rank {rank.number} {how} {reached}{tried}: {rank.last_lines()[:_SHOWN]}")
 
 
 def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], patterns: Mapping[str, str], ctx: Context) -> None:
@@ -173,13 +173,12 @@ def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], patterns: Mappi
 def _report(
     progress: figures.Progress,
     records: Records,
-    times_s: tuple[float, float],
-    restarts: int,
+    began_s: float,
     workload: TrainingWorkload,
     ctx: Context,
 ) -> Sequence[figures.WholeStep]:
     """The measured steps."""
-    useful, (began_s, ended_s) = progress.useful, times_s
+    useful = progress.useful
     warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
     steps = longest_untouched(useful[warmup.steps :], records.profiled)
     if workload.profile:
@@ -207,9 +206,6 @@ def _report(
         "comm_share": figures.share(steps, "comm_s"),
         "cpu_share": figures.share(steps, "cpu_s"),
         "time_to_first_step": min(step.end_s for step in useful) - began_s,
-        "goodput": figures.covered_s(useful) / (ended_s - began_s),
-        "restarts": float(restarts),
-        "lost_steps": float(len(progress.lost)),
     }
     for name, number in numbers.items():
         if number is not None:
@@ -217,6 +213,6 @@ def _report(
     losses = [rank.amounts["loss"] for rank in useful[-1].ranks if "loss" in rank.amounts]
     if losses:
         ctx.emit("loss", sum(losses) / len(losses))
-    if progress.lost:
-        ctx.metadata(lost_work_s=progress.lost_s)
+    if straggler := figures.straggler_of(steps):
+        ctx.warn("straggler", straggler.message)
     return steps

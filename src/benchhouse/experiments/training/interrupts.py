@@ -1,0 +1,123 @@
+"""The interrupts of a training and what they cost: as metrics, metadata and warnings, or as why the trial failed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from benchhouse.experiments.training.faults import CODES, Evidence, Fault, diagnose
+from benchhouse.experiments.training.figures import Progress
+from benchhouse.experiments.training.launch import Rank, Training
+from benchhouse.experiments.training.reliability import PARTS, Interrupt, interrupt_interval, wall_of
+from benchhouse.experiments.training.steps import Step
+from benchhouse.load.metrics import higher, lower
+from benchhouse.schema.experiment import Context
+
+METRICS = (
+    higher("goodput", "1", "time at steps that count / wall time, from the start of the ranks to their end"),
+    higher("reliability", "1", "share of the wall time that is not lost work, detection or restart"),
+    higher("mtti", "s", "wall time / interrupts; only where there was one"),
+    lower("lost_time", "s", f"all {PARTS['lost']}"),
+    lower("detection_time", "s", f"of each interrupt, {PARTS['detection']}"),
+    lower("restart_time", "s", f"of each restart, {PARTS['restart'].replace('there', 'when the fault was noticed')}"),
+    lower("restarts", "1", "how often the ranks had to begin again"),
+    lower("lost_steps", "1", "steps that were done again later, or not by all ranks"),
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A fault, and the attempt that it ended."""
+
+    attempt: int
+    fault: Fault
+    noticed_s: float | None
+
+    @property
+    def interrupt(self) -> Interrupt | None:
+        moment_s = -math.inf if self.fault.moment_s is None else self.fault.moment_s
+        return None if self.noticed_s is None else Interrupt(self.attempt, moment_s, self.noticed_s)
+
+
+def find_faults(training: Training, steps: Sequence[Step]) -> list[Told]:
+    """Of every attempt that did not end well."""
+    faults = []
+    for attempt, ranks in enumerate(training.attempts):
+        if any(rank.exit_code != 0 for rank in ranks):
+            last: dict[int, int] = {}
+            for step in steps:
+                if step.attempt == attempt:
+                    last[step.rank] = max(step.number, last.get(step.rank, step.number))
+            timed_out = training.timed_out and attempt == len(training.attempts) - 1
+            faults.append(Told(attempt, diagnose(Evidence(ranks, last, timed_out)), _noticed_s(ranks)))
+    return faults
+
+
+def _noticed_s(ranks: Sequence[Rank]) -> float | None:
+    """When the first of the other ranks was told to end; of a rank alone, when it ended."""
+    told = [rank.facts["told_to_end_s"] for rank in ranks if "told_to_end_s" in rank.facts]
+    ended = [rank.ended_s for rank in ranks if rank.ended_s is not None]
+    return min(told) if told else max(ended, default=None)
+
+
+def tell_failure(faults: Sequence[Told], training: Training, ctx: Context) -> None:
+    """Fail the trial by the fault that ended the last attempt. A rank that hung at exit has trained before."""
+    if not faults or faults[-1].attempt < len(training.attempts) - 1:
+        return
+    fault = faults[-1].fault
+    if fault.kind == "hung_at_exit":
+        ctx.warn(CODES[fault.kind], f"{fault.message}; it was ended, and its time is in exit")
+        return
+    before = training.attempts[:-1]
+    tried = f" (after {len(before)} restarts)" if before else ""
+    if before and " before the first step" in fault.message:
+        tried += "; is what it begins again from, such as a checkpoint, whole?"
+    ctx.fail(CODES[fault.kind], f"{fault.message}{tried}", retryable=fault.kind == "node")
+
+
+def report_reliability(
+    faults: Sequence[Told], progress: Progress, times_s: tuple[float, float], training: Training, ctx: Context
+) -> None:
+    ended_early = [told for told in faults if told.fault.kind != "hung_at_exit"]
+    ctx.emit("restarts", float(len(training.attempts) - 1))
+    ctx.emit("lost_steps", float(len(progress.lost)))
+    for told in ended_early:
+        ctx.warn("interrupted", f"attempt {told.attempt + 1}: {told.fault.message}")
+    if ended_early:
+        ctx.metadata(interrupts=[{"attempt": told.attempt, **asdict(told.fault)} for told in ended_early])
+    _tell_left(progress, ctx)
+    interrupts = [told.interrupt for told in ended_early]
+    wall = wall_of(progress, [item for item in interrupts if item is not None], *times_s)
+    if wall is None:
+        ctx.warn(
+            "steps_of_another_clock",
+            "steps were told at times outside of the training: no goodput; use time.monotonic() for t_start and t_end",
+        )
+        return
+    ctx.metadata(wall_s=wall.total_s, wall_parts_s=wall.parts)
+    figures = {"goodput": wall.goodput, "reliability": wall.reliability, "lost_time": wall.parts["lost"]}
+    for name, value in figures.items():
+        ctx.emit(name, value)
+    for seconds in wall.detections_s:
+        ctx.emit("detection_time", seconds)
+    for seconds in wall.restarts_s:
+        ctx.emit("restart_time", seconds)
+    count = len(ended_early)
+    shortest_s, longest_s = interrupt_interval(wall.total_s, count)
+    if count:
+        ctx.emit("mtti", wall.total_s / count)
+        ctx.metadata(mtti_interval_s=[shortest_s, longest_s], mtti_level=0.95, interrupted=count)
+    else:
+        ctx.metadata(mtti_at_least_s=shortest_s, mtti_level=0.95, interrupted=0)
+
+
+def _tell_left(progress: Progress, ctx: Context) -> None:
+    """Ranks that told their last step before the others, though all ended well."""
+    last: dict[int, int] = {}
+    for whole in (*progress.useful, *progress.lost):
+        for step in whole.ranks:
+            last[step.rank] = max(whole.number, last.get(step.rank, whole.number))
+    most = max(last.values(), default=0)
+    left: Mapping[int, int] = {rank: number for rank, number in last.items() if number < most}
+    if left and len(last) > 1:
+        listed = ", ".join(f"rank {rank} after step {number}" for rank, number in sorted(left.items()))
+        ctx.warn("rank_left", f"{listed} told no more, while others went on to {most}: those steps count as lost")
