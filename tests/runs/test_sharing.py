@@ -1,5 +1,6 @@
 """What workspace.yaml names gets every sealed trial, and a server that is away costs a warning, not a run."""
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -8,12 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from engines_at_hand import filled, new_database
+from services import seaweedfs as seaweedfs_servers
 from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
 from services.small_disk import small_disk  # noqa: F401 - a fixture
 from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.deposits import deposits
-from benchhouse.runs import sharing
+from benchhouse.load.protocols.s3 import S3Refused
+from benchhouse.runs import s3_shelf, sharing
 from benchhouse.warehouse.ingest import collect
 
 DEAD = "postgresql://nobody@127.0.0.1:1/none"
@@ -100,6 +103,37 @@ def test_a_full_store_is_a_warning_and_what_fitted_is_known(tmp_path, small_disk
     (whole,) = sharing.share(workspace)
     assert whole.missing == []
     assert whole.there == 28
+
+
+def test_a_full_bucket_is_said_and_the_rest_goes_when_there_is_room(bench, tmp_path, monkeypatch):
+    workspace = filled(tmp_path / "ada")
+    monkeypatch.setattr(s3_shelf, "_WAITS_S", (0.01, 0.02))
+    with seaweedfs_servers.running_small() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        others, bucket = server.bucket("others"), server.bucket("team")
+        others.put("theirs", b"x", hashlib.sha256(b"x").hexdigest())
+        write(workspace.root, None, "s3://team/evidence", server.url)
+        sharing.share(workspace)
+        content = bytes(200_000)
+        with pytest.raises(S3Refused, match="InternalError"):
+            for at in range(1000):
+                bucket.put(f"ballast/{at}", content, hashlib.sha256(content).hexdigest())
+        collect(workspace, "run-b", [make_trial(workspace, "run-b", 77)])
+
+        full = bench("warehouse", "share", cwd=workspace.root)
+        assert full.code == 1
+        assert "28 of 29 trials in s3://team/evidence" in full.out
+        assert "InternalError" in full.out
+        assert "a store that is full answers so too" in full.out
+        store = ("s3://team/evidence", "--endpoint", server.url)
+        assert json.loads(bench("evidence", "verify", *store, "--json", cwd=workspace.root).out)["checked"] == 28
+
+        others.remove(["theirs"])
+        others.remove_bucket()
+        (whole,) = sharing.share(workspace)
+        assert (whole.there, whole.moved, whole.missing) == (29, 1, [])
+        assert bench("evidence", "verify", *store, cwd=workspace.root).code == 0
 
 
 def test_a_run_is_noted_as_deposited_when_all_of_it_is_there(tmp_path):

@@ -20,6 +20,7 @@ from benchhouse.drivers.s3 import S3
 from benchhouse.drivers.s3_bucket import Bucket
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.recipes.seaweedfs import RECIPE
+from benchhouse.schema.recipe import Recipe
 
 
 @dataclass
@@ -64,9 +65,19 @@ class SeaweedFS:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[SeaweedFS]:
-    with started.running(RECIPE) as server:
+def running(recipe: Recipe = RECIPE) -> Iterator[SeaweedFS]:
+    with started.running(recipe) as server:
         yield SeaweedFS(server.endpoint, server.pid)
+
+
+@contextlib.contextmanager
+def running_small() -> Iterator[SeaweedFS]:
+    """One with eight volumes of 1 MiB: a first bucket takes seven of them, and gives them back when it is removed."""
+    small = {"-master.volumeSizeLimitMB=256": "-master.volumeSizeLimitMB=1", "-volume.max=0": "-volume.max=8"}
+    assert small.keys() <= set(RECIPE.command)
+    command = [small.get(word, word) for word in RECIPE.command]
+    with running(RECIPE.model_copy(update={"command": command})) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ class S3Shelf:
         yield from (key.removeprefix(self._prefix) for key in keys)
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
-        with _told(key):
+        with _told(key, passing="; a store that is full answers so too"):
             self._patiently(lambda bucket: bucket.put(self._prefix + key, source, sha256))
 
     def read(self, key: str) -> Iterator[bytes]:
@@ -74,10 +74,11 @@ class S3Shelf:
 
 
 @contextmanager
-def _told(key: str, missing: str = "") -> Iterator[None]:
+def _told(key: str, *, missing: str = "", passing: str = "") -> Iterator[None]:
+    """Refusals as the store has them; `missing` is the kind that means that a key is not there."""
     try:
         yield
     except S3Refused as refused:
         if refused.kind == missing:
             raise FileNotFoundError(key) from refused
-        raise StoreRefused(f"{key}: {refused.message}") from refused
+        raise StoreRefused(f"{key}: {refused.message}{passing if refused.kind in _PASSING else ''}") from refused
