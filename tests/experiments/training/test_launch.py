@@ -7,9 +7,15 @@ import pytest
 from experiments.training.test_run import STEPS, trainer
 from pydantic import ValidationError
 
+from benchhouse.analysis.clocks import Clock, RoundTrip
+from benchhouse.experiments.emitted import Emitted
 from benchhouse.experiments.training import launch, launchers
+from benchhouse.experiments.training.figures import progress_of
+from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.node_clocks import move_ranks, move_records
 from benchhouse.experiments.training.placement import as_ranges
 from benchhouse.experiments.training.run import TrainingWorkload, train
+from benchhouse.experiments.training.steps import steps_of
 from benchhouse.schema.experiment import ExperimentFailed
 
 
@@ -56,6 +62,46 @@ def test_what_a_rank_left_running_holds_nothing_up(play):
     leaves = "import subprocess\nsubprocess.Popen(['sleep', '60'])\n"
     ctx = play(train, trainer(leaves + STEPS), {})
     assert ctx.values["restarts"] == [0]
+
+
+def test_ranks_that_fight_for_cores_make_the_figures_invalid(play):
+    fights = STEPS.replace('"cpu_s": 0.09', '"cpu_s": 0.02')
+    ranks = len(os.sched_getaffinity(0)) + 1
+    ctx = play(train, trainer(fights), {"ranks": ranks, "warmup": 0})
+    assert ctx.warnings["cores_shared"].startswith(f"{ranks} ranks of 1 threads share {ranks - 1} cores")
+    assert "had one for" in ctx.invalidities["cores_fought"]
+    alone = play(train, trainer(fights), {"warmup": 0})
+    assert not alone.invalidities and "cores_shared" not in alone.warnings, "it may as well wait for a GPU"
+
+
+def test_a_world_of_another_size_is_told(play):
+    more = STEPS.replace('emit({"step"', 'for own in range(3): emit({"rank": own, "step"')
+    ctx = play(train, trainer(more), {"warmup": 0})
+    assert "records are of 3 ranks, and 1 were started" in ctx.warnings["world_differs"]
+    assert ctx.facts["world"] == 3 and ctx.values["tokens_per_s"] == pytest.approx([1500.0])
+    alone = STEPS.replace('{"step"', '{"world": 1, "step"')
+    ctx = play(train, trainer(alone), {"ranks": 2, "warmup": 0})
+    assert "2 ranks were started, and records tell a world of 1" in ctx.warnings["world_differs"]
+
+
+@pytest.mark.parametrize("ahead_s", [60, -3600, 1e6])
+def test_records_of_other_nodes_are_put_on_the_clock_of_the_first(tmp_path, ahead_s):
+    here = [0.1 * step for step in range(5)]
+    emitted = [
+        Emitted(
+            {"rank": rank, "attempt": 0},
+            [{"step": at, "step_s": 0.1, "t": 50 + t + ahead} for at, t in enumerate(here)],
+        )
+        for rank, ahead in enumerate((0.0, ahead_s))
+    ]
+    ranks = [Rank(number, tmp_path, facts={"node": f"n{number}"}, ended_s=99.0) for number in range(2)]
+    ranks[1].lines = [(51.0 + ahead_s, "x")]
+    trip = RoundTrip(asked_s=10.0, heard_s=10.002, there_s=10.001 + ahead_s, ahead_s=0.0)
+    move_ranks([ranks], {"n1": Clock([trip])})
+    move_records(emitted, [ranks], {"n1": Clock([trip])})
+    steps = progress_of(steps_of(emitted), 2).useful
+    assert [step.apart_s for step in steps] == pytest.approx([0.0] * 5, abs=1e-6)
+    assert ranks[1].lines == [(pytest.approx(51.0), "x")] and ranks[0].ended_s == 99.0
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from benchhouse.analysis.clocks import Clock, RoundTrip
 from benchhouse.processes.owner import TAG
 from benchhouse.schema.telemetry import Monitors
-from benchhouse.worker.monitors.clocks import Clock, RoundTrip
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.watch import Watch
 

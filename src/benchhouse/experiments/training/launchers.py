@@ -53,7 +53,7 @@ class Ranks(Model):
 
     @model_validator(mode="after")
     def _one_count(self) -> Self:
-        if self.ranks_per_node and "ranks" in self.model_fields_set:
+        if self.ranks_per_node and self.ranks != 1:
             raise ValueError("give either ranks or ranks_per_node, not both")
         return self
 

@@ -1,15 +1,21 @@
 """Where the ranks of a training were, and under which settings: facts that are kept with its figures."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 
-from benchhouse.experiments.training.launch import Training
+from benchhouse.experiments.training.figures import WholeStep
+from benchhouse.experiments.training.launch import Rank, Training
 from benchhouse.experiments.training.launchers import Launch, Ranks
+from benchhouse.experiments.training.rank import own_node
+from benchhouse.experiments.training.steps import Step
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.secrets import is_secret_variable
 
 _SETTINGS = re.compile(r"(NCCL|GLOO|TORCH|PYTORCH|CUDA|UCX|FI|MKL|KMP|OMP)_\w+|BENCHHOUSE_SEED")
-_OF_A_RANK = ("rank", "local_rank", "node", "pid", "cores", "device")
+_OF_A_RANK = ("rank", "local_rank", "node", "pid", "cores", "device", "cpu_s", "waited_for_cpu_s")
+_OWN_CORE = 0.8  # of the time in which a rank could work, at least
+_JUDGED_S = 0.5  # of such time; less tells nothing
 
 
 def tell_placement(training: Training, launch: Launch, ranks: Ranks, ctx: Context) -> None:
@@ -29,6 +35,48 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that change how ranks compute and communicate."""
     names = (name for name in sorted(environment) if _SETTINGS.fullmatch(name) and not is_secret_variable(name))
     return {name: environment[name] for name in names}
+
+
+def check_world(steps: Iterable[Step], asked: int, ctx: Context) -> int:
+    """How many ranks the records are of; more than were started where the program starts some itself."""
+    seen: set[int] = set()
+    worlds: set[int] = set()
+    for step in steps:
+        seen.add(step.rank)
+        worlds.add(int(step.amounts.get("world", asked)))
+    if len(seen) > asked:
+        said = f"records are of {len(seen)} ranks, and {asked} were started: all of them count"
+        ctx.warn("world_differs", f"{said}; where the program starts ranks itself, that is meant")
+    elif worlds - {asked}:
+        told = ", ".join(map(str, sorted(worlds)))
+        ctx.warn(
+            "world_differs", f"{asked} ranks were started, and records tell a world of {told}: are they one training?"
+        )
+    return max(asked, len(seen))
+
+
+def check_cores(steps: Sequence[WholeStep], ranks: Sequence[Rank], launch: Launch, threads: int, ctx: Context) -> None:
+    """Ranks that fight for cores measure the fight: the figures are then invalid.
+
+    What a rank had of a core is by its own `cpu_s` while it waited for nobody, else by the kernel for its first thread.
+    """
+    cores = len({core for rank in ranks if rank.node == own_node() for core in rank.facts.get("cores", ())})
+    if launch.per_node * threads <= cores:
+        return
+    what = f"{launch.per_node} ranks of {threads} threads share {cores} cores"
+    ctx.warn("cores_shared", what)
+    own = [step for whole in steps for step in whole.ranks]
+    if own and all("cpu_s" in step.amounts for step in own):
+        waits = ("comm_s", "data_s")
+        busy_s = fsum(step.took_s - fsum(step.amounts.get(name, 0.0) for name in waits) for step in own)
+        had_s = fsum(step.amounts["cpu_s"] for step in own)
+    else:
+        had_s = fsum(rank.facts.get("cpu_s") or 0.0 for rank in ranks)
+        busy_s = had_s + fsum(rank.facts.get("waited_for_cpu_s") or 0.0 for rank in ranks)
+    if busy_s >= _JUDGED_S and had_s < _OWN_CORE * busy_s:
+        had = f"had one for {had_s / busy_s:.0%} of the time in which they could work"
+        cure = "start fewer ranks, or ask for more cores"
+        ctx.invalid("cores_fought", f"{what}, and {had}, less than {_OWN_CORE:.0%}: {cure}")
 
 
 def as_ranges(numbers: list[int]) -> str:

@@ -1,6 +1,5 @@
 """Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,8 @@ from benchhouse.experiments.training.interrupts import METRICS as RELIABILITY
 from benchhouse.experiments.training.interrupts import find_faults, report_reliability, tell_failure
 from benchhouse.experiments.training.launch import NotLaunched, Rank, run_training
 from benchhouse.experiments.training.launchers import Ranks, prepare
-from benchhouse.experiments.training.placement import tell_placement
+from benchhouse.experiments.training.node_clocks import NodeClocks, put_on_one_clock
+from benchhouse.experiments.training.placement import check_cores, check_world, tell_placement
 from benchhouse.experiments.training.profiles import (
     ProfiledSteps,
     ProfileFolder,
@@ -127,10 +127,8 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         variables = {VARIABLE: folder, **profiles.variables}
         launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
-        cores = len(os.sched_getaffinity(0))
-        if launch.per_node * workload.threads > cores:
-            ctx.warn("cores_shared", f"{launch.per_node} ranks of {workload.threads} threads share {cores} cores")
         watch = partial(Watch, Path(folder), launch, workload.hang_after, lines=bool(workload.patterns))
+        clocks = stack.enter_context(NodeClocks(launch))
         began_s = time.monotonic()
         try:
             training = run_training(launch, launcher, workload.max_restarts, workload.timeout, watch)
@@ -138,19 +136,22 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
             ctx.fail("not_launched", str(error))
         attempts = training.attempts
         ended_s = time.monotonic()
+        clocks.ask_again()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
+    put_on_one_clock(clocks, emitted, attempts, ctx)
     records = find_records(emitted, attempts, workload.patterns, profiles.traces)
     ctx.metadata(records_from=records.source, attempts=len(attempts))
     tell_placement(training, launch, workload, ctx)
     tell_records(records, ctx)
     told = steps_of(records.processes)
-    progress = figures.progress_of(told, workload.ranks)
+    progress = figures.progress_of(told, check_world(told, workload.ranks, ctx))
     faults = find_faults(training, told)
     tell_failure(faults, training, ctx)
     if not progress.useful:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, began_s, workload, ctx)
     report_reliability(faults, progress, (began_s, ended_s), training, ctx)
+    check_cores(steps, attempts[-1], launch, workload.threads, ctx)
     place = Place(target.python, launch.argv, launch.per_node, launch.environment)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from benchhouse.analysis.clocks import Clock, RoundTrip
 from benchhouse.processes.owner import TAG
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.telemetry import Monitors, NodeSummary
 from benchhouse.worker import nodes
-from benchhouse.worker.monitors.clocks import Clock, RoundTrip
 from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Part, Reply, unpack
 from benchhouse.worker.monitors.sampler import Track
 

@@ -39,6 +39,11 @@ class Clock:
         return max(trip.length_s for trip in (self._before, self._after) if trip) / 2
 
     @property
+    def offset_s(self) -> float:
+        """Its monotonic clock less ours, at the first moment."""
+        return self._before.offset_s
+
+    @property
     def ahead_s(self) -> float:
         """Its time of day less ours."""
         return self._before.ahead_s + self._before.offset_s

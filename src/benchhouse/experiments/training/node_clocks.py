@@ -1,0 +1,124 @@
+"""The clocks of the other nodes, asked before and after a training, so that all times are of the first node's clock.
+
+A monotonic clock counts from the start of its machine, and the time of day may be wrong by hours: neither matters.
+"""
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchhouse.analysis.clocks import Clock, RoundTrip
+from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.training import rank
+from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.launchers import Launch
+from benchhouse.schema.experiment import Context
+
+_ROUND_TRIPS = 20
+_START_S, _ANSWER_S = 30.0, 5.0
+_TIMES = ("t", "t_start", "t_end")  # of a record
+
+
+class NodeClocks:
+    """`with NodeClocks(launch) as clocks:` around a training; a process on each other node answers."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._askers: dict[str, subprocess.Popen[bytes]] = {}
+        self._before: dict[str, list[RoundTrip]] = {}
+        self._after: dict[str, list[RoundTrip]] = {}
+
+    def __enter__(self) -> "NodeClocks":
+        for node in self._launch.nodes[1:]:
+            self._askers[node] = subprocess.Popen(
+                [*self._launch.on_node(node), sys.executable, "-I", "-S", rank.__file__, "--clock"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                bufsize=0,
+            )
+        self._before = {node: _ask(asker, _START_S) for node, asker in self._askers.items()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for asker in self._askers.values():
+            asker.kill()
+            asker.wait()
+            for pipe in (asker.stdin, asker.stdout):
+                if pipe:
+                    pipe.close()
+
+    def ask_again(self) -> None:
+        self._after = {node: _ask(asker, _ANSWER_S) for node, asker in self._askers.items()}
+
+    def by_node(self) -> dict[str, Clock]:
+        """Those that are known."""
+        return {node: Clock(trips, self._after.get(node, ())) for node, trips in self._before.items() if trips}
+
+    @property
+    def unknown(self) -> list[str]:
+        return [node for node, trips in self._before.items() if not trips]
+
+
+def _ask(asker: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
+    """None where it does not answer."""
+    assert asker.stdin is not None and asker.stdout is not None
+    trips: list[RoundTrip] = []
+    with contextlib.suppress(OSError, ValueError):
+        for _ in range(_ROUND_TRIPS):
+            asked_s, ours_s = time.monotonic(), time.time()
+            asker.stdin.write(b"\n")
+            if not select.select([asker.stdout], [], [], _ANSWER_S if trips else most_s)[0]:
+                break
+            answer = os.read(asker.stdout.fileno(), 100)  # one line, as it is one write
+            heard_s = time.monotonic()
+            there_s, wall_s = map(float, answer.split())
+            trips.append(RoundTrip(asked_s, heard_s, there_s, (wall_s - there_s) - (ours_s - asked_s)))
+    return trips
+
+
+def put_on_one_clock(
+    asked: NodeClocks, emitted: Iterable[Emitted], attempts: Sequence[Sequence[Rank]], ctx: Context
+) -> None:
+    """Move all times to the clock of the first node, and say how far the others are from it."""
+    clocks = asked.by_node()
+    move_ranks(attempts, clocks)
+    move_records(emitted, attempts, clocks)
+    if asked.unknown:
+        said = "no step of theirs can be told beside those of other nodes"
+        ctx.warn("clock_unknown", f"the clocks of {', '.join(asked.unknown)} could not be asked: {said}")
+    if clocks:
+        ctx.metadata(clocks={node: _facts(clock) for node, clock in clocks.items()})
+
+
+def _facts(clock: Clock) -> dict[str, float]:
+    return {
+        "monotonic_ahead_s": clock.offset_s,
+        "time_of_day_ahead_s": clock.ahead_s,
+        "uncertainty_s": clock.uncertainty_s,
+        "drift_ppm": clock.drift * 1e6,
+    }
+
+
+def move_ranks(attempts: Iterable[Sequence[Rank]], clocks: Mapping[str, Clock]) -> None:
+    """Put what was seen on other nodes on the clock of the first one."""
+    for process in (process for ranks in attempts for process in ranks):
+        if clock := clocks.get(process.node):
+            process.lines = [(clock.here_s(at_s), line) for at_s, line in process.lines]
+            process.ended_s = None if process.ended_s is None else clock.here_s(process.ended_s)
+
+
+def move_records(emitted: Iterable[Emitted], attempts: Sequence[Sequence[Rank]], clocks: Mapping[str, Clock]) -> None:
+    """The same for records, by the node on which their rank was in that attempt."""
+    nodes = {(attempt, process.number): process.node for attempt, ranks in enumerate(attempts) for process in ranks}
+    for item in emitted:
+        if clock := clocks.get(nodes.get((item.writer.get("attempt", 0), item.writer.get("rank", 0)), "")):
+            for record in item.records:
+                for name in _TIMES:
+                    if isinstance(moment_s := record.get(name), int | float):
+                        record[name] = clock.here_s(moment_s)
