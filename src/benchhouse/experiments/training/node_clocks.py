@@ -111,6 +111,8 @@ def move_ranks(attempts: Iterable[Sequence[Rank]], clocks: Mapping[str, Clock]) 
         if clock := clocks.get(process.node):
             process.lines = [(clock.here_s(at_s), line) for at_s, line in process.lines]
             process.ended_s = None if process.ended_s is None else clock.here_s(process.ended_s)
+            moments = [name for name in ("told_to_end_s", "asked_s", "ended_s", "mono") if name in process.facts]
+            process.facts |= {name: clock.here_s(process.facts[name]) for name in moments}
 
 
 def move_records(emitted: Iterable[Emitted], attempts: Sequence[Sequence[Rank]], clocks: Mapping[str, Clock]) -> None:
