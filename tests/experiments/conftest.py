@@ -40,6 +40,7 @@ class RecordingContext:
         self.cache = FolderCache(folder / "cache")
         self.experiment = experiment
         self.values: dict[str, list[float]] = defaultdict(list)
+        self.windows: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.units: dict[str, str | None] = {}
         self.directions: dict[str, str | None] = {}
         self.facts: dict[str, Any] = {}
@@ -55,6 +56,8 @@ class RecordingContext:
         if self.experiment.strict_metrics:
             assert self.experiment.metric(name), f"{name} is not declared"
         self.values[name].append(float(value))
+        if window:
+            self.windows[name, window].append(float(value))
         self.units[name] = unit
         self.directions[name] = direction
 
@@ -91,6 +94,12 @@ class RecordingContext:
     def driver(self, name: str) -> Any:
         (found,) = entry_points(group="benchhouse.drivers", name=name)
         return found.load()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Callable[[Experiment], RecordingContext]:
+    """`recording(experiment)` is a context for parts of it."""
+    return lambda experiment: RecordingContext(tmp_path, experiment)
 
 
 @pytest.fixture

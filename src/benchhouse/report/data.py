@@ -32,6 +32,7 @@ from benchhouse.results.machine import gather_failed, gather_machine
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.numbers import headline_stats
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
+from benchhouse.results.ranks import gather_ranks
 from benchhouse.results.refusals import invalid_rows, retried
 from benchhouse.results.series import members_of_points
 from benchhouse.results.standings import leading_columns, make_headline, make_rankings, several_tests, side_by_side
@@ -102,6 +103,7 @@ def gather(
     cases = side_by_side(members, leading, made) if several_tests(points) and not large else []
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     label = labeller(executed, runs=named)
+    labels = {(point.run_id, point.instance_digest): point.label for point in points}
     return ReportData(
         scenario=_title(row["scenario"] for row in trials),
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
@@ -121,11 +123,10 @@ def gather(
         scalings=[] if large else scaling.automatic(members, scales, roles.get("latency"), swept, made, gone, kind),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
-            *gather_machine(
-                workspace.root, executed, {(point.run_id, point.instance_digest): point.label for point in points}
-            ),
+            *gather_machine(workspace.root, executed, labels),
             *gather_failed(workspace.root, executed, label),
         ],
+        ranks=gather_ranks(workspace.root, executed, labels),
         failures=failures,
         invalid=invalid,
         warnings=_warnings(trials),

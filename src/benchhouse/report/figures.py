@@ -7,6 +7,8 @@ from typing import Literal
 from benchhouse.report.interval_chart import metric_charts
 from benchhouse.report.load_section import drawn_points, seconds_chart
 from benchhouse.report.machine_section import colours_of
+from benchhouse.report.rank_section import chart_title as chart_title_of_ranks
+from benchhouse.report.rank_section import rank_chart
 from benchhouse.report.scaling_chart import chart_title, scaling_chart
 from benchhouse.report.svg_file import svg_file
 from benchhouse.report.time_chart import time_chart
@@ -15,7 +17,7 @@ from benchhouse.results.content import ReportData
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.]+")
 _LONGEST_NAME = 80
-Section = Literal["charts", "scaling", "load", "machine"]
+Section = Literal["charts", "scaling", "load", "ranks", "machine"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ def _figures(data: ReportData) -> list[tuple[str, FigureFile]]:
     for point, group in drawn_points(data.loads):
         title = f"{point}: answers a second"
         figures.append((f"load-{point}", FigureFile("load", title, svg_file(seconds_chart(group), title))))
+    for ranks in data.ranks:
+        title = chart_title_of_ranks(ranks)
+        figures.append((f"ranks-{ranks.point}", FigureFile("ranks", title, svg_file(rank_chart(ranks), title))))
     for at, item in enumerate(data.machines):
         colours = colours_of(item)
         for panel in item.panels:

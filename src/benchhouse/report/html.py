@@ -21,6 +21,7 @@ from benchhouse.report.evidence_sections import (
 from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
+from benchhouse.report.rank_section import rank_section
 from benchhouse.report.tags import asset, document, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
@@ -67,6 +68,7 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
         ("comparison", "Comparison", comparison_section(data) if data.rankings or data.cases else None),
         ("points-section", "Points", _points(data) if data.points else None),
         ("load", "Load", load_section(data.loads) if data.loads else None),
+        ("ranks", "Ranks", rank_section(data.ranks) if data.ranks else None),
         ("machine", "Machine and servers", machine_section(data.machines, len(data.points)) if data.machines else None),
         ("invalid", f"Invalid trials ({len(data.invalid)})", invalid_section(data) if data.invalid else None),
         ("failures", f"Failures ({failed})" if failed else "Failures", failures_section(data)),

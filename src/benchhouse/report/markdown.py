@@ -49,6 +49,7 @@ def render(data: ReportData, figures: Figures | None = None) -> str:
         _comparison(data),
         _points(data),
         evidence.loads(data, images(files, "load")),
+        evidence.ranks(data, images(files, "ranks")),
         evidence.machines(data, {at: images(files, "machine", str(at)) for at in range(len(data.machines))}),
         evidence.invalid(data),
         evidence.failures(data),

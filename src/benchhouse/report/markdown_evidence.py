@@ -24,6 +24,8 @@ from benchhouse.report.machine_section import (
     ticks_missed,
 )
 from benchhouse.report.markdown_text import block, code, folded, plain, table
+from benchhouse.report.rank_section import HOW as HOW_RANKS
+from benchhouse.report.rank_section import source, whole_steps
 from benchhouse.results.content import FailureFacts, ReportData
 from benchhouse.results.machine import MachineFacts
 from benchhouse.results.numbers import number
@@ -39,6 +41,16 @@ def loads(data: ReportData, drawn: str) -> str:
     notes = [rows_left_out(data.loads), plain(choices(data.loads))]
     notes += [CHART, drawn, charts_left_out(data.loads)] if drawn else []
     return "\n\n".join(filter(None, ["## Load", HOW, table(HEADS, rows, RIGHT), *notes]))
+
+
+def ranks(data: ReportData, drawn: str) -> str:
+    if not data.ranks:
+        return ""
+    notes = [
+        f"{plain(item.point)}: {plain(text)}" for item in data.ranks for text in (item.says, whole_steps(item)) if text
+    ]
+    sources = "\n".join(f"- {code(source(item))}" for item in data.ranks)
+    return "\n\n".join(["## Ranks", HOW_RANKS, *notes, drawn, sources])
 
 
 def machines(data: ReportData, drawn: Mapping[int, str]) -> str:

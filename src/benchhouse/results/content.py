@@ -10,6 +10,7 @@ from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.loads import LoadFacts
 from benchhouse.results.machine import MachineFacts
 from benchhouse.results.numbers import change_texts, name_of
+from benchhouse.results.ranks import RankFacts
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec
@@ -263,6 +264,7 @@ class ReportData(Model):
     machines: list[MachineFacts] = Field(
         default_factory=empty_list, description="Telemetry of one trial of each point, and of some that failed."
     )
+    ranks: list[RankFacts] = Field(default_factory=empty_list, description="Ranks of one trial of each point.")
     failures: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that were cut short.")
     invalid: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that failed their own check.")
     warnings: list[WarningGroup] = Field(default_factory=empty_list)

@@ -9,14 +9,13 @@ from itertools import pairwise
 from math import isfinite
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
 from benchhouse.evidence import older
-from benchhouse.evidence.manifest import Manifest
 from benchhouse.results.numbers import shaky
-from benchhouse.schema.layout import TrialFolder
+from benchhouse.results.sealed import Row, Sealed, median_trial, open_sealed
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.telemetry import WHOLE, NodeSummary, Phase, TelemetrySummary
 from benchhouse.schema.trial import outcome_words
@@ -29,8 +28,6 @@ MOST_POINTS = 100
 MOST_FAILED = 20
 """Trials that did not succeed and are read."""
 _LEAST = 0.5  # of the interval, as in the summary: over less, a counter of clock ticks gives no rate
-
-Row = Mapping[str, Any]
 
 
 class Line(Model):
@@ -130,12 +127,11 @@ def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, s
     trials = grouped((row for row in rows if row["outcome"] == "succeeded"), itemgetter("run_id", "instance_digest"))
     machines: list[MachineFacts] = []
     for key, label in labels.items():
-        members = trials.get(key, [])
-        watched = [row for row in members if len(machines) < MOST_POINTS and _sampled(root / row["folder"])]
-        if watched:
-            row = sorted(watched, key=lambda row: (row["duration_s"], row["trial_id"]))[(len(watched) - 1) // 2]
-            facts = _facts(root, row, label, _chosen(len(watched), len(members)))
-            machines += [facts] if facts else []
+        if len(machines) == MOST_POINTS:
+            break
+        chosen = median_trial(trials.get(key, []), lambda row: _sampled(root / row["folder"]), "telemetry")
+        facts = _facts(root, chosen[0], label, chosen[1]) if chosen else None
+        machines += [facts] if facts else []
     return machines
 
 
@@ -159,24 +155,13 @@ def _sampled(folder: Path) -> bool:
     return any((folder / "telemetry").glob("*.parquet"))
 
 
-def _chosen(watched: int, all_trials: int) -> str:
-    of = f"{watched} trials" if watched == all_trials else f"{watched} trials with telemetry"
-    if watched == 1:
-        return "the only trial" if all_trials == 1 else "the only trial with telemetry"
-    return f"the shorter of {of}" if watched == 2 else f"the median of {of} by duration"
-
-
 def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None:
     """None where the evidence is gone or is not what was sealed."""
-    folder = TrialFolder(root / row["folder"])
     try:
-        sealed = folder.manifest.read_bytes()
-        if hashlib.sha256(sealed).hexdigest() != row["artifact_manifest_digest"]:
-            return None
-        manifest = older.read(Manifest, sealed)
-        summary_bytes = _content(folder, manifest, "telemetry/summary.json")
+        sealed = open_sealed(root, row)
+        summary_bytes = sealed.content("telemetry/summary.json")
         summary = older.read(TelemetrySummary, summary_bytes)
-        panels = _panels(folder, manifest, summary)
+        panels = _panels(sealed, summary)
     except (OSError, ValueError, KeyError, ValidationError):  # what pyarrow can't read is a ValueError too
         return None
     if not panels:
@@ -203,14 +188,7 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
     )
 
 
-def _content(folder: TrialFolder, manifest: Manifest, name: str) -> bytes:
-    content = (folder.path / name).read_bytes()
-    if hashlib.sha256(content).hexdigest() != manifest.files[name].sha256:
-        raise ValueError(f"{name} is not what was sealed")
-    return content
-
-
-def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) -> list[Panel]:
+def _panels(sealed: Sealed, summary: TelemetrySummary) -> list[Panel]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -223,7 +201,7 @@ def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) 
                 continue
             file = f"telemetry/{name}"
             if file not in tables:
-                tables[file] = pq.read_table(pa.BufferReader(_content(folder, manifest, file)))
+                tables[file] = pq.read_table(pa.BufferReader(sealed.content(file)))
             times, values = (tables[file].column(column).to_pylist() for column in ("time_s", series))
             counter = summary.scopes[scope].series[series].kind == "counter"
             if counter:
@@ -239,7 +217,7 @@ def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) 
                         series=series,
                         label=label,
                         file=file,
-                        sha256=manifest.files[file].sha256,
+                        sha256=sealed.manifest.files[file].sha256,
                         samples=len(places),
                         times_s=[time for time, _ in shown],
                         values=[value for _, value in shown],

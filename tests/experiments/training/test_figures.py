@@ -1,7 +1,7 @@
 import pytest
 
 from benchhouse.experiments.emitted import Emitted
-from benchhouse.experiments.training.figures import are_apart, by_rank, covered_s, find_warmup, progress_of, rate, share
+from benchhouse.experiments.training.figures import are_apart, covered_s, find_warmup, progress_of, rate, share
 from benchhouse.experiments.training.steps import Step, not_finite, steps_of
 
 
@@ -71,16 +71,6 @@ def test_rates_and_shares_are_of_all_ranks():
     assert rate(steps, "tokens") == pytest.approx(800 / 8.0)
     assert share(steps, "data_s") == pytest.approx(0.25)
     assert rate(steps, "samples") is None and share(steps, "comm_s") is None
-
-
-def test_the_slow_rank_is_the_one_that_does_not_wait():
-    """All ranks take as long in every step; the slow one has the least wait."""
-    waits = {0: 0.5, 1: 0.05, 2: 0.5}
-    given = [step(n, rank, begin=n, comm_s=wait) for n in range(5) for rank, wait in waits.items()]
-    ranks = by_rank(progress_of(given, world=3).useful)
-    assert len({rank.step_s for rank in ranks}) == 1
-    assert max(ranks, key=lambda rank: rank.own_s).rank == 1
-    assert ranks[1].own_s == pytest.approx(0.95)
 
 
 def test_warmup_is_as_asked_or_up_to_the_change_point_or_the_first_step():

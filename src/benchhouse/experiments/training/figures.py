@@ -105,29 +105,6 @@ def find_warmup(times_s: Sequence[float], asked: int | None) -> Warmup:
 
 
 @dataclass(frozen=True)
-class RankFigures:
-    """One rank over the measured steps."""
-
-    rank: int
-    step_s: float  # medians
-    own_s: float | None
-    """Without the wait for the others; the slowest rank has the most of it. None where no wait is told."""
-
-
-def by_rank(steps: Sequence[WholeStep]) -> list[RankFigures]:
-    ranks: dict[int, list[Step]] = {}
-    for whole in steps:
-        for step in whole.ranks:
-            ranks.setdefault(step.rank, []).append(step)
-    figures = []
-    for rank, own in sorted(ranks.items()):
-        waits = all(_WAITS in step.amounts for step in own)
-        own_s = median(step.took_s - step.amounts[_WAITS] for step in own) if waits else None
-        figures.append(RankFigures(rank, median(step.took_s for step in own), own_s))
-    return figures
-
-
-@dataclass(frozen=True)
 class Straggler:
     """A rank that the others wait for, step after step."""
 

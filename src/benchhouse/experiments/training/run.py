@@ -33,6 +33,8 @@ from benchhouse.experiments.training.profiles import (
     longest_untouched,
     tell_profile,
 )
+from benchhouse.experiments.training.ranks import METRICS as RANK_METRICS
+from benchhouse.experiments.training.ranks import report_ranks
 from benchhouse.experiments.training.sources import Records, find_records, keep_emitted, say_unmatched, tell_records
 from benchhouse.experiments.training.stacks import TELLS_STACK
 from benchhouse.experiments.training.steps import steps_of
@@ -64,7 +66,7 @@ METRICS = (
     lower("comm_share", "1", "comm_s of all ranks (wait for others that nothing hides) / time of their measured steps"),
     higher("cpu_share", "1", "cpu_s of all ranks / time of their measured steps; below 1 where ranks lack a core"),
     lower("checkpoint_time", "s", "checkpoint_s of the slowest rank, of each step that wrote a checkpoint"),
-    lower("own_step_time", "ms", "median of a rank's steps less comm_s, window `rank:N`: the slowest one has the most"),
+    *RANK_METRICS,
     *RELIABILITY,
     lower("loss", "1", "loss of the last step, mean of the ranks that tell it"),
     *EFFICIENCY,
@@ -197,9 +199,7 @@ def _report(
         ctx.emit("step_time", step.took_s * 1e3)
         if any(rank.amounts.get("checkpoint_s") for rank in step.ranks):
             ctx.emit("checkpoint_time", max(rank.amounts.get("checkpoint_s", 0.0) for rank in step.ranks))
-    for rank in figures.by_rank(steps):
-        if rank.own_s is not None:
-            ctx.emit("own_step_time", rank.own_s * 1e3, window=f"rank:{rank.rank}")
+    report_ranks(steps, {}, ctx)
     numbers = {
         "tokens_per_s": figures.rate(steps, "tokens"),
         "samples_per_s": figures.rate(steps, "samples"),

@@ -1,0 +1,29 @@
+"""`artifacts/ranks.json`: how long each rank of a distributed trial took, over its measured steps."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.schema.model import Model
+
+FILE = "ranks.json"
+"""In the artifacts of a trial."""
+
+
+class RankRow(Model):
+    """One rank."""
+
+    rank: int
+    node: str = Field(description="Where it ran.")
+    times_ms: list[float | None] = Field(description="A median of each group of steps; null where it told none.")
+
+
+class RankTimes(Model):
+    """Rows are ranks, columns are groups of steps that follow each other."""
+
+    schema_version: Literal[1] = 1
+    quantity: Literal["own_step_time", "step_time"] = Field(
+        description="Of a rank that tells what it waits for others, its step without that; else its whole step."
+    )
+    first_steps: list[int] = Field(description="The number of the first step of each column.")
+    ranks: list[RankRow]
