@@ -13,9 +13,11 @@ from benchhouse.report.figures import figure_files
 from benchhouse.results.content import WarningGroup
 from benchhouse.results.loads import LoadFacts
 from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
+from benchhouse.results.ranks import RankFacts
 from benchhouse.results.scaling import automatic
 from benchhouse.results.series import members_of_points
 from benchhouse.results.tradeoff import automatic as automatic_tradeoff
+from benchhouse.schema.ranks import RankRow, RankTimes
 from benchhouse.schema.telemetry import Phase
 
 UNREAD = ("script", "style", "svg", "select", "noscript", "label", "nav", "footer", "dialog")
@@ -74,6 +76,17 @@ def full(sweep):
         panels=[Panel(title="CPU", unit="cores", lines=[cpu]), Panel(title="CPU again", unit="cores", lines=[cpu])],
         figures=[figure], summary_sha256="cd" * 32,
     )  # fmt: skip
+    rows = [RankRow(rank=at, node="n1", times_ms=[10, 11 + 9 * at]) for at in range(3)]
+    times = RankTimes(quantity="own_step_time", first_steps=[0, 5], ranks=rows)
+    ranks = RankFacts(
+        point="p",
+        trial_id="t",
+        repetition=1,
+        chosen="the only trial",
+        folder="results/t",
+        sha256="ef" * 32,
+        times=times,
+    )
     scaled = [
         member
         for at, member in enumerate(members[:4])
@@ -86,6 +99,10 @@ def full(sweep):
         update={
             "loads": [LoadFacts(point="p", **facts, **numbers)],
             "machines": [machine],
+            "ranks": [
+                ranks,
+                ranks.model_copy(update={"times": ranks.times.model_copy(update={"quantity": "step_time"})}),
+            ],
             "scalings": scalings,
             "tradeoff": automatic_tradeoff(fresh, ("qps", "value"), 0.95),
             "invalid": sweep.failures,
@@ -118,7 +135,14 @@ def test_every_figure_is_a_file_that_the_markdown_shows(full):
     by_section = [figure.section for figure in figures.values()]
     # The page draws one metric at a time in `Value along the axis`; the files are one for each that leads.
     assert drawn == 1 + sum(section != "charts" for section in by_section) + 2
-    assert {"trade-off.svg", "drift.svg", "scaling-nodes.svg", "load-p.svg", "machine-p-CPU.svg"} <= figures.keys()
+    assert {
+        "trade-off.svg",
+        "drift.svg",
+        "scaling-nodes.svg",
+        "load-p.svg",
+        "ranks-p.svg",
+        "machine-p-CPU.svg",
+    } <= figures.keys()
     for name, figure in figures.items():
         assert f"](charts/{name})" in text
         tree = ElementTree.fromstring(figure.svg)

@@ -193,6 +193,44 @@ def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
     assert "straggler" not in " ".join(causes(STEPS, on_nodes()))
 
 
+def told_by(metric, now, slow=None, kind="rank", quiet=40.0):
+    """Four members, of which one has `now` in place of what the others have."""
+    return [
+        Member(
+            kind=kind, name=f"node{at + 1}" if kind == "node" else f"rank {at}", metric=metric, unit="ms",
+            direction="lower", base=readings([quiet + step for step in range(5)], "base"),
+            now=readings([(now if at == slow else quiet) + step for step in range(5)]),
+        )
+        for at in range(4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("why", "cause"),
+    [
+        ({"rank_data_time": 90.0}, "straggler:data"),
+        ({"rank_cpu_time": 60.0}, "straggler:slow_core"),
+        ({}, "straggler:slow_member"),
+    ],
+)
+def test_a_slow_rank_is_named_with_its_node_and_why(why, cause):
+    told = [*told_by("own_step_time", 70.0, slow=2), *told_by("own_step_time", 70.0, slow=1, kind="node")]
+    told += [
+        member for name in ("rank_data_time", "rank_cpu_time") for member in told_by(name, why.get(name, 40.0), slow=2)
+    ]
+    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=[], members=told))
+    assert (found.cause, found.suspect, found.node) == (cause, "rank 2", "node2")
+    assert found.title.startswith("rank 2 on node2 lags behind its peers") and "--exclude=node2" in found.next[0]
+
+
+def test_what_a_node_tells_of_itself_explains_the_rank_that_runs_there():
+    told = [*told_by("own_step_time", 70.0, slow=2), *told_by("own_step_time", 70.0, slow=1, kind="node")]
+    found = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(1), members=told))[0]
+    assert (found.cause, found.suspect, found.node) == ("straggler:noisy_neighbour", "rank 2", "node2")
+    elsewhere = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(3), members=told))[0]
+    assert elsewhere.cause == "straggler:slow_member", "another node's trouble is not this rank's"
+
+
 WAIT = number("queue_s", "value", 30, 300, unit="s")
 
 

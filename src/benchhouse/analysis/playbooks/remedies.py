@@ -42,7 +42,8 @@ def remedy(diagnosis: Diagnosis, scenario: Mapping[str, Any], nodes: Sequence[st
         by_hand = diagnosis.next[0] if diagnosis.next else diagnosis.change
         raise NoRemedy(f"the experiment of '{diagnosis.title}' can't be run by itself. By hand: {by_hand}")
     changed = deepcopy(dict(scenario))
-    suspects = [diagnosis.suspect] if diagnosis.suspect else list(nodes)
+    suspect = diagnosis.node or diagnosis.suspect
+    suspects = [suspect] if suspect else list(nodes)
     return Remedy(change(changed, suspects), changed)
 
 

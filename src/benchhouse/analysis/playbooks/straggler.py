@@ -50,11 +50,19 @@ REASONS = (
            "Replace the cable or the port, and look at the switch's counters."),
     Reason("cpu_throttling", "its CPU limit holds it back", "scenario",
            (Clue("cgroup_throttled", least=0.02),), "Give all members the same CPU limit."),
+    Reason("data", "it waits for its data", "scenario",
+           (Clue("rank_data_time", least=1.0),), "Look at what feeds that rank: its files, its loader's workers."),
     Reason("storage", "its storage is slow", "machine",
            (Clue("io_pressure(_full)?", least=0.02), Clue("cpu_iowait", least=0.05)), "Look at the disk of that node."),
     Reason("noisy_neighbour", "others use its cores", "cluster",
            (Clue("cpu_wait", least=0.1), Clue("cpu_pressure", least=0.05), Clue("cpu_steal", least=0.02)),
            "Give the job the whole node."),
+    Reason("memory", "its memory is short", "machine",
+           (Clue("memory_pressure(_full)?", least=0.02), Clue("(major_faults|swap_in)", least=10.0)),
+           "Give it more memory, or less to hold."),
+    Reason("slow_core", "its core needs more time for the same work", "machine",
+           (Clue("rank_cpu_time", least=1.0, ratio=_SLOWER),),
+           "Compare the clocks and the neighbours of its cores with those of the others."),
 )  # fmt: skip
 _UNKNOWN = Reason("slow_member", "no series of it tells why", "machine", (), "None yet: the experiment comes first.")
 
@@ -86,12 +94,16 @@ def diagnose(case: Case) -> Diagnosis | None:
     if not symptoms:
         return None
     slow = _slow_members(case)
-    reasons = [(reason, shown) for reason in REASONS for shown in _by_reason(reason, case.signals)]
+    reasons = [(reason, shown) for reason in REASONS for shown in _by_reason(reason, case)]
     if slow:
         # Which GPU a rank has is not guessed: one that alone stands out in the slow rank's trials is shown by its name.
-        rank, member = slow[0].kind == "rank", slow[0].odd.member
-        fitting = [pair for pair in reasons if pair[1].odd.member == member or (rank and pair[1].kind == "gpu")]
-        return _conclude(case, symptoms, slow[0], fitting)
+        # So is a node that the trainer itself tells to be slow.
+        first = next((shown for shown in slow if shown.kind == "rank"), slow[0])
+        members = {first.odd.member, *(shown.odd.member for shown in slow if shown.kind == "node")}
+        rank = first.kind == "rank"
+        fitting = [pair for pair in reasons if pair[1].odd.member in members or (rank and pair[1].kind == "gpu")]
+        node = next((shown.odd.member for shown in slow if rank and shown.kind == "node"), "")
+        return _conclude(case, symptoms, first, fitting, node)
     if not reasons:
         return None
     # No number of each member, but one device or node is not as its peers are.
@@ -100,7 +112,11 @@ def diagnose(case: Case) -> Diagnosis | None:
 
 
 def _conclude(
-    case: Case, symptoms: Sequence[Number], slow: _Standout | None, reasons: list[tuple[Reason, _Standout]]
+    case: Case,
+    symptoms: Sequence[Number],
+    slow: _Standout | None,
+    reasons: list[tuple[Reason, _Standout]],
+    node: str = "",
 ) -> Diagnosis:
     reasons = sorted(reasons, key=lambda item: (REASONS.index(item[0]) > 3, -item[1].odd.distance))
     reason, shown = reasons[0] if reasons else (_UNKNOWN, slow)
@@ -110,23 +126,26 @@ def _conclude(
     evidence += [item.evidence for other, item in reasons if other is reason]
     certainty, why = how_sure(evidence)
     member = suspect.odd.member
-    where = "" if not reasons or shown.odd.member == member else f" ({shown.odd.member})"
+    where = "" if not reasons or shown.odd.member in (member, node) else f" ({shown.odd.member})"
     if not slow:
         certainty = "weak" if certainty == "weak" else "moderate"
         why += "; no number of each rank says that this one was slow: emit one with window `rank:N`"
     without = f"Run again with the node of {member} exchanged or left out"
-    if suspect.kind == "node":
-        without = f"Run without it (`slurm: {{flags: [--exclude={member}]}}`, or cordon the node)"
+    called = f"{member} on {node}" if node else member
+    node = node or (member if suspect.kind == "node" else "")
+    if node:
+        without = f"Run without {node} (`slurm: {{flags: [--exclude={node}]}}`, or cordon the node)"
     return Diagnosis(
         playbook=NAME,
         cause=f"straggler:{reason.name}",
-        title=f"{member} lags behind its peers: {reason.title}{where}",
+        title=f"{called} lags behind its peers: {reason.title}{where}",
         says=f"A step ends when its slowest member does. {member} stands out among the others, so all wait for it.",
         certainty=certainty,
         why_so_sure=why,
         side=reason.side,
         point=case.point,
         suspect=member,
+        node=node,
         symptoms=[symptom_sentence(number) for number in symptoms],
         evidence=evidence,
         next=[f"{without}: bench run {{scenario}}", "Then: bench why @last --vs {base}: the spikes must be gone."],
@@ -145,6 +164,8 @@ def _slow_members(case: Case) -> list[_Standout]:
     """Members that are slower than their peers, by numbers of each or by series of each rank; the slowest first."""
     parts = []
     for item in case.members:
+        if any(clue.fits_name("", item.metric) for reason in REASONS for clue in reason.clues):
+            continue  # why it is slow, not that it is
         clue = _SLOW_SERIES if item.direction == "lower" else replace(_SLOW_SERIES, way="down")
         parts.append(
             _Part(clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base)
@@ -154,11 +175,15 @@ def _slow_members(case: Case) -> list[_Standout]:
     return sorted(_stand_out(parts), key=lambda shown: -shown.odd.distance)
 
 
-def _by_reason(reason: Reason, signals: Sequence[Signal]) -> Iterable[_Standout]:
+def _by_reason(reason: Reason, case: Case) -> Iterable[_Standout]:
     """Members that stand out by a clue of this reason: devices, ranks, and nodes where trials ran on several."""
     for clue in reason.clues:
-        parts = []
-        for signal in filter(clue.fits, signals):
+        parts = [
+            _Part(clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base)
+            for item in case.members
+            if clue.fits_name("", item.metric)
+        ]
+        for signal in filter(clue.fits, case.signals):
             if signal.rank is not None:
                 parts.append(_part(clue, signal, "rank", f"rank {signal.rank}"))
             elif signal.part.startswith("gpu"):

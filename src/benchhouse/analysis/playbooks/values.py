@@ -139,6 +139,7 @@ class Diagnosis(Model):
     )
     point: str
     suspect: str = Field("", description="The node, rank or device that stands out; empty where none does.")
+    node: str = Field("", description="Where the suspect runs, if that is told.")
     symptoms: list[str] = Field(description="Numbers that got worse, in words.")
     evidence: list[Evidence]
     next: list[str] = Field(description="The experiment that would prove or refute it; commands where there are.")
