@@ -77,7 +77,7 @@ def full(sweep):
         figures=[figure], summary_sha256="cd" * 32,
     )  # fmt: skip
     rows = [RankRow(rank=at, node="n1", times_ms=[10, 11 + 9 * at]) for at in range(3)]
-    times = RankTimes(quantity="own_step_time", first_steps=[0, 5], ranks=rows)
+    times = RankTimes(quantity="own_step_time", first_steps=[0, 5], ranks=rows, straggler="rank 2 is slow")
     ranks = RankFacts(
         point="p",
         trial_id="t",

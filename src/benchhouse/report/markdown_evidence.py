@@ -47,7 +47,10 @@ def ranks(data: ReportData, drawn: str) -> str:
     if not data.ranks:
         return ""
     notes = [
-        f"{plain(item.point)}: {plain(text)}" for item in data.ranks for text in (item.says, whole_steps(item)) if text
+        f"{plain(item.point)}: {plain(text)}"
+        for item in data.ranks
+        for text in (item.times.straggler, whole_steps(item))
+        if text
     ]
     sources = "\n".join(f"- {code(source(item))}" for item in data.ranks)
     return "\n\n".join(["## Ranks", HOW_RANKS, *notes, drawn, sources])

@@ -28,7 +28,11 @@ def _ranks(item: RankFacts) -> Markup:
     return tag(
         "figure",
         tag("figcaption", chart_title(item)),
-        *(tag("p", note, class_=kind) for note, kind in ((item.says, "bad"), (whole_steps(item), "note")) if note),
+        *(
+            tag("p", note, class_=kind)
+            for note, kind in ((item.times.straggler, "bad"), (whole_steps(item), "note"))
+            if note
+        ),
         tag("div", rank_chart(item), class_="plot"),
         tag("p", tag("code", source(item)), class_="note"),
     )

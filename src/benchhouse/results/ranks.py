@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
-from statistics import median
 
 from pydantic import Field, ValidationError
 
@@ -14,7 +13,6 @@ from benchhouse.warehouse.grouping import grouped
 
 MOST_POINTS = 20
 _FILE = f"artifacts/{FILE}"
-_OUTSTANDING = 0.1  # above the median of all ranks
 
 
 class RankFacts(Model):
@@ -27,23 +25,6 @@ class RankFacts(Model):
     folder: str
     sha256: str = Field(description="Of artifacts/ranks.json.")
     times: RankTimes
-
-    @property
-    def medians(self) -> list[float]:
-        """Of each rank over all columns, in ms."""
-        return [median(known) if (known := known_times(row.times_ms)) else 0.0 for row in self.times.ranks]
-
-    @property
-    def says(self) -> str:
-        """The rank that stands out, and by how much; nothing where none does by a tenth."""
-        times = self.medians
-        slowest = max(range(len(times)), key=times.__getitem__)
-        others = median(times[:slowest] + times[slowest + 1 :])
-        if self.times.quantity != "own_step_time" or times[slowest] <= others * (1 + _OUTSTANDING):
-            return ""
-        row = self.times.ranks[slowest]
-        where = f" on {row.node}" if row.node else ""
-        return f"Rank {row.rank}{where} needs {times[slowest]:.4g} ms of its own in a step, the others {others:.4g}."
 
 
 def known_times(times: Iterable[float | None]) -> list[float]:

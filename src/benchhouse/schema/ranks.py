@@ -27,3 +27,4 @@ class RankTimes(Model):
     )
     first_steps: list[int] = Field(description="The number of the first step of each column.")
     ranks: list[RankRow]
+    straggler: str = Field("", description="The rank that the others wait for, in words; empty where none is.")

@@ -23,7 +23,7 @@ def whole(count=10, slow=2, **amounts):
 
 def test_numbers_of_each_rank_and_node_tell_the_slow_one(recording):
     ctx = recording(train)
-    report_ranks(whole(data_s=0.004, cpu_s=0.03), NODES, ctx)
+    report_ranks(whole(12, data_s=0.004, cpu_s=0.03), NODES, ctx)
     told = ctx.windows
     assert told["own_step_time", "rank:2"] == pytest.approx([90]) and told["own_step_time", "rank:0"] == pytest.approx(
         [40]
@@ -35,6 +35,7 @@ def test_numbers_of_each_rank_and_node_tell_the_slow_one(recording):
         [30]
     )
     table = RankTimes.model_validate_json((ctx.artifacts / "ranks.json").read_bytes())
+    assert table.straggler == ctx.warnings["straggler"] and table.straggler.startswith("rank 2 on n2 is slow in steps")
     assert [row.node for row in table.ranks] == ["n1", "n1", "n2", "n2"]
 
 

@@ -104,7 +104,7 @@ def ranks_with(own_by_rank, count=40, since=0):
 def test_the_straggler_is_named_from_its_own_time_also_when_it_becomes_slow_late():
     found = straggler_of(ranks_with([0.010, 0.030, 0.010]))
     assert (found.rank, found.first, found.last) == (1, 0, 39)
-    assert "rank 1 is slow in steps 0 to 39: it needs 30 ms of its own in a step, the others 10" in found.message
+    assert "rank 1 is slow in steps 0 to 39: it needs 30 ms of its own in a step, the others 10" in found.message("")
     assert straggler_of(ranks_with([0.010, 0.010, 0.030], since=30)).rank == 2
 
 

@@ -115,10 +115,10 @@ class Straggler:
     last: int
     """Numbers of the steps in which it was slow."""
 
-    @property
-    def message(self) -> str:
+    def message(self, node: str) -> str:
         times = f"{self.own_s * 1e3:.4g} ms of its own in a step, the others {self.others_s * 1e3:.4g}"
-        return f"rank {self.rank} is slow in steps {self.first} to {self.last}: it needs {times}"
+        where = f" on {node}" if node else ""
+        return f"rank {self.rank}{where} is slow in steps {self.first} to {self.last}: it needs {times}"
 
 
 def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from benchhouse.experiments.training.figures import WholeStep
+from benchhouse.experiments.training.figures import WholeStep, straggler_of
 from benchhouse.experiments.training.steps import Step
 from benchhouse.load.metrics import lower
 from benchhouse.schema.experiment import Context
@@ -43,8 +43,12 @@ def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Cont
     if len(of_nodes) > 1:
         for node, slowest_s in of_nodes.items():
             ctx.emit("own_step_time", slowest_s * 1e3, window=f"node:{node}")
+    slow = straggler_of(steps)
+    said = slow.message(nodes.get(slow.rank, "")) if slow else ""
+    if said:
+        ctx.warn("straggler", said)
     if len(by_rank) > 1:
-        table = rank_times(steps, nodes)
+        table = rank_times(steps, nodes).model_copy(update={"straggler": said})
         (ctx.artifacts / FILE).write_text(table.model_dump_json() + "\n", encoding="utf-8")
 
 

@@ -152,6 +152,7 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     if not progress.useful:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, began_s, workload, ctx)
+    report_ranks(steps, {rank.number: rank.node for rank in attempts[-1]}, ctx)
     report_reliability(faults, progress, (began_s, ended_s), training, ctx)
     check_cores(steps, attempts[-1], launch, workload.threads, ctx)
     place = Place(target.python, launch.argv, launch.per_node, launch.environment)
@@ -199,7 +200,6 @@ def _report(
         ctx.emit("step_time", step.took_s * 1e3)
         if any(rank.amounts.get("checkpoint_s") for rank in step.ranks):
             ctx.emit("checkpoint_time", max(rank.amounts.get("checkpoint_s", 0.0) for rank in step.ranks))
-    report_ranks(steps, {}, ctx)
     numbers = {
         "tokens_per_s": figures.rate(steps, "tokens"),
         "samples_per_s": figures.rate(steps, "samples"),
@@ -214,6 +214,4 @@ def _report(
     losses = [rank.amounts["loss"] for rank in useful[-1].ranks if "loss" in rank.amounts]
     if losses:
         ctx.emit("loss", sum(losses) / len(losses))
-    if straggler := figures.straggler_of(steps):
-        ctx.warn("straggler", straggler.message)
     return steps
