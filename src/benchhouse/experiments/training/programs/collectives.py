@@ -53,7 +53,7 @@ def main() -> None:
         if isinstance(error, NotImplementedError) or "support" in str(error) or "implement" in str(error):
             _say("unsupported", error=str(error).strip().splitlines()[0])
         raise
-    rounds = _rounds(operation, options)
+    rounds = measure_rounds(operation, options)
     wrong += operation.check()
     for begin_s, end_s in rounds:
         _say("round", begin_s=begin_s, end_s=end_s)
@@ -61,7 +61,7 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def _rounds(operation: "Operation", options: argparse.Namespace) -> list[tuple[float, float]]:
+def measure_rounds(operation: "Operation", options: argparse.Namespace) -> list[tuple[float, float]]:
     """Both ends of each round, by the node's monotonic clock; a round is `iterations` operations back to back."""
     rank, seconds, when = options.late.split(":") if options.late else ("-1", "0", "")
     late_s = float(seconds) if int(rank) == dist.get_rank() else 0.0
