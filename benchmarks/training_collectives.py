@@ -48,7 +48,7 @@ def by_hand():
 for turn in range(rounds):
     for take in (by_program, by_hand) if turn % 2 else (by_hand, by_program):
         take()
-lines = [{{"collective": "about", "rank": dist.get_rank(), "world": dist.get_world_size(), "boot": "here"}}]
+lines = [{{"collective": "about", "rank": dist.get_rank(), "world": dist.get_world_size(), "clock": "here"}}]
 lines += [{{"collective": "round", "begin_s": begin_s, "end_s": end_s}} for begin_s, end_s in ours]
 lines += [{{"collective": "result", "bytes": operation.bytes, "wrong": operation.check()}}]
 for line in lines:

@@ -42,7 +42,7 @@ def fake_python(script):
     return write
 
 
-ABOUT = "say('about', world={world}, torch='9.9', boot={boot}, device='cpu', nccl=None)\n"
+ABOUT = "say('about', world={world}, torch='9.9', clock={clock}, device='cpu', nccl=None)\n"
 ROUNDS = """
 say('round', begin_s=100.0 + 0.002 * rank, end_s=100.2)
 say('round', begin_s=200.0, end_s=200.4)
@@ -50,8 +50,8 @@ say('result', bytes=4_000_000, wrong={wrong})
 """
 
 
-def planted(world=4, boot="'here'", wrong="0"):
-    return ABOUT.format(world=world, boot=boot) + ROUNDS.format(wrong=wrong)
+def planted(world=4, clock="'here'", wrong="0"):
+    return ABOUT.format(world=world, clock=clock) + ROUNDS.format(wrong=wrong)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_ranks_that_begin_too_far_apart_make_figures_invalid(play, fake_python):
 def test_several_clocks_tell_no_bound(play, fake_python):
     ctx = play(
         collectives,
-        {"python": fake_python(planted(boot="f'{rank // 2}'"))},
+        {"python": fake_python(planted(clock="f'{rank // 2}'"))},
         {**SMALL, "bytes": 4_000_000, "ranks": 4},
     )
     assert not ctx.errors

@@ -130,7 +130,7 @@ def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: 
 def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int, world: int) -> Measured:
     """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
 
-    Ranks under one kernel have one clock: a round took at least from its last beginning to its last end, and at most as
+    Where all ranks have one clock, a round took at least from its last beginning to its last end, and at most as
     long as its slowest rank; that is how far the barrier can have changed it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
@@ -144,7 +144,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         raise ValueError(f"the size is too small: each of {world} ranks needs 16 bytes of it")
     clocks: dict[str, list[int]] = {}
     for about in abouts:
-        clocks.setdefault(about["boot"], []).append(about["rank"])
+        clocks.setdefault(about["clock"], []).append(about["rank"])
     times, least, skews, last = [], [], [], Counter[int]()
     for own in zip(*(rounds[rank] for rank in sorted(rounds)), strict=True):
         begins, ends = [line["begin_s"] for line in own], [line["end_s"] for line in own]
