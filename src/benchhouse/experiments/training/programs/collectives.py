@@ -20,7 +20,6 @@ except ImportError as error:
     sys.exit(f"no torch: {error}")
 
 CHUNK = 16  # bytes that the share of a rank is a multiple of, as in nccl-tests
-BOOT = Path("/proc/sys/kernel/random/boot_id")  # with the time namespace it says whose clock is meant
 EXACT = 256  # integers up to it are exact in every type
 
 
@@ -41,7 +40,7 @@ def main() -> None:
     _say(
         "about",
         torch=torch.__version__,
-        clock=f"{BOOT.read_text().strip()} {os.readlink('/proc/self/ns/time')}",
+        clock=_clock(),
         world=dist.get_world_size(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         nccl=".".join(map(str, torch.cuda.nccl.version())) if options.backend == "nccl" else None,
@@ -180,6 +179,12 @@ def _device(backend: str) -> "torch.device":
         sys.exit(f"no GPU for local rank {local}: torch sees {here} on this node, and nccl needs one a rank")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
+
+
+def _clock() -> str:
+    """Which monotonic clock this is: that of a kernel, and of a time namespace where the kernel has them."""
+    boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
+    return f"{boot.read_text().strip()} {space.readlink() if space.is_symlink() else ''}"
 
 
 def _say(what: str, **items: object) -> None:
