@@ -33,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the computation")
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--recompute", action="store_true", help="activations in the backward pass: less memory")
+    parser.add_argument("--deterministic", action="store_true", help="the same losses again, on a GPU too: slower")
     parser.add_argument("--count", action="store_true", help="count the FLOPs of a step, on one sequence")
     return parser.parse_args()
 
@@ -127,6 +128,9 @@ def main() -> None:
         }.items()
     )  # fmt: skip
     cuda = torch.cuda.is_available()
+    if options.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
     if options.dtype == "bfloat16" and not cuda:
         sys.exit("gpt.py: bfloat16 is hundreds of times slower than float32 on most CPUs: take --dtype float32")
     device = torch.device("cuda", local) if cuda else torch.device("cpu")

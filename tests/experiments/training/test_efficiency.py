@@ -131,3 +131,10 @@ def test_target_loss_at_and_digest_are_reported(play):
     ctx = play(train, longer, {"warmup": 0, "target_loss": 0.1})
     assert "time_to_target" not in ctx.values and "best mean of 10 was 0.95" in ctx.warnings["target_not_reached"]
     assert play(train, longer, {"warmup": 0}).values["time_to_train"]
+
+
+def test_hfu_is_never_below_mfu_where_a_formula_is_off_the_count(play):
+    counted = planted(flops=50e6, hardware_flops=60e6)  # of 50 tokens, a million each; the formula says 1.1 million
+    flops = {"formula": "declared", "per_token": 1.1e6}
+    ctx = play(train, counted, {"warmup": 0, "peak": {"flops": 1e10}, "flops": flops})
+    assert ctx.values["mfu"] == pytest.approx([0.055]) and ctx.values["hfu"] == pytest.approx([0.066])

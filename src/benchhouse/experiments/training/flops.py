@@ -95,6 +95,9 @@ def achieved(steps: Sequence[WholeStep], asked: ModelFlops | None) -> Achieved:
         return Achieved(None, None, asked.formula, "the steps tell no tokens")
     else:
         model = (asked.a_token or 0.0) * tokens
-    if hardware is None and asked and model is not None and (more := asked.recomputed(model, tokens)) is not None:
+    more = asked.recomputed(model, tokens) if asked and model is not None else None
+    if model is not None and more is not None:
         hardware = model + more
+    elif model is not None and counted and hardware is not None:
+        hardware *= model / counted  # a formula is a little off what is counted: HFU is on the scale of MFU
     return Achieved(model, hardware, asked.formula if asked else "counted")
