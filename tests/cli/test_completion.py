@@ -39,6 +39,10 @@ def test_experiments_complete(complete):
     assert {"command", "storage.file", "vector.search"} <= set(complete("bench show "))
 
 
+def test_recipes_with_an_image_complete(complete):
+    assert complete("bench images pin mil") == ["milvus"]  # milvus_lite has none
+
+
 def test_runs_complete(complete, run_id):
     assert complete("bench report ") == ["@last", run_id]
     assert complete(f"bench status {run_id[:6]}") == [run_id]

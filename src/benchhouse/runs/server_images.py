@@ -44,13 +44,13 @@ def refusal(recipe: Recipe, parameters: Mapping[str, str], site: Site) -> BenchE
 
 
 def used_images(services: Mapping[str, TrialService]) -> dict[str, str]:
-    """The pinned images of those that are started from one, by the name of the service."""
-    return {
-        name: service.recipe.pinned_image
-        for name, service in services.items()
-        if service.recipe
-        and service.recipe.published
-        and service.recipe.pinned_image
-        and not service.use.server
-        and needs_image(service.recipe, service.parameters)
-    }
+    """The pinned images of those that are started from one, by the name of the service; without those that a recipe
+    names itself, which are part of the plan."""
+    images = {}
+    for name, service in services.items():
+        recipe = service.recipe
+        if recipe is None or service.use.server or recipe.image or not recipe.pinned_image:
+            continue
+        if needs_image(recipe, service.parameters):
+            images[name] = recipe.pinned_image
+    return images
