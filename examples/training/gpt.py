@@ -11,15 +11,13 @@ import argparse
 import os
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import distributed, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-# Of this checkout; elsewhere: pip install benchhouse-client, or copy the two files.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
+# Inside a trial they are there by themselves; elsewhere: pip install benchhouse-client, or copy the two files.
 from benchhouse_client import emit
 from benchhouse_training import count_flops, profiled
 

@@ -8,16 +8,13 @@ Nothing is downloaded: the model is made here from a configuration, and the text
 
 import argparse
 import os
-import sys
 import tempfile
-from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-# Of this checkout; elsewhere: pip install benchhouse-client, or copy the two files.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
+# Inside a trial they are there by themselves; elsewhere: pip install benchhouse-client, or copy the two files.
 from benchhouse_training import transformers_callback
 
 

@@ -8,15 +8,12 @@ A loop of its own over a DataLoader: `Steps` around the loader measures and emit
 
 import argparse
 import os
-import sys
-from pathlib import Path
 
 import torch
 from torch import distributed, nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-# Of this checkout; elsewhere: pip install benchhouse-client, or copy the two files.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
+# Inside a trial they are there by themselves; elsewhere: pip install benchhouse-client, or copy the two files.
 from benchhouse_training import Steps
 
 CLASSES = 10

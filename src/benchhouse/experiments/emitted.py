@@ -1,13 +1,17 @@
 """Records that a program emits, with `benchhouse_client` or without: a folder of JSON lines, a file a process."""
 
 import json
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 VARIABLE = "BENCHHOUSE_EMIT"
 """The environment variable that names the folder to programs."""
+_LENT = ("benchhouse_client.py", "benchhouse_training.py")
+_BESIDE_US = Path(__file__).resolve().parents[2]
 LABELS = frozenset({"rank", "step", "t"})
 """Members that say of what a record is, and are no figures."""
 
@@ -26,6 +30,16 @@ class Emitted:
     @property
     def figures(self) -> Iterator[dict[str, Any]]:
         return ({name: value for name, value in item.items() if name not in LABELS} for item in self.records)
+
+
+def lend_client(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which a Python finds the modules that emit, also one that has not installed them; one that has
+    keeps its own. They are copied: what lies beside them here is not for it."""
+    own = folder / "modules"
+    own.mkdir()
+    for name in _LENT:
+        shutil.copyfile(_BESIDE_US / name, own / name)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(own)]))}
 
 
 def read_emitted(path: Path, most_bytes: int) -> Emitted:

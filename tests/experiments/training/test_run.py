@@ -122,3 +122,10 @@ def test_patterns_need_a_step_and_one_group_each():
 def test_a_program_that_is_not_there_is_told(play):
     with pytest.raises(ExperimentFailed, match="command_not_found: no program 'no-such-trainer'"):
         play(train, {"argv": ["no-such-trainer"]}, {})
+
+
+def test_a_program_finds_the_modules_that_emit_also_where_they_are_not_installed(play):
+    code = "from benchhouse_client import emit; import benchhouse_training, importlib.util\n"
+    code += "emit({'step': 0, 'step_s': 1.0, 'loss': float(importlib.util.find_spec('benchhouse') is not None)})"
+    target = {"argv": [sys.executable, "-S", "-c", code]}
+    assert play(train, target, {"warmup": 0}).values["loss"] == [0.0], "and nothing else of ours"

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from pydantic import Field, field_validator
 
-from benchhouse.experiments.emitted import VARIABLE
+from benchhouse.experiments.emitted import VARIABLE, lend_client
 from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.efficiency import (
     EFFICIENCY,
@@ -126,7 +126,7 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
         profiles = stack.enter_context(ProfileFolder(ctx.artifacts.resolve(), workload.profile))
         launch, launcher = prepare(target.argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
-        variables = {VARIABLE: folder, **profiles.variables}
+        variables = {VARIABLE: folder, **profiles.variables, **lend_client(Path(folder), launch.environment)}
         launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
         watch = partial(Watch, Path(folder), launch, workload.hang_after, lines=bool(workload.patterns))
