@@ -50,7 +50,7 @@ for turn in range(rounds):
         take()
 lines = [{{"collective": "about", "rank": dist.get_rank(), "world": dist.get_world_size(), "clock": "here"}}]
 lines += [{{"collective": "round", "begin_s": begin_s, "end_s": end_s}} for begin_s, end_s in ours]
-lines += [{{"collective": "result", "bytes": operation.bytes, "wrong": operation.check()}}]
+lines += [{{"collective": "result", "bytes": operation.bytes, "wrong": operation.check(), "waited_s": 0.0}}]
 for line in lines:
     print(json.dumps(line))
 print(json.dumps({{"collective": "theirs", "seconds": theirs}}), flush=True)

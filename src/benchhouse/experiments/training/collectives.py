@@ -20,7 +20,7 @@ from benchhouse.experiments.training import nccl_tests
 from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here, run_training
 from benchhouse.experiments.training.launchers import Ranks, prepare
 from benchhouse.experiments.training.measured import Measured, Operation, bus_factor
-from benchhouse.experiments.training.placement import settings, tell_placement
+from benchhouse.experiments.training.placement import check_cores, settings, tell_placement
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.shape import ERROR_SHARE, ErrorShare
 from benchhouse.schema.experiment import Context, experiment
@@ -109,15 +109,13 @@ def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: 
     argv += [f"--{name}={value}" for name, value in options.items()]
     with TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="ranks-") as folder:
         launch, launcher = prepare(argv, "", workload, Path(folder) / "ranks", ctx)
-        cores = len(os.sched_getaffinity(0))
-        if target.backend == "gloo" and launch.per_node * workload.threads > cores:
-            ctx.warn("cores_shared", f"{launch.per_node} ranks of {workload.threads} threads share {cores} cores")
         try:
             training = run_training(launch, launcher, workload.max_restarts, workload.timeout)
         except (NotLaunched, OSError) as error:
             ctx.fail("not_launched", str(error))
         ranks = training.last
     tell_placement(training, launch, workload, ctx)
+    check_cores([], ranks, launch, workload.threads, ctx)
     _refuse_late(ranks, workload, ctx)
     said = {rank.number: _said(rank) for rank in ranks}
     _explain_failure(ranks, said, target, workload, ctx)
@@ -131,7 +129,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
     """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
 
     Where all ranks have one clock, a round took at least from its last beginning to its last end, and at most as
-    long as its slowest rank; that is how far the barrier can have changed it.
+    long as its slowest rank; that is how far the barrier can have changed it. Nor is waiting for a core part of it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
     results = [line for lines in said.values() for line in lines if line["collective"] == "result"]
@@ -154,6 +152,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         skews.append(max(max(moments) - min(moments) for moments in by_clock))
         last[begins.index(max(begins))] += 1
     one_clock = len(clocks) == 1
+    waited_s = max(result["waited_s"] for result in results) / (iterations * len(times))
     facts = {name: abouts[0][name] for name in ("torch", "nccl", "device") if abouts[0].get(name)}
     if one_clock:
         facts["last_to_begin"] = {"rank": last.most_common(1)[0][0], "rounds": last.most_common(1)[0][1]}
@@ -162,7 +161,8 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         seconds=times,
         wrong=sum(result["wrong"] for result in results),
         skew_s=fmean(skews),
-        off_s=fmean(times) - fmean(least) if one_clock else None,
+        off_s=fmean(times) - fmean(least) + waited_s if one_clock else None,
+        waited_s=waited_s,
         facts=facts,
     )
 
@@ -217,9 +217,10 @@ def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: 
             ctx.bound(name, {"value": off * value}, ["value"] if beyond else ())
         if beyond:
             apart = f"ranks began a round {measured.skew_s * 1e6:,.0f} us apart"
+            waited = f"waited {measured.waited_s * 1e6:,.0f} us for a core in an operation"
             changed = f"can have changed its time by {off:.1%} ({workload.error_share:.1%} is taken)"
-            said = f"{apart}, which {changed}: latency and bandwidths are INVALID; raise workload.iterations"
-            ctx.warn("figures_invalid", said)
+            cure = "latency and bandwidths are INVALID; free cores, or raise workload.iterations"
+            ctx.warn("figures_invalid", f"{apart} and {waited}, which {changed}: {cure}")
     if not math.isnan(measured.skew_s):
         ctx.emit("start_skew", measured.skew_s * 1e6)
     if measured.wrong is None:

@@ -53,7 +53,7 @@ class Ranks(Model):
 
     @model_validator(mode="after")
     def _one_count(self) -> Self:
-        if self.ranks_per_node and self.ranks != 1:
+        if self.ranks_per_node and self.ranks != type(self).model_fields["ranks"].default:
             raise ValueError("give either ranks or ranks_per_node, not both")
         return self
 

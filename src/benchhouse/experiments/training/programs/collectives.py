@@ -52,11 +52,13 @@ def main() -> None:
         if isinstance(error, NotImplementedError) or "support" in str(error) or "implement" in str(error):
             _say("unsupported", error=str(error).strip().splitlines()[0])
         raise
+    waited_s = _waited_s()
     rounds = measure_rounds(operation, options)
+    waited_s = _waited_s() - waited_s
     wrong += operation.check()
     for begin_s, end_s in rounds:
         _say("round", begin_s=begin_s, end_s=end_s)
-    _say("result", bytes=operation.bytes, wrong=wrong)
+    _say("result", bytes=operation.bytes, wrong=wrong, waited_s=waited_s)
     dist.destroy_process_group()
 
 
@@ -185,6 +187,12 @@ def _clock() -> str:
     """Which monotonic clock this is: that of a kernel, and of a time namespace where the kernel has them."""
     boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
     return f"{boot.read_text().strip()} {space.readlink() if space.is_symlink() else ''}"
+
+
+def _waited_s() -> float:
+    """How long threads of this process have waited for a core, by the kernel; 0 where it does not say."""
+    waits = (path.read_text().split()[1] for path in Path("/proc/self/task").glob("*/schedstat"))
+    return sum(map(int, waits)) / 1e9
 
 
 def _say(what: str, **items: object) -> None:
