@@ -29,6 +29,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--rate", type=float, default=3e-4, help="learning rate")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the computation")
+    parser.add_argument("--weights", choices=["float32", "bfloat16"], default="float32", help="and of their gradients")
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--recompute", action="store_true", help="activations in the backward pass: less memory")
     parser.add_argument("--deterministic", action="store_true", help="the same losses again, on a GPU too: slower")
@@ -129,8 +130,8 @@ def main() -> None:
     if options.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-    if options.dtype == "bfloat16" and not cuda:
-        sys.exit("gpt.py: bfloat16 is hundreds of times slower than float32 on most CPUs: take --dtype float32")
+    if "bfloat16" in (options.dtype, options.weights) and not cuda:
+        sys.exit("gpt.py: bfloat16 is hundreds of times slower than float32 on most CPUs: take float32")
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
@@ -142,7 +143,7 @@ def main() -> None:
         distributed.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=world)
     torch.manual_seed(options.seed)
     sizes = (options.vocabulary, options.tokens, options.width, options.layers)
-    model: nn.Module = Gpt(*sizes, options.recompute).to(device)
+    model: nn.Module = Gpt(*sizes, options.recompute).to(device, getattr(torch, options.weights))
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, fused=cuda)
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
     flops = counted(model, mixed, options, device) if options.count else {}
