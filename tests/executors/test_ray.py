@@ -205,3 +205,13 @@ def test_addresses(monkeypatch):
     assert address("b:6379") == "b:6379"
     assert endpoint("ray://head:10001") == ("head", 10001)
     assert endpoint("[::1]:6379") == ("::1", 6379)
+
+
+def test_the_ranks_of_a_training_are_processes_of_its_trial(ray: Lab):
+    steps = "for step in range(4): print(json.dumps({'step': step, 'step_s': 0.5}), flush=True)"
+    target = {"argv": [sys.executable, "-S", "-c", f"import json\n{steps}"]}
+    ray.run("training.run", target=target, workload={"ranks": 2, "warmup": 0}, resources={"cpus": 2})
+    (trial,) = ray.trials()
+    facts = trial.meta["custom"]
+    assert facts["world"] == 2 and len(facts["nodes"]) == 1 and facts["records_from"] == "JSON lines of the log"
+    assert {place["local_rank"] for place in facts["ranks"]} == {0, 1}

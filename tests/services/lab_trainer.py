@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", default="", help="of the checkpoint; a training begins where it ended")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of a collective operation")
     parser.add_argument("--fault", default="", help=f"KIND:RANK:STEP[:SECONDS], one of {', '.join(FAULTS)}")
+    parser.add_argument("--ordinary", action="store_true", help="meet as most scripts do, without keys of an attempt")
     parser.add_argument("--every-attempt", action="store_true", help="plant the fault in later attempts too")
     return parser.parse_args()
 
@@ -87,10 +88,13 @@ def main() -> None:
     wait = datetime.timedelta(seconds=options.timeout_s)
     if world == 1:
         os.environ.setdefault("MASTER_PORT", "0")
-    # The store of torchrun outlives a restart: keys of an attempt are its own.
-    store, _, _ = next(distributed.rendezvous("env://", rank, world, timeout=wait))
-    store = distributed.PrefixStore(f"attempt-{attempt}", store)
-    distributed.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)
+    if options.ordinary:
+        distributed.init_process_group("gloo", timeout=wait)
+    else:
+        # The store of torchrun outlives a restart: keys of an attempt are its own.
+        store, _, _ = next(distributed.rendezvous("env://", rank, world, timeout=wait))
+        store = distributed.PrefixStore(f"attempt-{attempt}", store)
+        distributed.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)
     torch.manual_seed(options.seed)
     words = 64
     model: nn.Module = Gpt(words, options.tokens, options.width, options.layers)

@@ -55,9 +55,10 @@ class Cluster:
     def stop(self) -> None:
         subprocess.run([str(SCRIPT), "stop", str(self.folder)], check=True, timeout=120)
 
-    def bring_back(self, node: str) -> None:
-        """Start the slurmd of a node that was killed."""
-        subprocess.run([str(SCRIPT), "node", str(self.folder), node], env=self.environment, check=True, timeout=60)
+    def bring_back(self, node: str, ahead_s: int = 0) -> None:
+        """Start the slurmd of a node that was killed, with a monotonic clock that is so far ahead of the machine's."""
+        environment = self.environment | {"NODE_AHEAD": str(ahead_s)}
+        subprocess.run([str(SCRIPT), "node", str(self.folder), node], env=environment, check=True, timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -43,3 +43,18 @@ def test_counted_flops_are_those_of_the_formula_and_the_peak_is_measured_beside(
     assert ctx.values["mfu"] == pytest.approx([3 * exact / took_s / about["peak_measured"]], rel=1e-3)
     assert ctx.values["hfu"][0] / ctx.values["mfu"][0] == pytest.approx((exact + again) / exact)
     assert about["peak_source"] == "measured" and about["peak_measured_by"][0]["device"] == "CPU with 1 threads"
+
+
+def test_after_a_kill_both_launchers_go_on_to_the_same_loss(play, tmp_path):
+    """With a port of its own in each attempt, an ordinary `init_process_group` meets again; torchrun's store stays."""
+    losses = []
+    for launcher, more in (("processes", ["--ordinary"]), ("torchrun", [])):
+        folder = tmp_path / launcher
+        folder.mkdir()
+        given = lab("--steps", 6, "--folder", folder, "--save-every", 2, "--fault", "kill:1:3", *more)
+        ctx = play(train, given, {"ranks": 2, "launcher": launcher, "max_restarts": 1, "warmup": 0})
+        assert ctx.values["restarts"] == [1] and ctx.facts["measured_steps"] == 6
+        assert [place["rank"] for place in ctx.facts["ranks"]] == [0, 1]
+        assert (ctx.artifacts / "rank-1.attempt-1.log").is_file()
+        losses.append(ctx.facts["loss_digest"])
+    assert losses[0] == losses[1]

@@ -140,7 +140,7 @@ class Torchrun:
         meets = f"{launch.master}:{port if len(launch.nodes) > 1 else 0}"
         options = [f"--nnodes={len(launch.nodes)}", f"--nproc-per-node={launch.per_node}"]
         options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={meets}", f"--rdzv-id=benchhouse-{port}"]
-        options += [f"--max-restarts={self.max_restarts}", "--no-python"]
+        options += [f"--max-restarts={self.max_restarts}", f"--log-dir={launch.folder / 'torchrun'}", "--no-python"]
         return [Command([*launch.prefix(node), self.path, *options, *launch.program]) for node in launch.nodes]
 
 

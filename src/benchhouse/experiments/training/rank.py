@@ -13,7 +13,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +49,7 @@ def main(folder: Path, command: list[str]) -> int:
         signal.signal(signal.SIGTERM, lambda *_: write(told_to_end_s=time.monotonic()))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         here = order["node"] == who["node"]
-        cwd = order["cwd"] or (None if here else stack.enter_context(tempfile.TemporaryDirectory()))
+        cwd = order["cwd"] or (None if here else _empty_folder(folder, name))
         try:
             process = subprocess.Popen(
                 command,
@@ -79,6 +78,13 @@ def main(folder: Path, command: list[str]) -> int:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
+
+
+def _empty_folder(folder: Path, name: str) -> Path:
+    """Whoever started the training takes it away, whatever becomes of us."""
+    path = folder / f"{name}.work"
+    path.mkdir(exist_ok=True)
+    return path
 
 
 def _variables(order: dict[str, Any]) -> None:

@@ -1,0 +1,97 @@
+"""Trainings over the nodes of a real Slurm cluster, by every launcher; the clock of one node is an hour ahead."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from experiments.training.test_run import HEAD
+from laboratory import Lab
+from services.slurm_cluster import Cluster, needs_slurm
+from services.trainer import lab as small_gpt
+
+pytestmark = needs_slurm
+AHEAD_S = 3600
+
+STEPS = """
+first = 0 if attempt == 0 else 2
+print(f"rank {rank} of {world} on {os.uname().nodename}", flush=True)
+for step in range(first, 6):
+    begin = time.monotonic()
+    if (rank, step, attempt, sys.argv[1:]) == (5, 3, 0, ["dies"]): os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+    emit({"step": step, "t_start": begin, "t_end": time.monotonic(), "tokens": 10})
+"""
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="bench-slurm-apart-") as name:
+        Path(name).chmod(0o755)
+        made = Cluster(Path(name) / "slurm")
+        made.start(port=27120 + os.getpid() % 280 * 20)
+        if made.unavailable.exists():
+            pytest.skip(made.unavailable.read_text())
+        daemon = int((made.folder / "run" / "slurmd.node02.pid").read_text())
+        os.kill(daemon, signal.SIGTERM)
+        while Path(f"/proc/{daemon}").exists():
+            time.sleep(0.05)
+        made.bring_back("node02", ahead_s=AHEAD_S)
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def slurm(lab: Lab, apart: Cluster) -> Lab:
+    lab.variables["SLURM_CONF"] = apart.conf
+    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 1s, partition: all}\n")
+    return lab
+
+
+def train(slurm: Lab, target: dict, nodes: int, *, code: int = 0, **workload: object) -> dict:
+    """The trial's meta.json."""
+    more = {"target": target, "workload": workload, "resources": {"nodes": nodes, "memory": "2GB"}, "monitors": False}
+    slurm.run("training.run", code=code, **more)
+    return slurm.trials()[-1].meta
+
+
+def plain(*arguments: str) -> dict:
+    return {"argv": [sys.executable, "-S", "-c", HEAD + STEPS, *arguments], "name": "t"}
+
+
+@pytest.mark.parametrize("launcher", ["srun", "processes"])
+def test_ranks_of_four_nodes_are_one_training_whatever_their_clocks_say(slurm, launcher):
+    facts = train(slurm, plain("dies"), 4, ranks=8, launcher=launcher, max_restarts=1, warmup=0)["custom"]
+    (trial,) = slurm.trials()
+    assert facts["attempts"] == 2 and facts["measured_steps"] == 6 and facts["world"] == 8
+    assert sorted(place["node"] for place in facts["ranks"]) == sorted(facts["nodes"] * 2)
+    assert [place["local_rank"] for place in facts["ranks"]] == [0, 1] * 4
+    first = facts["nodes"][0]
+    expected = {node: AHEAD_S * ((node == "node02") - (first == "node02")) for node in facts["nodes"][1:]}
+    for node, ahead_s in expected.items():
+        assert facts["clocks"][node]["monotonic_ahead_s"] == pytest.approx(ahead_s, abs=0.5)
+        assert facts["clocks"][node]["uncertainty_s"] < 0.5
+    assert trial.metrics["throughput"]["value"] > 1, "0.1 where one clock is an hour ahead"
+    assert facts["interrupts"][0]["ranks"] == [5]
+    for place in facts["ranks"]:
+        said = (trial.folder / "artifacts" / f"rank-{place['rank']}.attempt-1.log").read_text()
+        assert said == f"rank {place['rank']} of 8 on {place['node']}\n"
+    slurm.is_tidy()
+
+
+def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(slurm):
+    torch = small_gpt("--steps", 5)
+    facts = train(slurm, torch, 2, ranks_per_node=1, launcher="torchrun", warmup=1)["custom"]
+    assert len({place["node"] for place in facts["ranks"]}) == facts["world"] == 2
+    assert facts["loss_digest"] and facts["records_from"] == "emitted"
+    slurm.is_tidy()
+
+
+def test_ranks_that_are_not_as_many_on_each_node_are_refused(slurm):
+    meta = train(slurm, plain(), 2, code=1, ranks=3)
+    assert json.dumps(meta).count("3 ranks are not as many on each of 2 nodes; set ranks_per_node instead")
