@@ -86,7 +86,8 @@ def test_ranks_of_four_nodes_are_one_training_whatever_their_clocks_say(slurm, l
 
 def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(slurm):
     torch = small_gpt("--steps", 5)
-    facts = train(slurm, torch, 2, ranks_per_node=1, launcher="torchrun", warmup=1)["custom"]
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(slurm.marks)}  # torch makes it at import, and leaves it
+    facts = train(slurm, torch, 2, ranks_per_node=1, launcher="torchrun", warmup=1, environment=own)["custom"]
     assert len({place["node"] for place in facts["ranks"]}) == facts["world"] == 2
     assert facts["loss_digest"] and facts["records_from"] == "emitted"
     slurm.is_tidy()
