@@ -138,3 +138,25 @@ def test_lines_that_a_shell_wrote_are_records_and_what_is_cut_or_broken_is_lost(
     emitted = read_emitted(path, MOST)
     assert emitted.records == [{"loss": 1}, {"loss": 2}] and emitted.lost == 3 and emitted.writer == {}
     assert read_emitted(path, 12).lost == 1
+
+
+def snippet(language):
+    page = (CLIENT.parent / "docs" / "how-to" / "emit-numbers.md").read_text()
+    return page.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_documented_lines_of_shell_and_c_emit_records_and_do_nothing_outside_a_trial(tmp_path):
+    (tmp_path / "in").mkdir()
+    code = snippet("c") + "int main(void) { double t = now(); emit_step(3, t, now(), 0.5); emit_step(4, t, t, 2); }"
+    (tmp_path / "main.c").write_text(code)
+    subprocess.run(["cc", "-Wall", "-Werror", "-o", tmp_path / "program", tmp_path / "main.c"], check=True)
+    inside = {"PATH": os.environ["PATH"], "BENCHHOUSE_EMIT": str(tmp_path / "in"), "RANK": "2"}
+    outside = {"PATH": os.environ["PATH"]}
+    for environment in (inside, outside):
+        subprocess.run([tmp_path / "program"], env=environment, cwd=tmp_path, check=True)
+        subprocess.run(["sh", "-c", snippet("bash")], env=environment, cwd=tmp_path, check=True)
+    processes = take_emitted(tmp_path / "in", MOST)
+    records = sorted((record for process in processes for record in process.records), key=len)
+    assert records[0] == {"items_per_s": 812.5} and sum(process.lost for process in processes) == 0
+    assert [(record["rank"], record["step"], record["loss"]) for record in records[1:]] == [(2, 3, 0.5), (2, 4, 2)]
+    assert records[1]["t_end"] >= records[1]["t_start"] > 0

@@ -48,6 +48,9 @@ ON_GPU = trace(
     event("ncclDevKernel_AllReduce_Sum", 55, 75, "kernel", tid=8, correlation=5),
     event("nccl:all_reduce", 4, 4.5, "user_annotation", tid=9),
     event("adam", 80, 95, "kernel", tid=7, correlation=3),
+    event("benchhouse.step 4", 10, 95, "gpu_user_annotation", tid=7),
+    event("Optimizer.step#AdamW.step", 80, 95, "gpu_user_annotation", tid=7),
+    event("nccl:all_reduce", 55, 75, "gpu_user_annotation", tid=8),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, Self
@@ -41,7 +42,7 @@ class ProfileFolder:
     """Where a trial has what profilers wrote; while the ranks run, and after that where anything is in it."""
 
     def __init__(self, artifacts: Path, asked: ProfiledSteps | None) -> None:
-        self._path = artifacts / "profiles"
+        self._path, self.asked = artifacts / "profiles", asked
         self.variables = {_PROFILES: str(self._path)} | ({_PROFILE: asked.steps} if asked else {})
 
     def __enter__(self) -> Self:
@@ -52,9 +53,14 @@ class ProfileFolder:
         with suppress(OSError):
             self._path.rmdir()
 
+    @cached_property
+    def traces(self) -> dict[Path, Emitted | None]:
+        """With the steps in them, as if they had been emitted; read when the ranks are over."""
+        return {path: read_trace(path) for path in sorted(self._path.glob(TRACES))}
+
     @property
-    def traces(self) -> list[Path]:
-        return sorted(self._path.glob(TRACES))
+    def processes(self) -> list[Emitted]:
+        return [process for process in self.traces.values() if process]
 
 
 def profiled_times(processes: Iterable[Emitted]) -> Spans:
@@ -80,13 +86,12 @@ def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[Whol
 
 
 def tell_profile(
-    asked: ProfiledSteps,
-    traces: Sequence[Path],
-    useful: Sequence[WholeStep],
-    measured: Sequence[WholeStep],
-    ctx: Context,
+    profiles: ProfileFolder, useful: Sequence[WholeStep], measured: Sequence[WholeStep], ctx: Context
 ) -> None:
     """Which steps, what they cost against those that were measured, and where their time went (medians over ranks)."""
+    asked, traces = profiles.asked, profiles.traces
+    if not asked:
+        return
     if not traces:
         ways = "loop over profiled(range(...)) of benchhouse_training, or use one of its callbacks"
         ctx.warn("not_profiled", f"no rank wrote a trace of steps {asked.steps}: did it get there? {ways}")
@@ -97,7 +102,7 @@ def tell_profile(
     about["bytes"] = sum(path.stat().st_size for path in traces)
     if slower and measured:
         about["overhead_share"] = median(slower) / median(step.took_s for step in measured) - 1.0
-    records = [record for path in traces if (process := read_trace(path)) for record in process.records]
+    records = [record for process in profiles.processes for record in process.records]
     for name in _PARTS if records else ():
         about[f"{name.removesuffix('_s')}_ms"] = median(record[name] for record in records) * 1e3
     ctx.metadata(profile=about)

@@ -140,8 +140,8 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         ended_s = time.monotonic()
         clocks.ask_again()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
-    put_on_one_clock(clocks, emitted, attempts, ctx)
-    records = find_records(emitted, attempts, workload.patterns, profiles.traces)
+    put_on_one_clock(clocks, [*emitted, *profiles.processes], attempts, ctx)
+    records = find_records(emitted, attempts, workload.patterns, profiles.processes)
     ctx.metadata(records_from=records.source, attempts=len(attempts))
     tell_placement(training, launch, workload, ctx)
     tell_records(records, ctx)
@@ -153,6 +153,7 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, began_s, workload, ctx)
     report_ranks(steps, {rank.number: rank.node for rank in attempts[-1]}, ctx)
+    tell_profile(profiles, progress.useful, steps, ctx)
     report_reliability(faults, progress, (began_s, ended_s), training, ctx)
     check_cores(steps, attempts[-1], launch, workload.threads, ctx)
     place = Place(target.python, launch.argv, launch.per_node, launch.environment)
@@ -185,8 +186,6 @@ def _report(
     useful = progress.useful
     warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
     steps = longest_untouched(useful[warmup.steps :], records.profiled)
-    if workload.profile:
-        tell_profile(workload.profile, records.traces, useful, steps, ctx)
     ctx.metadata(warmup_steps=warmup.steps, warmup_rule=warmup.why, measured_steps=len(steps), world=progress.world)
     if not steps:
         profiled = " or profiled" if records.profiled else ""

@@ -11,7 +11,7 @@ from benchhouse.experiments.training.launch import Rank
 from benchhouse.experiments.training.patterns import Found, Line, search
 from benchhouse.experiments.training.profiles import profiled_times
 from benchhouse.experiments.training.steps import not_finite, told_twice
-from benchhouse.experiments.training.traces import Spans, read_trace
+from benchhouse.experiments.training.traces import Spans
 from benchhouse.schema.experiment import Context
 
 _MOST_BYTES = 2**28  # of the records of one process
@@ -32,7 +32,6 @@ class Records:
 
     source: str
     processes: list[Emitted] = field(default_factory=list)
-    traces: Sequence[Path] = ()
     profiled: Spans = field(default_factory=list)
     """When a profiler ran: steps of that time are not measured, unless there are no others."""
     warnings: Mapping[str, str] = field(default_factory=dict)
@@ -43,25 +42,25 @@ def find_records(
     emitted: list[Emitted],
     attempts: Sequence[Sequence[Rank]],
     patterns: Mapping[str, str],
-    traces: Sequence[Path] = (),
+    traced: list[Emitted],
 ) -> Records:
     """The first that has steps: emitted, JSON lines in the logs, patterns on the logs, traces of the profiler."""
     profiled = profiled_times(emitted)
     if _has_steps(emitted):
-        return Records("emitted", emitted, traces, profiled)
+        return Records("emitted", emitted, profiled)
     ranks = [(attempt, rank) for attempt, ranks in enumerate(attempts) for rank in ranks]
     printed = [Emitted({"rank": rank.number, "attempt": attempt}, list(_json(rank))) for attempt, rank in ranks]
     if _has_steps(printed):
-        return Records("JSON lines of the log", printed, traces, profiled)
+        return Records("JSON lines of the log", printed, profiled)
     if patterns:
         matched = _matches([rank for _, rank in ranks], patterns)
         for process, record in matched.found.records:
             printed[process].records.append(record)
         if _has_steps(printed) or matched.found.slow:
-            return Records("patterns on the log", printed, traces, profiled, matched.warnings, matched.found.slow)
-    if traced := [trace for path in traces if (trace := read_trace(path))]:
+            return Records("patterns on the log", printed, profiled, matched.warnings, matched.found.slow)
+    if traced:
         warnings = {"profiled": "all steps ran under the torch profiler, as no other source has any: they are slower"}
-        return Records("torch profiler", traced, traces, warnings=warnings)
+        return Records("torch profiler", traced, warnings=warnings)
     return Records("nothing")
 
 

@@ -17,6 +17,7 @@ from benchhouse.experiments.emitted import Emitted
 TRACES = "*.trace.json.gz"
 _MOST_BYTES = 2**30  # of a trace, unpacked
 _MARK, _BACKWARD, _OPTIMIZER = "benchhouse.step ", "autograd::engine::evaluate_function", "Optimizer."
+_ON_DEVICE = "gpu_user_annotation"  # a mark once more, as long as its kernels
 _COLLECTIVES = ("gloo:", "nccl", "ncclDevKernel")
 Spans = list[tuple[float, float]]
 """Begin and end in seconds, in order and apart from each other."""
@@ -36,7 +37,8 @@ def read_trace(path: Path) -> Emitted | None:
 
 
 def steps_in(trace: Mapping[str, Any]) -> list[dict[str, Any]]:
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X" and "dur" in event]
+    whole = (event for event in trace["traceEvents"] if event.get("ph") == "X" and "dur" in event)
+    events = [event for event in whole if event.get("cat") != _ON_DEVICE]
     clocks = trace["benchhouse"]
     zero_s = trace["baseTimeNanoseconds"] / 1e9 - clocks["utc"] + clocks["mono"]
     marks = sorted((event for event in events if event["name"].startswith(_MARK)), key=_begin)
