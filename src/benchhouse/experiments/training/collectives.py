@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -33,6 +33,7 @@ _MARK = '{"collective"'
 _STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max")
 _ALONE = "one rank sends nothing to anybody, its bus bandwidth is 0: give at least 2 ranks"
 _OF_TORCH = {"launcher": "processes", "affinity": "none", "rank_environment": {}, "max_restarts": 0}
+_MOST_WAIT = 0.5  # of an operation's time; threads that are woken wait for some microseconds on a free core, too
 _SHOWN = 300  # characters of a rank's last lines in a message
 METRICS = (
     lower(
@@ -46,6 +47,7 @@ METRICS = (
         "throughput",
         primary=True,
     ),
+    lower("core_wait", "us", "time that threads of a rank waited for a core / operations, of the rank with the most"),
     lower("start_skew", "us", "from the first rank that begins a round to the last one of the same node, mean"),
     lower("wrong", "1", "elements of the results of all ranks that are not what they must be"),
 )
@@ -129,7 +131,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
     """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
 
     Where all ranks have one clock, a round took at least from its last beginning to its last end, and at most as
-    long as its slowest rank; that is how far the barrier can have changed it. Nor is waiting for a core part of it.
+    long as its slowest rank; that is how far the barrier can have changed it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
     results = [line for lines in said.values() for line in lines if line["collective"] == "result"]
@@ -152,7 +154,6 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         skews.append(max(max(moments) - min(moments) for moments in by_clock))
         last[begins.index(max(begins))] += 1
     one_clock = len(clocks) == 1
-    waited_s = max(result["waited_s"] for result in results) / (iterations * len(times))
     facts = {name: abouts[0][name] for name in ("torch", "nccl", "device") if abouts[0].get(name)}
     if one_clock:
         facts["last_to_begin"] = {"rank": last.most_common(1)[0][0], "rounds": last.most_common(1)[0][1]}
@@ -161,8 +162,8 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
         seconds=times,
         wrong=sum(result["wrong"] for result in results),
         skew_s=fmean(skews),
-        off_s=fmean(times) - fmean(least) + waited_s if one_clock else None,
-        waited_s=waited_s,
+        waited_s=max(result["waited_s"] for result in results) / (iterations * len(times)),
+        off_s=fmean(times) - fmean(least) if one_clock else None,
         facts=facts,
     )
 
@@ -208,19 +209,16 @@ def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: 
         ctx.emit("latency", seconds * 1e6)
     for name, value in bandwidths.items():
         ctx.emit(name, value)
-    if measured.off_s is not None:
-        off = measured.off_s / latency_s
-        beyond = off > workload.error_share
-        mean = "mean" if len(measured.seconds) > 1 else "value"
-        ctx.bound("latency", {mean: measured.off_s * 1e6}, _STATS if beyond else ())
-        for name, value in bandwidths.items():
-            ctx.bound(name, {"value": off * value}, ["value"] if beyond else ())
-        if beyond:
-            apart = f"ranks began a round {measured.skew_s * 1e6:,.0f} us apart"
-            waited = f"waited {measured.waited_s * 1e6:,.0f} us for a core in an operation"
-            changed = f"can have changed its time by {off:.1%} ({workload.error_share:.1%} is taken)"
-            cure = "latency and bandwidths are INVALID; free cores, or raise workload.iterations"
-            ctx.warn("figures_invalid", f"{apart} and {waited}, which {changed}: {cure}")
+    doubts = list(_doubts(measured, latency_s, workload.error_share))
+    off = (measured.off_s or 0.0) / latency_s
+    mean = "mean" if len(measured.seconds) > 1 else "value"
+    ctx.bound("latency", {mean: off * latency_s * 1e6} if off else {}, _STATS if doubts else ())
+    for name, value in bandwidths.items():
+        ctx.bound(name, {"value": off * value} if off else {}, ["value"] if doubts else ())
+    if doubts:
+        ctx.warn("figures_invalid", f"{'; '.join(doubts)}: latency and bandwidths are INVALID")
+    if measured.waited_s is not None:
+        ctx.emit("core_wait", measured.waited_s * 1e6)
     if not math.isnan(measured.skew_s):
         ctx.emit("start_skew", measured.skew_s * 1e6)
     if measured.wrong is None:
@@ -234,6 +232,17 @@ def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: 
         ctx.warn("bytes_rounded", f"{measured.bytes} bytes, not {workload.bytes}: every rank has an equal share")
     operations = workload.iterations * workload.rounds
     ctx.metadata(bytes=measured.bytes, world=world, operations=operations, **measured.facts)
+
+
+def _doubts(measured: Measured, latency_s: float, taken: float) -> Iterator[str]:
+    """Why the figures do not hold, each with the cure."""
+    off, waited_s = (measured.off_s or 0.0) / latency_s, measured.waited_s or 0.0
+    if off > taken:
+        apart = f"ranks began a round {measured.skew_s * 1e6:,.0f} us apart"
+        yield f"{apart}, which can have changed its time by {off:.1%} ({taken:.1%} is taken; raise workload.iterations)"
+    if waited_s > _MOST_WAIT * latency_s:
+        waited = f"threads of a rank waited {waited_s * 1e6:,.0f} us for a core in an operation"
+        yield f"{waited} of {latency_s * 1e6:,.0f} us (half of it is taken; free cores)"
 
 
 def _found(program: str, environment: Mapping[str, str], ctx: Context) -> str:

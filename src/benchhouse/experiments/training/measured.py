@@ -20,10 +20,10 @@ class Measured:
     """Elements; None where nothing was checked."""
     skew_s: float = math.nan
     """Between the ranks of a node that begin a round; NaN where nobody says it."""
-    waited_s: float = 0.0
-    """In an operation, for a core: the rank that waited most."""
+    waited_s: float | None = None
+    """In an operation, threads of the rank that waited most, for a core; None where nobody says it."""
     off_s: float | None = None
-    """How far the time can be off because of both; None where it is not known."""
+    """How far the time can be off because of that skew; None where it is not known."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
