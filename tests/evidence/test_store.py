@@ -55,6 +55,10 @@ def place(request, tmp_path, monkeypatch):
     return f"s3://evidence/{prefix}", evidence_transfer.S3Shelf(bucket, "", prefix)
 
 
+def keys_of(shelf, prefix: str) -> list[str]:
+    return [key for key, _ in shelf.sizes(prefix)]
+
+
 def damage_object(shelf, sha256: str) -> None:
     content = bytearray(b"".join(shelf.read(object_key(sha256))))
     content[len(content) // 2] ^= 1
@@ -124,7 +128,7 @@ def test_an_interrupted_push_is_taken_up_where_it_stopped(workspace, place, monk
         with pytest.raises(KeyboardInterrupt):
             evidence_transfer.push(workspace, address, [])
     assert pointers(shelf) == []
-    assert sorted(shelf.keys("objects/")) == sorted(done)
+    assert sorted(keys_of(shelf, "objects/")) == sorted(done)
     assert len(done) == 3
     with pytest.raises(BenchError, match="there is no evidence"):
         evidence_transfer.verify(address, [])
@@ -141,7 +145,7 @@ def test_a_damaged_folder_is_not_pushed_and_a_dry_run_writes_nothing(workspace, 
     folder = next(workspace.results.glob("*/*/samples.csv"))
     flip_byte(folder, 40)
     planned = evidence_transfer.push(workspace, address, [], dry_run=True)
-    assert list(shelf.keys("")) == []
+    assert keys_of(shelf, "") == []
     pushed = evidence_transfer.push(workspace, address, [])
     assert pushed == planned
     assert sorted(one.what for one in pushed) == ["new", "new", "refused"]
@@ -337,13 +341,13 @@ def pointer(shelf, sealed):
 def test_a_push_writes_each_object_once_and_says_last_that_the_folder_is_there(shelf, sealed, disk):
     size = 3 + sealed.manifest.stat().st_size
     new = Carried(run_id="r1", folder="demo/t1", what="new", objects=4, size=size)
-    assert list(push(shelf, [sealed], dry_run=True)) == [new] and list(shelf.keys("")) == []
+    assert list(push(shelf, [sealed], dry_run=True)) == [new] and keys_of(shelf, "") == []
     assert list(push(shelf, [sealed, sealed], dry_run=True))[1].objects == 0
     assert list(push(shelf, [sealed])) == [new]
     manifest = manifest_digest(sealed)
     objects = sorted(object_key(one) for one in (sha(b"x"), sha(b""), sha(b"yy"), manifest))
     key = f"trials/r1/demo/t1/{manifest}"
-    assert list(shelf.keys("objects/")) == objects and list(shelf.keys("")) == [*objects, key]
+    assert keys_of(shelf, "objects/") == objects and keys_of(shelf, "") == [*objects, key]
     assert b"".join(shelf.read(key)) == f"{manifest}\n".encode()
     renamed = [event.split()[1:] for event in disk if event.startswith("rename")]
     assert len(renamed) == 5
@@ -354,6 +358,17 @@ def test_a_push_writes_each_object_once_and_says_last_that_the_folder_is_there(s
     assert list(push(shelf, [sealed])) == [Carried(run_id="r1", folder="demo/t1", what="same")]
     assert pointers(shelf) == pointers(shelf, ["r1", "r1"]) == [Pointer("r1", "demo", "t1", manifest)]
     assert pointers(shelf, ["r2"]) == pointers(shelf, []) == []
+
+
+def test_what_a_killed_writer_left_empty_is_written_again(workspace, place):
+    address, shelf = place
+    evidence_transfer.push(workspace, address, [])
+    pointer = pointers(shelf, ["run-b"])[0]
+    for key in (object_key(pointer.manifest), pointer.key):
+        shelf.put(key, b"", sha(b""))
+    assert {item.kind for item in evidence_transfer.verify(address, [])[2]} == {"changed"}
+    assert sorted(item.what for item in evidence_transfer.push(workspace, address, [])) == ["new", "same", "same"]
+    assert evidence_transfer.verify(address, [])[::2] == (3, [])
 
 
 def test_equal_files_of_two_folders_are_kept_and_read_once(shelf, sealed, spec, tmp_path):
@@ -446,4 +461,4 @@ def test_a_shelf_that_can_not_be_written_is_told_and_nothing_half_is_left(shelf,
         shelf.put("objects/ab/taken", b"x", "")
     assert [path.name for path in (tmp_path / "shelf" / "objects" / "ab").iterdir()] == ["taken"]
     (tmp_path / "shelf" / ".hidden").touch()
-    assert list(shelf.keys("")) == []
+    assert keys_of(shelf, "") == []

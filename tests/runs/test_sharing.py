@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from engines_at_hand import filled, new_database
+from laboratory import wait_until
 from services import seaweedfs as seaweedfs_servers
 from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
 from services.small_disk import small_disk  # noqa: F401 - a fixture
 from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.deposits import deposits
+from benchhouse.evidence.store import object_key
 from benchhouse.load.protocols.s3 import S3Refused
-from benchhouse.runs import s3_shelf, sharing
+from benchhouse.runs import evidence_transfer, s3_shelf, sharing
 from benchhouse.warehouse.ingest import collect
 
 DEAD = "postgresql://nobody@127.0.0.1:1/none"
@@ -60,6 +63,23 @@ def test_all_is_sent_once_to_a_real_postgresql_and_s3(bench, tmp_path, monkeypat
     known = sharing.share(workspace)
     assert [place.missing for place in known] == [[], []], "the journal only saves work: they have it already"
     assert ask(address, "SELECT count(*) FROM benchhouse.trial_fact") == [(29,)]
+
+
+def test_a_share_that_is_killed_in_mid_batch_leaves_nothing_half(tmp_path, monkeypatch, seaweedfs):
+    for name, value in seaweedfs.environment.items():
+        monkeypatch.setenv(name, value)
+    workspace, bucket = filled(tmp_path / "ada"), seaweedfs.bucket("killed")
+    write(workspace.root, None, "s3://killed", seaweedfs.url)
+    command = [sys.executable, "-m", "benchhouse", "-C", workspace.root, "warehouse", "share"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sharer:
+        wait_until(lambda: len(list(bucket.keys("objects/"))) > 10, "the first objects")
+        sharer.kill()
+    before = set(bucket.keys("objects/"))
+    for pointer in bucket.keys("trials/"):
+        assert object_key(pointer.rpartition("/")[2]) in before, "a pointer comes after what it points to"
+    (whole,) = sharing.share(workspace)
+    assert (whole.there, whole.missing) == (28, [])
+    assert evidence_transfer.verify("s3://killed", [], endpoint=seaweedfs.url)[::2] == (28, [])
 
 
 def test_a_cut_connection_leaves_the_run_to_be_sent_and_the_next_call_goes_on(tmp_path, postgres_server):  # noqa: F811

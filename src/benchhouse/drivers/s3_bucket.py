@@ -24,8 +24,11 @@ from benchhouse.load.protocols.s3 import S3Refused
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
 _PIECE_BYTES = 1 << 20
-_FIELD = re.compile(r"<(Code|Message|Key|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<")
+_FIELD = re.compile(
+    r"<(Code|Message|Key|Size|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<"
+)
 _FOLDER = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>")
+_CONTENTS = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _UPLOAD = re.compile(r"<Upload>(.*?)</Upload>", re.DOTALL)
 _ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
 
@@ -51,12 +54,16 @@ class Bucket:
         return True
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """All keys below it, a page at a time."""
+        return (key for key, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """All keys below it with the bytes of their objects, a page at a time."""
         after: dict[str, str] = {}
         while True:
             query = {"list-type": "2", "max-keys": "1000", "prefix": prefix} | after
             page = self._ask("GET", query=query).decode()
-            yield from (unescape(value) for name, value in _FIELD.findall(page) if name == "Key")
+            for item in map(_fields, _CONTENTS.findall(page)):
+                yield item["Key"], int(item["Size"])
             if not (token := _fields(page).get("NextContinuationToken")):
                 return
             after = {"continuation-token": token}

@@ -54,12 +54,13 @@ class StoreRefused(Unfit):
 
 
 class Shelf(Protocol):
-    """Where objects lie, by key. A key that is there is there whole. Several threads may ask; raises StoreRefused."""
+    """Where objects lie, by key. Several threads may ask; raises StoreRefused."""
 
     @property
     def name(self) -> str: ...
 
-    def keys(self, prefix: str) -> Iterable[str]: ...
+    def sizes(self, prefix: str) -> Iterable[tuple[str, int]]:
+        """The keys below a prefix, with the bytes of each."""
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None: ...
 
@@ -102,12 +103,13 @@ class DiskShelf:
     def __init__(self, root: Path) -> None:
         self._root, self.name = root, str(root)
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         for parent, folders, files in os.walk(self._root / prefix):
             folders.sort()
             for file in sorted(files):
                 if not file.startswith("."):
-                    yield Path(parent, file).relative_to(self._root).as_posix()
+                    path = Path(parent, file)
+                    yield path.relative_to(self._root).as_posix(), path.stat().st_size
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
         path = self._root / key
@@ -143,7 +145,7 @@ def object_key(sha256: str) -> str:
 def pointers(shelf: Shelf, runs: Iterable[str] | None = None) -> list[Pointer]:
     """The trial folders of a store; of all runs, or of `runs` alone. What has no name of ours is not looked at."""
     prefixes = ["trials/"] if runs is None else [f"trials/{run}/" for run in sorted(set(runs))]
-    matches = (_POINTER.fullmatch(key) for prefix in prefixes for key in shelf.keys(prefix))
+    matches = (_POINTER.fullmatch(key) for prefix in prefixes for key, _ in shelf.sizes(prefix))
     return [Pointer(*match.groups()) for match in matches if match]
 
 
@@ -157,34 +159,37 @@ class _Planned:
 
 
 def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
-    """Put sealed folders into a store. Each is checked before it goes, and each new object is read back."""
-    there: set[str] | None = None
-    known: set[Pointer] = set()
+    """Put sealed folders into a store. Each is checked before it goes, and each new object is read back.
+
+    What is there with another size is written again: some servers keep an empty object of a writer that was killed.
+    """
+    there: dict[str, int] | None = None
     with ThreadPoolExecutor(_AT_ONCE) as crew:
         for batch in _batches(folders):
             if there is None:
-                there, known = set(shelf.keys("objects/")), set(pointers(shelf))
-            planned = [_plan(folder, there, known) for folder in batch]
+                there = dict(shelf.sizes("objects/")) | dict(shelf.sizes("trials/"))
+            planned = [_plan(folder, there) for folder in batch]
             if not dry_run:
                 list(crew.map(partial(_put, shelf), [item for plan in planned for item in plan.new.items()]))
                 list(crew.map(partial(_enter, shelf), [plan.pointer for plan in planned if plan.pointer]))
             yield from (plan.carried for plan in planned)
 
 
-def _plan(folder: TrialFolder, there: set[str], known: set[Pointer]) -> _Planned:
-    """Check a folder and see what the store lacks of it; that is added to `there`."""
+def _plan(folder: TrialFolder, there: dict[str, int]) -> _Planned:
+    """Check a folder and see what the store lacks of it, by the sizes that are `there`; that is added to them."""
     path = f"{folder.path.parent.name}/{folder.path.name}"
     if damage := verify(folder):
         return _Planned(Carried(run_id="", folder=path, what="refused", reason=_describe(damage)))
     manifest = read_manifest(folder)
     pointer = Pointer(manifest.run_id, folder.path.parent.name, folder.path.name, manifest_digest(folder))
-    if pointer in known:
-        return _Planned(Carried(run_id=manifest.run_id, folder=path, what="same"))
     parts = {object_key(entry.sha256): folder.path / name for name, entry in manifest.files.items()}
     parts[object_key(pointer.manifest)] = folder.manifest
-    new = {key: part for key, part in parts.items() if key not in there}
-    there.update(new)
-    size = sum(part.stat().st_size for part in new.values())
+    sizes = {key: part.stat().st_size for key, part in parts.items()}
+    new = {key: part for key, part in parts.items() if there.get(key) != sizes[key]}
+    if not new and there.get(pointer.key) == len(_text(pointer)):
+        return _Planned(Carried(run_id=manifest.run_id, folder=path, what="same"))
+    there |= sizes
+    size = sum(sizes[key] for key in new)
     carried = Carried(run_id=manifest.run_id, folder=path, what="new", objects=len(new), size=size)
     return _Planned(carried, pointer, new)
 

@@ -31,10 +31,10 @@ class S3Shelf:
         """See that the bucket is there and may be read; raises S3Refused."""
         self._patiently(lambda bucket: bucket.make_sure(create))
 
-    def keys(self, prefix: str) -> Iterator[str]:
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         with _told(prefix):
-            keys = self._patiently(lambda bucket: list(bucket.keys(self._prefix + prefix)))
-        yield from (key.removeprefix(self._prefix) for key in keys)
+            listed = self._patiently(lambda bucket: list(bucket.sizes(self._prefix + prefix)))
+        yield from ((key.removeprefix(self._prefix), size) for key, size in listed)
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
         with _told(key, passing="; a store that is full answers so too"):
