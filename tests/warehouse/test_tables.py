@@ -98,6 +98,7 @@ def test_an_outcome_takes_valid_figures_only(workspace):
 
 def test_training_has_a_row_a_phase(workspace):
     numbers = [number("mfu", 0.5, "1"), number("mfu", 40.0, "%", window="steady")]
+    numbers.append(number("own_step_time", 7.0, "ms", window="rank:3"))  # of a part, and no outcome of the whole
     collect(workspace, "run-a", [make_trial(workspace, component="training", numbers=numbers)])
     found = ask(workspace, "SELECT phase, mfu, nodes, gpus FROM training_outcome_fact ORDER BY phase")
     assert [tuple(row.values()) for row in found] == [("", 0.5, 1, 0), ("steady", 0.4, 1, 0)]

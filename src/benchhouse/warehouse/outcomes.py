@@ -35,7 +35,8 @@ def _rows_of(kind: OutcomeTable, trials: Sequence[Row], measurements: dict[str, 
         (row for row in counted if row["outcome"] == "succeeded"), key=lambda row: (row["repetition"], row["trial_id"])
     )
     whole = [m for row in good for m in measurements.get(row["trial_id"], ()) if m["scope"] == "trial"]
-    windows = sorted({m["window"] for m in whole} | {""}) if kind.by_window else [""]
+    outcomes = {metric for outcome in kind.outcomes for metric in outcome.metrics}  # a rank's own numbers are none
+    windows = sorted({m["window"] for m in whole if m["metric"] in outcomes} | {""}) if kind.by_window else [""]
     if not counted:  # it has not come further than its warm-ups
         return []
     return [
