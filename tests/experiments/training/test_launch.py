@@ -2,9 +2,14 @@
 
 import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from experiments.conftest import RecordingContext
 from experiments.training.test_run import STEPS, trainer
+from laboratory import wait_until
 from pydantic import ValidationError
 
 from benchhouse.analysis.clocks import Clock, RoundTrip
@@ -132,6 +137,27 @@ def test_ranks_are_counted_in_one_way():
         TrainingWorkload(ranks=2, ranks_per_node=2)
     with pytest.raises(ValidationError, match="launcher"):
         TrainingWorkload(launcher="mpirun")
+
+
+def test_ranks_that_are_not_as_many_on_each_node_are_refused(tmp_path):
+    ctx = RecordingContext(tmp_path, train)
+    ctx.nodes = ["here", "there"]
+    with pytest.raises(ExperimentFailed, match="uneven_ranks: 3 ranks are not as many on each of 2 nodes; set"):
+        train.call(trainer(STEPS), {"ranks": 3}, ctx)
+
+
+def test_ranks_end_with_whoever_started_them(tmp_path):
+    rank = f"import os, time; print(os.getpid(), file=open({str(tmp_path / 'pid')!r}, 'w'), flush=True); time.sleep(99)"
+    starts = f"""
+import os, pathlib, sys
+from benchhouse.experiments.training.launch import run_here
+run_here([sys.executable, "-S", "-c", {rank!r}], 1, os.environ, pathlib.Path({str(tmp_path)!r}), None)
+"""
+    with subprocess.Popen([sys.executable, "-c", starts]) as process:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the rank", 60)
+        process.kill()
+    pid = (tmp_path / "pid").read_text().strip()
+    wait_until(lambda: not Path(f"/proc/{pid}/exe").exists(), "the rank to end", 30)
 
 
 def test_cores_are_written_as_ranges():
