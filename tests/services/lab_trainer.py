@@ -19,7 +19,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 from benchhouse_client import emit
 
-FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave")
+FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node")
 
 
 def arguments() -> argparse.Namespace:
@@ -108,7 +108,8 @@ def main() -> None:
         first = state["step"]
     model = nn.parallel.DistributedDataParallel(model) if world > 1 else model
     kind, who, when, seconds = [*options.fault.split(":"), "0", "0", "0"][:4]
-    planted = kind and int(who) == rank and (attempt == 0 or options.every_attempt)
+    struck = int(os.environ.get("GROUP_RANK", 0)) if kind == "node" else rank
+    planted = kind and int(who) == struck and (attempt == 0 or options.every_attempt)
     for step in range(first, options.steps):
         fault = kind if planted and step >= int(when) else ""
         began, cpu = time.monotonic(), time.process_time()
@@ -151,6 +152,8 @@ def strike(fault: str) -> None:
         raise RuntimeError("planted: this rank gives up")
     if fault == "leave":
         sys.exit(0)
+    if fault == "node":  # what is around the rank goes too, and nothing is written any more
+        os.kill(os.getppid(), signal.SIGKILL)
     if fault == "hang":
         time.sleep(1e6)
     if fault == "oom":

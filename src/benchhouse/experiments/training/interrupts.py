@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from benchhouse.experiments.training.faults import CODES, Evidence, Fault, diagnose
 from benchhouse.experiments.training.figures import Progress
 from benchhouse.experiments.training.launch import Rank, Training
+from benchhouse.experiments.training.rank import own_node
 from benchhouse.experiments.training.reliability import PARTS, Interrupt, interrupt_interval, wall_of
 from benchhouse.experiments.training.steps import Step
 from benchhouse.load.metrics import higher, lower
@@ -40,7 +41,7 @@ class Told:
 
 def find_faults(training: Training, steps: Sequence[Step]) -> list[Told]:
     """Of every attempt that did not end well."""
-    faults = []
+    faults, here = [], own_node()
     for attempt, ranks in enumerate(training.attempts):
         if any(rank.exit_code != 0 for rank in ranks):
             last: dict[int, int] = {}
@@ -48,7 +49,10 @@ def find_faults(training: Training, steps: Sequence[Step]) -> list[Told]:
                 if step.attempt == attempt:
                     last[step.rank] = max(step.number, last.get(step.rank, step.number))
             timed_out = training.timed_out and attempt == len(training.attempts) - 1
-            faults.append(Told(attempt, diagnose(Evidence(ranks, last, timed_out)), _noticed_s(ranks)))
+            fault, ours = diagnose(Evidence(ranks, last, timed_out)), [rank for rank in ranks if rank.node == here]
+            if not {rank.number for rank in ours}.issuperset(fault.ranks):
+                fault = replace(fault, moment_s=None)  # of another node's clock
+            faults.append(Told(attempt, fault, _noticed_s(ours)))
     return faults
 
 
