@@ -116,7 +116,7 @@ def play(planted: Planted | None, ranks: int, launcher: str, nodes: tuple[str, .
         if planted and planted.by_timeout:
             options += ["--timeout-s", 5]
             workload["hang_after"] = 600.0
-        ctx = Nodes(Path(name), train)
+        ctx: Any = Nodes(Path(name), train)
         ctx.nodes = list(nodes)
         os.chdir(ctx.workdir)
         target, began_s = lab(*options), time.monotonic()

@@ -58,3 +58,17 @@ def test_after_a_kill_both_launchers_go_on_to_the_same_loss(play, tmp_path):
         assert (ctx.artifacts / "rank-1.attempt-1.log").is_file()
         losses.append(ctx.facts["loss_digest"])
     assert losses[0] == losses[1]
+
+
+def test_under_torchrun_the_rank_that_hangs_is_named_not_one_that_waits_and_the_training_goes_on(play, tmp_path):
+    options = ("--steps", 12, "--step-s", 0.02, "--folder", tmp_path, "--save-every", 2, "--fault", "hang:1:5")
+    # Longer than ranks need to end, on a busy machine too.
+    given = {"ranks": 2, "launcher": "torchrun", "hang_after": 12, "max_restarts": 1, "warmup": 0}
+    ctx = play(train, lab(*options), given)
+    (told,) = ctx.facts["interrupts"]
+    assert (told["kind"], told["ranks"], told["certain"]) == ("hung", [1], True)
+    assert "strike (lab_trainer.py:" in told["message"] and "waited for it" in told["message"]
+    assert len(ctx.values["step_time"]) == 12 and ctx.values["lost_steps"] == [1]
+    parts = ctx.facts["wall_parts_s"]
+    assert sum(parts.values()) == pytest.approx(ctx.facts["wall_s"])
+    assert 12 <= parts["detection"] == pytest.approx(ctx.values["detection_time"][0])
