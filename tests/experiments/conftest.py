@@ -103,11 +103,11 @@ def recording(tmp_path: Path) -> Callable[[Experiment], RecordingContext]:
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RecordingContext]:
     """`play(experiment, target, workload)` runs it in an empty folder and returns what it recorded."""
     count = 0
 
-    def run(experiment: Experiment, target: dict, workload: dict, cache: FolderCache | None = None) -> RecordingContext:
+    def run(experiment: Experiment, target: Any, workload: Any, cache: FolderCache | None = None) -> RecordingContext:
         nonlocal count
         count += 1
         folder = tmp_path / f"trial-{count}"
@@ -116,7 +116,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         if cache:
             ctx.cache = cache
         monkeypatch.chdir(ctx.workdir)
-        experiment.call(target, workload, ctx)
+        recording: Any = ctx
+        experiment.call(target, workload, recording)
         assert not os.listdir(ctx.workdir), "an experiment leaves nothing behind"
         return ctx
 
