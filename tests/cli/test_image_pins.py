@@ -213,6 +213,26 @@ def test_a_site_that_demands_pins_lets_in_what_is_pinned_or_no_image(lab, more):
     lab.bench("plan", lab.scenario("mischief", workload={"act": "ok"}, services={"web": {"recipe": "box"}}))
 
 
+STARTER = """
+from benchhouse import Context, experiment
+from benchhouse.schema.recipe import Recipe
+
+@experiment("starter", version="1.0")
+def starter(ctx: Context, n: int = 0):
+    ctx.service(Recipe.model_validate(RECIPE))
+"""
+
+
+def test_a_server_that_an_experiment_starts_itself_is_pinned_too(lab, lock):
+    code = f"RECIPE = {BOX | {'published': 'a/b:1'}!r}\n{STARTER}"
+    lab.install("starter", "1.0", code, "[benchhouse.experiments]\nstarter = starter:starter\n")
+    images_verb(lab, "pin", f"a/b:1@{GIVEN}")
+    lab.run("starter", code=1)
+    (trial,) = lab.trials()
+    assert trial.code == "no_such_program" and trial.spec["image_pins"] == {"docker.io/a/b:1": GIVEN}
+    assert f"bench images pull docker.io/a/b:1@{GIVEN}" in trial.meta["failure"]["message"]  # nobody pulled it
+
+
 def test_pins_change_no_plan(lab, lock):
     with_recipe(lab, published="a/b:1")
     scenario = lab.scenario("mischief", workload={"act": "ok"}, services={"web": {"recipe": "box"}})

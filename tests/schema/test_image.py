@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from benchhouse.schema.image import ImageLock, Pin, parse_reference
+from benchhouse.schema.image import ImageLock, Pin, parse_reference, with_digest
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceUse, TrialService
 
@@ -50,10 +50,12 @@ def test_the_lock_gives_a_published_image_its_digest_and_goes_before_that_of_the
         {"images": {"postgres:17": {"digest": DIGEST, "source": "docker.io", "pinned": "2026-01-01"}}}
     )
     assert list(lock.images) == ["docker.io/library/postgres:17"]
-    assert lock.pinned("docker.io/library/postgres:17") == f"docker.io/library/postgres:17@{DIGEST}"
-    assert lock.pinned(f"docker.io/library/postgres:17@{OTHER}") == f"docker.io/library/postgres:17@{DIGEST}"
-    assert lock.pinned("docker.io/library/postgres:18") == "docker.io/library/postgres:18"
-    assert lock.pinned("") == ""
+    assert with_digest("docker.io/library/postgres:17", lock.digests) == f"docker.io/library/postgres:17@{DIGEST}"
+    assert (
+        with_digest(f"docker.io/library/postgres:17@{OTHER}", lock.digests) == f"docker.io/library/postgres:17@{DIGEST}"
+    )
+    assert with_digest("docker.io/library/postgres:18", lock.digests) == "docker.io/library/postgres:18"
+    assert with_digest("", lock.digests) == ""
 
 
 @pytest.mark.parametrize("key", ["postgres", f"postgres:17@{DIGEST}", "../x:1"])

@@ -9,7 +9,7 @@ from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.processes.services import job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import settle, start_jobs, start_keeper, stop_keepers, wait_ready
-from benchhouse.runs.server_images import refusal, with_pin
+from benchhouse.runs.server_images import refusal
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment
@@ -34,9 +34,9 @@ def start_kept(
     if keepers:
         more |= {"owner": "files", "reach": "network", "interface": profile.network.interface}
         more |= {"time": placement.time_s, "node": placement.node}
-    placed, lock = [], read_lock(workspace.image_lock)
+    placed, digests = [], read_lock(workspace.image_lock).digests
     for spec in specs:
-        pinned = with_pin(spec.recipe, lock)
+        pinned = spec.recipe.with_pin(digests)
         if refused := refusal(pinned, spec.parameters, profile):
             raise refused
         recipe = pinned.model_copy(update={"resources": placement.asked(spec.recipe.resources)})

@@ -22,7 +22,6 @@ from benchhouse.processes.owner import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import running_states
-from benchhouse.runs.server_images import with_pin
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
@@ -137,8 +136,8 @@ class Servers(VerbGroup):
     def recipes(self) -> list[RecipeStatus]:
         """All recipes, with the version of each program that is installed here."""
         good, broken = list_recipes(self._folder.recipes)
-        images, lock = places.images_if_known(places.site(self._folder)), read_lock(self._folder.image_lock)
-        good = [replace(item, recipe=with_pin(item.recipe, lock)) for item in good]
+        images, digests = places.images_if_known(places.site(self._folder)), read_lock(self._folder.image_lock).digests
+        good = [replace(item, recipe=item.recipe.with_pin(digests)) for item in good]
         return [_status(item, images) for item in good] + [RecipeStatus("", broken=error.message) for error in broken]
 
     def recipe(self, name: str) -> Recipe:

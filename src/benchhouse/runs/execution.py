@@ -32,6 +32,7 @@ from benchhouse.schema.quoting import printable
 from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.trial import trial_id
 from benchhouse.sites import places
+from benchhouse.sites.image_lock import read_lock
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def orchestrator(
         attached.start(listener.note, options.keep)
         show = export.following(listener.update) if export else listener.update
         enough = stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None
-        frame = _frame(prepared, options, images)
+        frame = _frame(prepared, options, images) | {"image_pins": read_lock(workspace.image_lock).digests}
         setup = RunSetup(workspace, plan, ledger, executor, _pythons(plan, runtime, place), frame, attached)
         sealed = export.sealed if export else None
         owner = Orchestrator(setup, show, sealed, enough, rerun_failed=options.rerun_failed)

@@ -207,7 +207,7 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
             services, misfits = bind_services(file, *recipes)
             problems += misfits
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
-        services = with_pins(services, read_lock(workspace.image_lock))
+        services = with_pins(services, read_lock(workspace.image_lock).digests)
         problems += _refused_images(file, services, site)
         plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home)
     except ProblemsError as error:

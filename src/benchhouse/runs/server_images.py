@@ -4,22 +4,15 @@ from collections.abc import Mapping
 
 from benchhouse.processes.programs import locate
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.image import ImageLock
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
 
 
-def with_pin(recipe: Recipe, lock: ImageLock) -> Recipe:
-    """The recipe with the digest that the lock has for its published image, where it has one."""
-    published = lock.pinned(recipe.published)
-    return recipe if published == recipe.published else recipe.model_copy(update={"published": published})
-
-
-def with_pins(services: Mapping[str, TrialService], lock: ImageLock) -> dict[str, TrialService]:
-    """The same for those that are to be started; of a server that runs nothing can be changed."""
+def with_pins(services: Mapping[str, TrialService], digests: Mapping[str, str]) -> dict[str, TrialService]:
+    """Those that are to be started, with the digests of the lock; of a server that runs nothing can be changed."""
     return {
-        name: service.model_copy(update={"recipe": with_pin(service.recipe, lock)})
+        name: service.model_copy(update={"recipe": service.recipe.with_pin(digests)})
         if service.recipe and not service.use.server
         else service
         for name, service in services.items()

@@ -5,6 +5,7 @@ site, what was made of which digest.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -117,11 +118,18 @@ class ImageLock(Model):
     schema_version: Literal[1] = 1
     images: dict[Annotated[str, AfterValidator(_key)], Pin] = Field(default_factory=dict)
 
-    def pinned(self, published: str) -> str:
-        """`NAME:TAG` with its digest, the lock's before one of its own; as it is where nobody knows any."""
-        reference = parse_reference(published) if published else None
-        pin = self.images.get(reference.tagged) if reference else None
-        return str(reference.at(pin.digest)) if reference and pin else published
+    @property
+    def digests(self) -> dict[str, str]:
+        return {name: pin.digest for name, pin in self.images.items()}
+
+
+def with_digest(published: str, digests: Mapping[str, str]) -> str:
+    """`NAME:TAG` with its digest of a lock, which goes before one of its own; as it is where the lock has none."""
+    if not published:
+        return ""
+    reference = parse_reference(published)
+    digest = digests.get(reference.tagged)
+    return str(reference.at(digest)) if digest else published
 
 
 def read_images(folder: Path) -> Images:

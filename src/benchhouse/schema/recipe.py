@@ -1,14 +1,14 @@
 """Recipe: a server as a declaration; whoever starts it turns it into a Service, a running endpoint."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from benchhouse.schema.image import tagged
+from benchhouse.schema.image import tagged, with_digest
 from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
@@ -172,6 +172,11 @@ class Recipe(Model):
     def pinned_image(self) -> str:
         """The image that it may be started from, with its digest; empty where there is none or nobody pinned it."""
         return self.image or (self.published if "@" in self.published else "")
+
+    def with_pin(self, digests: Mapping[str, str]) -> "Recipe":
+        """Itself with the digest that a lock has for its published image, where it has one."""
+        published = with_digest(self.published, digests)
+        return self if published == self.published else self.model_copy(update={"published": published})
 
     def image_facts(self, sha256: str) -> dict[str, str]:
         """What evidence keeps of a server in an image: the digest of its file, and by which name and digest it was

@@ -131,6 +131,9 @@ class TrialSpec(Model):
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     images: str = Field("", description="Folder of the pinned images that servers may be started from.")
+    image_pins: dict[str, str] = Field(
+        default_factory=dict, description="Digests of images that an experiment may start servers from, by NAME:TAG."
+    )
     attempt: int = 1
     previous_attempts: list[Attempt] = Field(default_factory=empty_list)
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")

@@ -49,6 +49,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
             make_services=lambda: _services(spec, folder, workdir, result, logs),
             version_of=lambda recipe, program: _version(recipe, program, spec),
+            image_pins=spec.image_pins,
             cpus=spec.resources.cpus,
         )
         if experiment.deprecated:

@@ -53,6 +53,7 @@ class TrialContext:
     make_services: "Callable[[], TrialServices] | None" = None
     version_of: "Callable[[Recipe, str | None], str]" = lambda recipe, program: ""
     """Of a server's program; `program` is the one that a scenario names, if it does."""
+    image_pins: "Mapping[str, str]" = field(default_factory=dict)
     cpus: int = 1
     nodes: list[str] = field(default_factory=nodes.names)
     _services: "TrialServices | None" = None
@@ -164,6 +165,7 @@ class TrialContext:
 
     def service(self, recipe: "str | Recipe") -> "Service":
         known: Recipe = plug("recipes", recipe) if isinstance(recipe, str) else recipe
+        known = known.with_pin(self.image_pins)
         started = self._started().start(known)
         self._warn_exposed()
         facts = {"recipe": started.recipe, "start_s": started.start_s}
