@@ -14,6 +14,7 @@ from laboratory import Lab, wait_until
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
 from services.small_server import recipe, with_small
+from services.trainer import loader_python
 
 pytestmark = needs_slurm
 

@@ -37,7 +37,7 @@ def test_the_utilisation_is_that_of_mlperf_storage():
 
 
 def records(ctx):
-    lines = (ctx.artifacts / "dataloader" / "rank-0.attempt-0.log").read_text().splitlines()
+    lines = (ctx.artifacts / "rank-0.attempt-0.log").read_text().splitlines()
     return [json.loads(line) for line in lines if line.startswith('{"epoch"')]
 
 

@@ -9,14 +9,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Device, free_bytes
-from benchhouse.experiments.training.program import Program, run_program
+from benchhouse.experiments.training.launchers import Ranks
+from benchhouse.experiments.training.program import Program, run_program, world_of
 from benchhouse.experiments.training.stores import s3_place
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
-from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
+from benchhouse.schema.quantities import Bytes, show_bytes
 from benchhouse.schema.telemetry import STEADY
 
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
@@ -56,18 +57,16 @@ class CheckpointTarget(Model):
         return self
 
 
-class CheckpointWorkload(Model):
-    """The state, and how it is saved."""
+class CheckpointWorkload(Ranks):
+    """The state, and how it is saved; each rank saves and loads its shards."""
 
     size: Bytes = Field(256 * 10**6, ge=_ELEMENT, le=10**15, description="Of the state, over all ranks.")
     tensors: int = Field(16, ge=1, le=100_000, description="Of float32, each sharded over all ranks, as FSDP2 does.")
-    ranks: int = Field(1, ge=1, le=1024, description="Processes on this node; each saves and loads its shards.")
     mode: Literal["sync", "async"] = Field("sync", description="async: training goes on while a copy is written.")
     saves: int = Field(3, ge=1, le=1000, description="How often it is saved and loaded.")
     fsync: bool = Field(True, description="Whether torch makes its files durable before a save ends; not of S3.")
     cache: Literal["drop", "keep"] = Field("drop", description="What is done with cached pages before each load.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where the state lies; cuda: a GPU a rank.")
-    timeout: Seconds | None = Field(None, gt=0, description="The ranks are then ended.")
 
     @model_validator(mode="after")
     def _something_a_rank(self) -> Self:
@@ -89,15 +88,15 @@ class CheckpointWorkload(Model):
 @experiment("training.checkpoint", version="1.0", metrics=METRICS, component="training", services=("checkpoint",))
 def checkpoint(target: CheckpointTarget, workload: CheckpointWorkload, ctx: Context) -> None:
     """Save and load a state that is sharded over ranks (torch.distributed.checkpoint): times, bandwidth, blocking."""
+    if workload.elements < (world := world_of(workload, ctx)):
+        ctx.fail("bad_load", f"each of {workload.tensors} tensors needs a number for each of {world} ranks")
     with _placed(target, workload, ctx) as (root, environment):
         settings = {
             **workload.model_dump(include={"tensors", "mode", "saves", "fsync", "device"}),
             "root": root, "elements": workload.elements, "seed": ctx.seed, "drop": workload.cache == "drop",
             "existing": target.existing or "",
         }  # fmt: skip
-        program = Program(
-            "checkpoint", target.python, settings, workload.ranks, workload.timeout, environment, _FAILURES
-        )
+        program = Program("checkpoint", target.python, settings, workload, environment, _FAILURES)
         records = run_program(program, ctx)
         filesystem = "" if target.s3 else Device.under(Path(target.existing or root)).filesystem
     ctx.metadata(torch=records[0][-1]["torch"], python=records[0][-1]["python"], filesystem=filesystem or "S3")
@@ -111,8 +110,8 @@ def checkpoint(target: CheckpointTarget, workload: CheckpointWorkload, ctx: Cont
         if not target.s3 and not workload.fsync:
             ctx.warn("not_durable", "fsync: false: a save ends in the page cache, and a crash may lose the checkpoint")
     _report_loads(loads, size, ctx)
-    moments = [line[name] for own in records for line in own for name in ("began", "ended") if name in line]
-    ctx.phase(STEADY, int(min(moments) * 1e9), int(max(moments) * 1e9))
+    moments = [line[name] for line in records[0] for name in ("began", "ended") if name in line]  # of this node's clock
+    ctx.phase(STEADY, int(moments[0] * 1e9), int(moments[-1] * 1e9))
     _look_at_cache(loads, size, filesystem, ctx)
 
 
@@ -133,6 +132,8 @@ def _placed(
             ctx.metadata(bucket=place.where)
             yield place.url, place.environment
             return
+        if len(ctx.nodes) > 1 and not target.path:
+            ctx.fail("no_shared_folder", f"checkpoints must be seen by all {len(ctx.nodes)} nodes: give target.path")
         folder = Path(target.path) if target.path else ctx.workdir
         if not folder.is_dir():
             ctx.fail("no_such_folder", f"target.path {str(folder)!r} is not a folder on this machine: make it")
@@ -168,17 +169,16 @@ def _check(
 
 def _report_saves(saves: Sequence[Sequence[Mapping[str, Any]]], size: int, ctx: Context) -> None:
     for ranks in saves:
-        began_s = min(rank["began"] for rank in ranks)
-        seconds = max(rank["ended"] for rank in ranks) - began_s
+        seconds = max(rank["ended"] - rank["began"] for rank in ranks)
         ctx.emit("save_time", seconds)
-        ctx.emit("blocking_time", max(rank["released"] for rank in ranks) - began_s)
+        ctx.emit("blocking_time", max(rank["released"] - rank["began"] for rank in ranks))
         ctx.emit("save_bandwidth", size / 1e6 / seconds)
         ctx.emit("stored_overhead", next(rank["stored"] for rank in ranks if "stored" in rank) / size - 1)
 
 
 def _report_loads(loads: Sequence[Sequence[Mapping[str, Any]]], size: int, ctx: Context) -> None:
     for ranks in loads:
-        seconds = max(rank["ended"] for rank in ranks) - min(rank["began"] for rank in ranks)
+        seconds = max(rank["ended"] - rank["began"] for rank in ranks)
         ctx.emit("load_time", seconds)
         ctx.emit("load_bandwidth", size / 1e6 / seconds)
 

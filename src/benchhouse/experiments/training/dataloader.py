@@ -11,7 +11,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Device, free_bytes
-from benchhouse.experiments.training.program import Program, run_program
+from benchhouse.experiments.training.launchers import Ranks
+from benchhouse.experiments.training.program import Program, run_program, world_of
 from benchhouse.experiments.training.samples import GROUPS_IN_FILE, IN_FOLDER, make_files, make_parquet
 from benchhouse.experiments.training.stores import s3_place
 from benchhouse.load.metrics import higher, lower
@@ -27,6 +28,7 @@ from benchhouse.schema.telemetry import STEADY
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
 UTILIZATION_MARK = 0.9  # what MLPerf Storage asks of most of its workloads
 OVERRUN_SHARE = 0.02  # of the planted time: above it, the machine and not the loader held the consumer up
+_SETTINGS = ("kind", "samples", "sample_size", "row_group", "batch", "workers", "prefetch", "shuffle", "epochs")
 _WINDOW = "batches after the first of each worker, whole rounds of the workers"
 
 METRICS = (
@@ -60,8 +62,8 @@ class LoaderTarget(Model):
         return self
 
 
-class LoaderWorkload(Model):
-    """Samples, and how they are loaded."""
+class LoaderWorkload(Ranks):
+    """Samples, and how they are loaded; each rank is a consumer with workers of its own."""
 
     kind: Literal["files", "parquet", "memory"] = Field(
         "files", description="A file a sample, rows of Parquet, or no storage at all: what the loader itself costs."
@@ -77,19 +79,23 @@ class LoaderWorkload(Model):
     compute: Seconds = Field(0.0, ge=0, description="Time that the consumer spends on a batch: it sleeps.")
     sample_time: Seconds = Field(0.0, ge=0, description="Time that a sample takes beside reading: a sleep.")
     cache: Literal["drop", "keep"] = Field("drop", description="What is done with cached pages before each epoch.")
-    ranks: int = Field(1, ge=1, le=1024, description="Consumers on this node, each with workers of its own.")
-    timeout: Seconds | None = Field(None, gt=0, description="The ranks are then ended.")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        round_, batches = max(self.workers, 1), self.samples // self.ranks // self.batch
-        if batches < 2 * round_:
-            needs = 2 * round_ * self.batch * self.ranks
-            raise ValueError(f"{self.samples} samples are {batches} batches a rank: with these workers give {needs}")
-        groups = -(-self.samples // self.row_group)
-        if self.kind == "parquet" and groups < round_ * self.ranks:
-            raise ValueError(f"{groups} row groups are fewer than the workers that share them: give more samples")
+        if lacks := self.lacks(self.ranks):
+            raise ValueError(lacks)
         return self
+
+    def lacks(self, world: int) -> str:
+        """Why so many ranks have too little to load, and what would do."""
+        round_, batches = max(self.workers, 1), self.samples // world // self.batch
+        if batches < 2 * round_:
+            needs = 2 * round_ * self.batch * world
+            return f"{self.samples} samples are {batches} batches a rank: with these workers give {needs}"
+        groups = -(-self.samples // self.row_group)
+        if self.kind == "parquet" and groups < round_ * world:
+            return f"{groups} row groups are fewer than the workers that share them: give more samples"
+        return ""
 
 
 @experiment("training.dataloader", version="1.0", metrics=METRICS, component="training", services=("dataloader",))
@@ -97,18 +103,22 @@ def load_data(target: LoaderTarget, workload: LoaderWorkload, ctx: Context) -> N
     """Load samples with torch's DataLoader: samples/s, MB/s, wait for data, accelerator utilisation."""
     if workload.kind == "memory" and (target.path or target.s3):
         ctx.fail("bad_load", "kind: memory reads nothing: leave target.path and target.s3 out")
-    local = workload.kind != "memory" and target.s3 is None
+    local, world = workload.kind != "memory" and target.s3 is None, world_of(workload, ctx)
+    if lacks := workload.lacks(world):
+        ctx.fail("bad_load", lacks)
+    if local and len(ctx.nodes) > 1 and not target.path:
+        ctx.fail("no_shared_folder", f"the samples must be seen by all {len(ctx.nodes)} nodes: give target.path")
     with _placed(target, workload, ctx) as (root, environment):
         settings = {
-            **workload.model_dump(exclude={"compute", "sample_time", "cache", "ranks", "timeout"}),
+            **workload.model_dump(include=set(_SETTINGS)),
             "root": root, "compute_s": workload.compute, "sample_s": workload.sample_time, "seed": ctx.seed,
             "in_folder": IN_FOLDER, "groups_in_file": GROUPS_IN_FILE, "drop": local and workload.cache == "drop",
         }  # fmt: skip
-        if workload.ranks * max(workload.workers, 1) > usable_cores():
-            processes = f"{workload.ranks} ranks with {workload.workers} workers each"
+        per_node = world // len(ctx.nodes)
+        if per_node * max(workload.workers, 1) > usable_cores():
+            processes = f"{per_node} ranks with {workload.workers} workers each"
             ctx.warn("cores_shared", f"{processes} share {usable_cores()} cores")
-        program = Program("dataloader", target.python, settings, workload.ranks, workload.timeout, environment)
-        records = run_program(program, ctx)
+        records = run_program(Program("dataloader", target.python, settings, workload, environment), ctx)
         if local:
             _look_at_cache(Path(root), records, workload, ctx)
     _check(records, workload, ctx)
@@ -230,8 +240,8 @@ def _report(ranks: Sequence[Sequence[Epoch]], workload: LoaderWorkload, ctx: Con
     for together in zip(*ranks, strict=True):
         ctx.emit("time_to_first_batch", max(epoch.batches[0]["got"] - epoch.began_s for epoch in together))
         ctx.emit("epoch_time", max(epoch.batches[-1]["done"] - epoch.began_s for epoch in together))
-    begin_s, end_s = min(epoch.began_s for epoch in epochs), max(epoch.batches[-1]["done"] for epoch in epochs)
-    ctx.phase(STEADY, int(begin_s * 1e9), int(end_s * 1e9))
+    first, last = ranks[0][0], ranks[0][-1]  # of a rank of this node: others may have another clock
+    ctx.phase(STEADY, int(first.began_s * 1e9), int(last.batches[-1]["done"] * 1e9))
     if workload.compute:
         _report_utilization(epochs, workload.compute, ctx)
 

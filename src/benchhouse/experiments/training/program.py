@@ -7,13 +7,15 @@ trial with its last words.
 import json
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here
+from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here, run_training
+from benchhouse.experiments.training.launchers import Ranks, prepare
+from benchhouse.experiments.training.placement import tell_placement
 from benchhouse.schema.experiment import Context
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -31,8 +33,8 @@ class Program:
     python: str
     settings: Mapping[str, Any]
     """Its one argument, as JSON; secrets go into the environment."""
-    ranks: int = 1
-    timeout_s: float | None = None
+    ranks: Ranks | None = None
+    """On all nodes of the trial; without them it is one process of this node."""
     environment: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
     """By the code of a failure: a pattern on what the rank printed. The first that is found is what the trial says."""
@@ -40,20 +42,33 @@ class Program:
 
 def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
     """The records of each rank; the logs are kept as artifacts. A program that fails ends the trial."""
-    path = shutil.which(program.python)
-    if path is None:
-        ctx.fail("command_not_found", f"no program {program.python!r} where the trial runs: give target.python")
-    argv = [path, str(_PROGRAMS / f"{program.name}.py"), json.dumps(program.settings)]
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, **program.environment}
-    logs = ctx.artifacts / program.name
-    logs.mkdir(exist_ok=True)
+    argv = [program.python, str(_PROGRAMS / f"{program.name}.py"), json.dumps(program.settings)]
     try:
-        ranks = run_here(argv, program.ranks, environment, logs, program.timeout_s)
-    except NotLaunched as error:
+        ranks = _start(argv, program, program.ranks, ctx) if program.ranks else _start_here(argv, program, ctx)
+    except (NotLaunched, OSError) as error:
         ctx.fail("not_launched", str(error))
     if any(rank.exit_code for rank in ranks):
         _tell_failure(program, ranks, ctx)
     return [_records(rank) for rank in ranks]
+
+
+def world_of(ranks: Ranks, ctx: Context) -> int:
+    return ranks.ranks_per_node * len(ctx.nodes) if ranks.ranks_per_node else ranks.ranks
+
+
+def _start(argv: Sequence[str], program: Program, ranks: Ranks, ctx: Context) -> list[Rank]:
+    ranks = ranks.model_copy(update={"environment": {**ranks.environment, **program.environment}})
+    with TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="ranks-") as folder:
+        launch, launcher = prepare(argv, "", ranks, Path(folder) / "ranks", ctx)
+        training = run_training(launch, launcher, ranks.max_restarts, ranks.timeout)
+    tell_placement(training, launch, ranks, ctx)
+    return training.last
+
+
+def _start_here(argv: Sequence[str], program: Program, ctx: Context) -> list[Rank]:
+    logs = ctx.artifacts / program.name
+    logs.mkdir(exist_ok=True)
+    return run_here(argv, 1, {**os.environ, **program.environment}, logs, None)
 
 
 def _records(rank: Rank) -> list[dict[str, Any]]:

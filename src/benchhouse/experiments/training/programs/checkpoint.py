@@ -126,8 +126,7 @@ def save(state: dict[str, Any], where: str, places: Checkpoints, mode: str) -> d
 
 
 def load(state: dict[str, Any], where: str, places: Checkpoints, drop: bool) -> dict[str, Any]:
-    rank = distributed.get_rank()
-    if drop and rank == 0:
+    if drop and os.environ["LOCAL_RANK"] == "0":
         places.drop_cache(where)
     distributed.barrier()
     fetched, began = fetched_bytes(), time.monotonic()

@@ -176,7 +176,7 @@ def main() -> None:
     if world > 1:
         distributed.init_process_group("gloo")
     for epoch in range(options["epochs"]):
-        if options["drop"] and rank == 0:
+        if options["drop"] and os.environ["LOCAL_RANK"] == "0":
             drop_cache(options["root"])
         meet(world)
         run_epoch(options, epoch, rank, world)
