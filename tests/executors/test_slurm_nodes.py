@@ -366,3 +366,19 @@ def servers_of(lab: Lab) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_a_checkpoint_is_sharded_over_the_ranks_of_two_nodes(slurm: Lab, tmp_path: Path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    slurm.run(
+        "training.checkpoint",
+        target={"python": loader_python(), "path": str(shared)},
+        workload={"ranks_per_node": 1, "size": "4MB", "tensors": 2, "saves": 1},
+        resources={"nodes": 2, "memory": "2GB"},
+        monitors=False,
+    )
+    (trial,) = slurm.trials()
+    facts = trial.meta["custom"]
+    assert len({place["node"] for place in facts["ranks"]}) == 2 and facts["verified"].startswith("1 loads")
+    assert list(shared.iterdir()) == []
