@@ -19,8 +19,8 @@ from benchhouse.schema.scenario import ScalingKind
 
 RESOURCES = frozenset({
     "batch", "clients", "concurrency", "connections", "cpus", "depth", "gpus", "instances", "iodepth", "nodes",
-    "partitions", "processes", "queue_depth", "replicas", "rps", "shards", "streams", "tasks", "threads", "users",
-    "workers",
+    "partitions", "processes", "queue_depth", "ranks", "replicas", "rps", "shards", "streams", "tasks", "threads",
+    "users", "workers",
 })  # fmt: skip
 """Axes along which twice as much should give twice as much; a size, say, is none."""
 Missing = Mapping[float, str]

@@ -11,6 +11,7 @@ from benchhouse.warehouse.outcome_tables import OUTCOME_TABLES, Outcome, Outcome
 from benchhouse.warehouse.table import Row
 
 _SCALES: dict[str, tuple[str, float]] = {
+    "h": ("time", 3600.0),
     "s": ("time", 1.0), "ms": ("time", 1e-3), "us": ("time", 1e-6), "µs": ("time", 1e-6), "ns": ("time", 1e-9),
     "B": ("size", 1.0), "kB": ("size", 1e3), "KB": ("size", 1e3), "MB": ("size", 1e6), "GB": ("size", 1e9),
     "KiB": ("size", 2.0**10), "MiB": ("size", 2.0**20), "GiB": ("size", 2.0**30),
