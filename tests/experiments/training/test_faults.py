@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from experiments.training.test_run import trainer
@@ -10,6 +11,7 @@ from benchhouse.experiments.training.faults import Evidence, diagnose
 from benchhouse.experiments.training.launch import Rank
 from benchhouse.experiments.training.run import train
 from benchhouse.experiments.training.stacks import Frame, read_stack
+from benchhouse.experiments.training.watch import Watch
 from benchhouse.schema.experiment import ExperimentFailed
 
 CLOSED = (
@@ -241,3 +243,20 @@ def test_reliability_reaches_the_table_of_outcomes(bench, tmp_path):
     (row,) = json.loads(bench("query", sql, "--json").out)["rows"]
     goodput, reliability, mtti, restarts = row.values() if isinstance(row, dict) else row
     assert 0 < goodput < reliability / 100 < 1 and mtti > 0 and restarts == 1
+
+
+def test_the_last_records_of_an_attempt_are_no_sign_of_the_next_one(tmp_path):
+    """A launcher that begins again by itself: the new ranks are still importing, which is no hang."""
+    (emitted := tmp_path / "emitted").mkdir()
+    (tmp_path / "rank-0.attempt-0.log").write_text("")
+    watch = Watch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=False)
+    (emitted / "00000-7-a.jsonl").write_text('{"emit": 1, "attempt": 0}\n{"step": 1}\n')
+    (tmp_path / "rank-0.attempt-0.jsonl").write_text('{"pid": 7}\n')
+    assert watch.hangs()
+    with (emitted / "00000-7-a.jsonl").open("a") as file:
+        file.write('{"step": 2}\n')
+    (tmp_path / "rank-0.attempt-1.jsonl").write_text('{"pid": 8}\n')
+    (tmp_path / "rank-0.attempt-1.log").write_text("")
+    assert not watch.hangs()
+    (emitted / "00000-8-b.jsonl").write_text('{"emit": 1, "attempt": 1}\n{"step": 1}\n')
+    assert watch.hangs()

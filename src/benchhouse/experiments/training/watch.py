@@ -1,5 +1,6 @@
 """Watch the records of running ranks: one that had told steps and tells none for too long hangs."""
 
+import json
 import math
 import re
 import time
@@ -42,6 +43,7 @@ class Watch:
         self._read_bytes = {path: path.stat().st_size for path in emitted.glob("*.jsonl")}  # of attempts before
         self._before = {path: path.stat().st_mtime_ns for path in launch.folder.glob("rank-*.jsonl")}
         self._signs: dict[int, _Signs] = {}
+        self._attempts: dict[Path, int | None] = {}
         self.every_s = min(_LATEST_S, max(_SOONEST_S, (hang_after_s or FLOOR_S) / 10))
 
     def hangs(self) -> bool:
@@ -89,8 +91,13 @@ class Watch:
                     lines = self._new(self._logs / f"{path.stem}.log")
                     self._take(rank, [line for line in lines if self._lines or line.lstrip().startswith(b"{")])
         for path in self._emitted.glob("*.jsonl"):
-            number = path.name.partition("-")[0]
-            self._take(int(number) if number.isdigit() else 0, self._new(path))
+            name, lines = path.name.partition("-")[0], self._new(path)
+            number = int(name) if name.isdigit() else 0
+            if lines and path not in self._attempts:
+                self._attempts[path] = _attempt_of(lines[0])
+            # The last records of an attempt may be read when the next one has begun, and is not at a step yet.
+            if lines and number in self._signs and self._attempts[path] in (None, self._signs[number].attempt):
+                self._take(number, lines)
 
     def _take(self, rank: int, lines: Sequence[bytes]) -> None:
         count = len(lines) if self._lines else sum(_STEP in line for line in lines)
@@ -112,3 +119,12 @@ class Watch:
         with (self._logs / f"rank-{rank}.attempt-{self._signs[rank].attempt}.log").open("rb") as log:
             log.seek(max(0, log.seek(0, 2) - _TAIL_BYTES))
             return log.read().decode(errors="replace").splitlines()
+
+
+def _attempt_of(head: bytes) -> int | None:
+    """By the first line of a file of records; None where it does not tell."""
+    try:
+        attempt = json.loads(head).get("attempt")
+    except (ValueError, AttributeError):
+        return None
+    return attempt if isinstance(attempt, int) else None
