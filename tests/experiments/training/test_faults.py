@@ -81,6 +81,8 @@ def fault(*ranks, steps=4, **more):
          [rank(0, 1, LATE), rank(1, -15, "step 4", told=True), rank(2, 1, CLOSED)]),
         ("hung", [2], "in load_batch", [rank(0, -6, NCCL), rank(1, -6, BARRIER, told=True),
                                         rank(2, -6, LOADS, told=True)]),
+        ("hung", [1], "in load_batch",  # the others saw it end before they were asked
+         [rank(0, 1, CLOSED, told=True), rank(1, -6, LOADS, told=True), rank(2, 1, RESET, told=True)]),
         ("hung", [0], "its process was stopped", [rank(0, -9, told=True, state="T"), rank(1, -6, BARRIER, told=True)]),
         ("hung_at_exit", [0], "did not end after the last step", [rank(0, -6, LOADS, told=True), rank(1, 0)]),
         ("node", [2, 3], "node b was lost after step 4 with ranks 2 and 3",

@@ -131,9 +131,9 @@ def _ended_well(evidence: Evidence) -> tuple[list[Rank], list[Rank]]:
 
 def _hung(evidence: Evidence) -> Fault:
     """The rank that the others wait for is in no wait itself, or has not come as far; it does not complain."""
-    suspects = [rank for rank in evidence.ranks if not rank.failed and rank.exit_code != 0]
+    suspects = [rank for rank in evidence.ranks if rank.exit_code != 0 and not _complains(rank)]
     stacks = {rank.number: stack for rank in suspects if (stack := read_stack(_text(rank)))}
-    witnesses = [rank for rank in evidence.ranks if rank.failed]
+    witnesses = [rank for rank in evidence.ranks if _complains(rank)]
     if evidence.timed_out and not any("asked_s" in rank.facts for rank in evidence.ranks):
         message = f"the ranks were ended by workload.timeout{_after(evidence.ranks, evidence)}"
         return Fault("timeout", [], False, message)  # they still told steps
@@ -150,6 +150,11 @@ def _hung(evidence: Evidence) -> Fault:
     kind: Kind = "timeout" if evidence.timed_out else "hung" if suspects else "unknown"
     message += f"{why}{f' ({places})' if places else ''}{_last_lines(witnesses[0]) if witnesses else ''}"
     return Fault(kind, [rank.number for rank in suspects or evidence.ranks], False, message)
+
+
+def _complains(rank: Rank) -> bool:
+    """Whether it is a witness: it failed, maybe just when it was asked itself."""
+    return rank.failed or (not read_stack(_text(rank)) and symptom_of(_last_words(rank)) in ("late", "gone"))
 
 
 def _suspect(
