@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 . scripts/cached-venv.sh
 
 cpu_torch 2.13.0
-cached_venv trainer "$torch" numpy transformers==5.22.0 accelerate lightning
+cached_venv trainer "$torch" numpy transformers==5.22.0 accelerate lightning pyarrow s3fs

@@ -14,7 +14,7 @@ from laboratory import Lab, wait_until
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
 from services.small_server import recipe, with_small
-from services.trainer import loader_python
+from services.trainer import trainer_python
 
 pytestmark = needs_slurm
 
@@ -373,7 +373,7 @@ def test_a_checkpoint_is_sharded_over_the_ranks_of_two_nodes(slurm: Lab, tmp_pat
     shared.mkdir()
     slurm.run(
         "training.checkpoint",
-        target={"python": loader_python(), "path": str(shared)},
+        target={"python": trainer_python(), "path": str(shared)},
         workload={"ranks_per_node": 1, "size": "4MB", "tensors": 2, "saves": 1},
         resources={"nodes": 2, "memory": "2GB"},
         monitors=False,

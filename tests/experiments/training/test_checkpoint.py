@@ -6,7 +6,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 from services.small_disk import small_disk as small_disk
-from services.trainer import loader_python
+from services.trainer import trainer_python
 
 from benchhouse.experiments.training.checkpoint import CheckpointWorkload, _check, checkpoint
 from benchhouse.schema.experiment import ExperimentFailed
@@ -21,7 +21,7 @@ dcp.save({"model": {"w": torch.rand(1000, 50), "scale": torch.tensor(3.0)}, "ste
 
 def test_an_asynchronous_save_of_two_ranks_holds_the_state_of_its_call(play):
     """The program changes the state as soon as training may go on: what is loaded must be what was there before."""
-    ctx = play(checkpoint, {"python": loader_python()}, {**SMALL, "ranks": 2, "mode": "async", "saves": 2})
+    ctx = play(checkpoint, {"python": trainer_python()}, {**SMALL, "ranks": 2, "mode": "async", "saves": 2})
     assert ctx.facts["state_bytes"] == 4_000_000 and ctx.facts["verified"].startswith("2 loads by the digest")
     assert all(0 < overhead < 0.01 for overhead in ctx.values["stored_overhead"])
     pairs = list(zip(ctx.values["blocking_time"], ctx.values["save_time"], strict=True))
@@ -36,7 +36,7 @@ def test_a_synchronous_save_goes_to_s3(play, seaweedfs, monkeypatch):
     for name, value in seaweedfs.environment.items():
         monkeypatch.setenv(name, value)
     bucket = seaweedfs.bucket("checkpoints")
-    target = {"python": loader_python(), "s3": {"endpoint": seaweedfs.url, "bucket": "checkpoints"}}
+    target = {"python": trainer_python(), "s3": {"endpoint": seaweedfs.url, "bucket": "checkpoints"}}
     ctx = play(checkpoint, target, SMALL)
     assert ctx.values["blocking_time"] == ctx.values["save_time"] and 0 < ctx.values["stored_overhead"][0] < 0.01
     assert "cached" not in ctx.values and list(bucket.keys("")) == []
@@ -44,8 +44,8 @@ def test_a_synchronous_save_goes_to_s3(play, seaweedfs, monkeypatch):
 
 def test_a_checkpoint_that_is_cut_short_has_no_number(play, tmp_path):
     folder = tmp_path / "existing"
-    subprocess.run([loader_python(), "-c", SAVES_ONE, folder], check=True, capture_output=True)
-    target, workload = {"python": loader_python(), "existing": str(folder)}, {"saves": 2}
+    subprocess.run([trainer_python(), "-c", SAVES_ONE, folder], check=True, capture_output=True)
+    target, workload = {"python": trainer_python(), "existing": str(folder)}, {"saves": 2}
     ctx = play(checkpoint, target, workload)
     assert ctx.facts["state_bytes"] == 200_004 and len(ctx.values["load_time"]) == 2 and "save_time" not in ctx.values
     (shard,) = folder.glob("*.distcp")
@@ -58,7 +58,7 @@ def test_a_checkpoint_that_is_cut_short_has_no_number(play, tmp_path):
 
 
 def test_a_disk_that_fills_up_during_a_save_is_told(play, small_disk):
-    target = {"python": loader_python(), "path": str(small_disk)}
+    target = {"python": trainer_python(), "path": str(small_disk)}
     size = {"size": 1_048_000, "tensors": 1, "saves": 1}  # fits without what a checkpoint has beside the state
     with pytest.raises(ExperimentFailed, match=r"no_space: the checkpoint can't be saved: .*No space left on device"):
         play(checkpoint, target, {**size, "fsync": False})

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from pydantic import ValidationError
-from services.trainer import trainer_bin
+from services.trainer import trainer_python
 
 from benchhouse.experiments.training.collectives import PROGRAM, CollectivesWorkload, collectives
 from benchhouse.experiments.training.launch import run_here
@@ -170,7 +170,7 @@ dist.destroy_process_group()
 
 
 def test_real_ranks_do_every_operation_and_a_wrong_element_is_seen(tmp_path):
-    ranks = run_here([str(trainer_bin() / "python"), "-c", EVERY], 2, os.environ, tmp_path, 200)
+    ranks = run_here([trainer_python(), "-c", EVERY], 2, os.environ, tmp_path, 200)
     assert not any(rank.exit_code for rank in ranks), ranks[0].last_lines() + ranks[1].last_lines()
     for rank in ranks:
         rows = [json.loads(line) for _, line in rank.lines if line.startswith("[")]
@@ -180,7 +180,7 @@ def test_real_ranks_do_every_operation_and_a_wrong_element_is_seen(tmp_path):
 
 
 def test_a_rank_that_is_late_for_each_operation_shows_in_the_latency(play, script):
-    late = script("late-python", f'#!/bin/sh\nexec {trainer_bin() / "python"} "$@" --late 1:0.02:each\n')
+    late = script("late-python", f'#!/bin/sh\nexec {trainer_python()} "$@" --late 1:0.02:each\n')
     ctx = play(collectives, {"python": late}, {**SMALL, "iterations": 5, "rounds": 3})
     assert len(ctx.values["latency"]) == 3 and min(ctx.values["latency"]) >= 20_000 and ctx.values["wrong"] == [0]
     mean_s = sum(ctx.values["latency"]) / 3 / 1e6
@@ -189,7 +189,7 @@ def test_a_rank_that_is_late_for_each_operation_shows_in_the_latency(play, scrip
 
 
 def test_a_rank_that_is_late_at_the_start_shows_in_the_skew(play, script):
-    late = script("late-python", f'#!/bin/sh\nexec {trainer_bin() / "python"} "$@" --late 1:0.5:start\n')
+    late = script("late-python", f'#!/bin/sh\nexec {trainer_python()} "$@" --late 1:0.5:start\n')
     ctx = play(collectives, {"python": late}, {**SMALL, "operation": "send_recv", "rounds": 2})
     assert ctx.values["start_skew"][0] >= 400_000 and ctx.facts["last_to_begin"] == {"rank": 1, "rounds": 2}
     assert "mean" in ctx.beyond["latency"], "half a second of waiting is not what 20 operations took"

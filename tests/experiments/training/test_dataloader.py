@@ -6,7 +6,7 @@ import sys
 import pytest
 from experiments.conftest import FolderCache
 from pydantic import ValidationError
-from services.trainer import loader_python
+from services.trainer import trainer_python
 
 from benchhouse.experiments.training.dataloader import Epoch, LoaderWorkload, load_data, rate, utilization
 from benchhouse.experiments.training.samples import make_files
@@ -43,7 +43,7 @@ def records(ctx):
 
 def test_a_sleep_a_sample_bounds_the_rate_and_the_figures_are_those_of_the_records(play):
     workload = {"sample_size": 64, "samples": 96, "batch": 4, "workers": 2, "sample_time": "5ms"}
-    ctx = play(load_data, {"python": loader_python()}, {**workload, "compute": "4ms"})
+    ctx = play(load_data, {"python": trainer_python()}, {**workload, "compute": "4ms"})
     (rate_,), (utilized,) = ctx.values["samples_per_s"], ctx.values["accelerator_utilization"]
     assert 100 < rate_ <= 2 / 0.005
     done = [record["done"] for record in records(ctx) if "batch" in record]
@@ -54,7 +54,7 @@ def test_a_sleep_a_sample_bounds_the_rate_and_the_figures_are_those_of_the_recor
 
 def test_rows_of_parquet_come_each_once_an_epoch_over_two_ranks(play):
     workload = {"kind": "parquet", "samples": 48, "sample_size": "1kB", "batch": 4, "workers": 1, "row_group": 6}
-    ctx = play(load_data, {"python": loader_python()}, {**workload, "ranks": 2, "epochs": 2})
+    ctx = play(load_data, {"python": trainer_python()}, {**workload, "ranks": 2, "epochs": 2})
     assert len(ctx.values["epoch_time"]) == 2 and ctx.facts["page_cache"] == "dropped"
     assert sum(record["samples"] for record in records(ctx) if "batch" in record) == 48  # half of each epoch
 
@@ -65,7 +65,9 @@ def test_samples_that_are_not_what_was_made_fail_the_trial(play, tmp_path):
     (damaged,) = cache.folder.rglob("00000003.bin")
     damaged.write_bytes(bytes(64))
     with pytest.raises(ExperimentFailed, match="wrong_samples: epoch 0: 8 samples came, or their content"):
-        play(load_data, {"python": loader_python()}, {"samples": 8, "sample_size": 64, "batch": 2, "workers": 0}, cache)
+        play(
+            load_data, {"python": trainer_python()}, {"samples": 8, "sample_size": 64, "batch": 2, "workers": 0}, cache
+        )
 
 
 def test_the_same_seed_makes_the_same_samples(tmp_path):
@@ -79,7 +81,7 @@ def test_samples_come_from_s3(play, seaweedfs, monkeypatch):
     for name, value in seaweedfs.environment.items():
         monkeypatch.setenv(name, value)
     bucket = seaweedfs.bucket("samples")
-    target = {"python": loader_python(), "s3": {"endpoint": seaweedfs.url, "bucket": "samples"}}
+    target = {"python": trainer_python(), "s3": {"endpoint": seaweedfs.url, "bucket": "samples"}}
     ctx = play(load_data, target, {"samples": 64, "sample_size": "10kB", "batch": 4, "workers": 1})
     assert ctx.values["bandwidth"][0] == pytest.approx(ctx.values["samples_per_s"][0] * 0.01)
     assert "leftovers" not in ctx.warnings and list(bucket.keys("")) == []

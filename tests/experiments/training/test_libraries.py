@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from services.trainer import HERE, trainer_bin
+from services.trainer import HERE, trainer_python
 
 from benchhouse.experiments.training.run import train
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def program(path, *options):
-    return {"argv": [str(trainer_bin() / "python"), str(path), *map(str, options)], "name": "t"}
+    return {"argv": [trainer_python(), str(path), *map(str, options)], "name": "t"}
 
 
 def records(ctx, rank=0):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from services.trainer import lab, trainer_bin
+from services.trainer import lab, trainer_python
 
 from benchhouse.experiments.training.run import train
 
@@ -27,7 +27,7 @@ def test_counted_flops_are_those_of_the_formula_and_the_peak_is_measured_beside(
     layers, width, tokens, words, batch = 2, 128, 128, 512, 2
     options = {"layers": layers, "width": width, "tokens": tokens, "vocabulary": words, "batch": batch, "steps": 4}
     given = [word for name, number in options.items() for word in (f"--{name}", str(number))]
-    target = {"argv": [str(trainer_bin() / "python"), str(EXAMPLE), *given, "--count", "--recompute"]}
+    target = {"argv": [trainer_python(), str(EXAMPLE), *given, "--count", "--recompute"]}
     peak = {"measure": True, "seconds": 0.5}
     ctx = play(train, target, {"warmup": 1, "peak": peak, "flops": {"formula": "counted"}})
     weights, per_step = layers * 12 * width**2 + words * width, batch * tokens
