@@ -6,7 +6,9 @@ python scripts/make_reference.py --check    exit 1 and name the pages that are o
 
 import os
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,9 +243,20 @@ PAGES = {
 }
 
 
+def installed_as_written() -> bool:
+    """Else experiments and drivers that were added since the installation would be missing from the pages."""
+    project = tomllib.loads((FOLDER.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    written = {(group, *item) for group, items in project["entry-points"].items() for item in items.items()}
+    installed = {(item.group, item.name, item.value) for item in distribution("benchhouse").entry_points}
+    return written <= installed
+
+
 def main() -> int:
     for name in [name for name in os.environ if name.startswith("BENCH_")]:
         del os.environ[name]  # an option's default shown in help must not depend on who makes the page
+    if not installed_as_written():
+        print("pyproject.toml has other entry points than the installed package: make venv", file=sys.stderr)
+        return 1
     stale = []
     for name, make in PAGES.items():
         path, text = FOLDER / name, make()
