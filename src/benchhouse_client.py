@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-__all__ = ["emit"]
+__all__ = ["emit", "reopen"]
 
 VARIABLE = "BENCHHOUSE_EMIT"  # names the folder for the lines; "-" is stderr
 MEMBERS, LINE_BYTES = 1000, 64 * 1024  # a larger record is not written: it would slow the program down
@@ -80,6 +80,14 @@ def _open() -> "int | None":
             sys.stderr.write("benchhouse_client: no record can be written: %s\n" % error)
     _file, _lost, _reported, _torn, _pid = file, 0, 0, False, os.getpid()
     return file
+
+
+def reopen() -> None:
+    """Forget the file: the next record opens one, in the folder that the variable names then."""
+    global _file, _pid
+    if _file not in (None, _STDERR) and _pid == os.getpid():
+        os.close(_file)
+    _file = _pid = None
 
 
 def _plain(value: object) -> object:

@@ -104,6 +104,24 @@ def test_training_has_a_row_a_phase(workspace):
     assert [tuple(row.values()) for row in found] == [("", 0.5, 1, 0), ("steady", 0.4, 1, 0)]
 
 
+def test_scaling_efficiency_is_of_points_that_differ_in_their_ranks_alone(workspace):
+    points = [(1, 1, 100.0), (4, 1, 360.0), (4, 2, 600.0), (8, 2, 900.0), (2, 3, 50.0)]
+    trials = [
+        make_trial(
+            workspace, component="training", parameters={"ranks": ranks, "threads": threads},
+            numbers=[number("tokens_per_s", rate, "tokens/s")],
+        )
+        for ranks, threads, rate in points
+    ]  # fmt: skip
+    collect(workspace, "run-a", trials)
+    found = ask(workspace, "SELECT * FROM training_outcome_fact ORDER BY tokens_per_s")
+    shares = {row["tokens_per_s"]: row["scaling_efficiency"] for row in found}
+    assert shares == pytest.approx({50.0: None, 100.0: 1.0, 360.0: 0.9, 600.0: 1.0, 900.0: 0.75})
+    assert found[-1]["scaling_efficiency_pct"] == pytest.approx(75.0)
+    assert "scaling_efficiency" in json.loads(found[0]["unknown"]), "it has nothing to be compared with"
+    assert "scaling_efficiency" not in json.loads(found[-1]["unknown"])
+
+
 def test_a_unit_that_the_column_is_not_in_is_null_and_said(workspace):
     collect(workspace, "run-a", [make_trial(workspace, numbers=[number("qps", 5.0, "furlongs")])])
     (row,) = ask(workspace, "SELECT qps, unknown FROM vector_outcome_fact")

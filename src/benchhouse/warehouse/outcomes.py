@@ -1,13 +1,13 @@
 """Rows of the outcome tables: of each point the means of its good trials, in the units that the columns say."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from operator import itemgetter
 
 from benchhouse.warehouse.dimensions import explained, manifests_digest, number_of
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.outcome_tables import OUTCOME_TABLES, Outcome, OutcomeTable
+from benchhouse.warehouse.outcome_tables import OUTCOME_TABLES, TRAINING_OUTCOME_FACT, Outcome, OutcomeTable
 from benchhouse.warehouse.table import Row
 
 _SCALES: dict[str, tuple[str, float]] = {
@@ -26,7 +26,32 @@ def outcome_rows(trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) 
     for kind in OUTCOME_TABLES:
         points = grouped((row for row in trials if row["component"] in kind.components), itemgetter("instance_digest"))
         tables[kind.table.name] = [row for rows in points.values() for row in _rows_of(kind, rows, measurements)]
+    _add_efficiency(tables[TRAINING_OUTCOME_FACT.name], {row["instance_digest"]: row for row in trials})
     return tables
+
+
+def _add_efficiency(outcomes: Sequence[Row], trials: Mapping[str, Row]) -> None:
+    """Throughput of a rank against that of the fewest ranks, among points of the run that differ in nothing else."""
+    worlds: dict[str, dict[int, Row]] = {}
+    for row in outcomes:
+        first = trials[row["instance_digest"]]
+        given = json.loads(first["parameters"])
+        per_node, ranks = given.pop("ranks_per_node", None), given.pop("ranks", None)
+        world = per_node * first["nodes"] if isinstance(per_node, int) else ranks
+        if isinstance(world, int) and world > 0 and not row["phase"] and _rate(row):
+            same = json.dumps([row["experiment"], row["experiment_version"], row["target_name"], given], sort_keys=True)
+            worlds.setdefault(same, {}).setdefault(world, row)
+    for points in worlds.values():
+        least = min(points)
+        for world, row in points.items() if len(points) > 1 else ():
+            share = _rate(row) / world / (_rate(points[least]) / least)
+            row |= {"scaling_efficiency": share, "scaling_efficiency_pct": 100.0 * share}
+            gaps = json.loads(row["unknown"] or "{}")
+            row["unknown"] = explained({name: why for name, why in gaps.items() if row[name] is None})
+
+
+def _rate(row: Row) -> float:
+    return row["tokens_per_s"] or row["samples_per_s"] or 0.0
 
 
 def _rows_of(kind: OutcomeTable, trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> list[Row]:

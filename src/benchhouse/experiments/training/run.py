@@ -1,6 +1,7 @@
 """Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
 
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -8,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchhouse.experiments.emitted import VARIABLE, lend_client
 from benchhouse.experiments.training import figures
@@ -21,6 +23,7 @@ from benchhouse.experiments.training.efficiency import (
     report_spending,
     report_utilisation,
 )
+from benchhouse.experiments.training.inside import check_inside, run_inside
 from benchhouse.experiments.training.interrupts import METRICS as RELIABILITY
 from benchhouse.experiments.training.interrupts import find_faults, report_reliability, tell_failure
 from benchhouse.experiments.training.launch import NotLaunched, Rank, run_training
@@ -76,11 +79,24 @@ METRICS = (
 class Trainer(Model):
     """The program of one rank."""
 
-    argv: list[str] = Field(min_length=1, description="Program and arguments, without a shell, the same for all ranks.")
+    argv: list[str] = Field(
+        default_factory=list, description="Program and arguments, without a shell, the same for all ranks."
+    )
+    function: str = Field(
+        "",
+        pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        description="Instead of a program: `package.module:function`, called in the trial's own process; one rank.",
+    )
     name: str = Field("", description="Name in reports.")
     torchrun: str = Field("", description="For `launcher: torchrun`: the program; by default the one beside argv's.")
     python: str = Field("", description="Python that has torch, to measure the peak; by default that of the program.")
     price_per_hour: float | None = Field(None, ge=0, description="Of all machines that train, in $ an hour.")
+
+    @model_validator(mode="after")
+    def _one_trainer(self) -> Self:
+        if bool(self.argv) == bool(self.function):
+            raise ValueError("give argv, a program, or function, not both" if self.argv else "give argv, a program")
+        return self
 
 
 class TrainingWorkload(Ranks, Goals):
@@ -125,7 +141,10 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
         profiles = stack.enter_context(ProfileFolder(ctx.artifacts.resolve(), workload.profile))
-        launch, launcher = prepare(target.argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
+        if target.function:
+            check_inside(workload, ctx)
+        argv = target.argv or [sys.executable]
+        launch, launcher = prepare(argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
         variables = {VARIABLE: folder, **profiles.variables, **lend_client(Path(folder), launch.environment)}
         launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
@@ -133,7 +152,10 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         clocks = stack.enter_context(NodeClocks(launch))
         began_s = time.monotonic()
         try:
-            training = run_training(launch, launcher, workload.max_restarts, workload.timeout, watch)
+            if target.function:
+                training = run_inside(target.function, launch, ctx)
+            else:
+                training = run_training(launch, launcher, workload.max_restarts, workload.timeout, watch)
         except (NotLaunched, OSError) as error:
             ctx.fail("not_launched", str(error))
         attempts = training.attempts
