@@ -212,7 +212,10 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     memory = f"the limit is {limits.memory} bytes" if limits.memory else beyond
     if handover.out_of_memory or ended.oom_kills:
         trace = handover.failure.traceback if handover.failure else ""
-        return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)
+        said = handover.failure.message if handover.failure and not trace else ""  # such as which rank it was
+        return "out_of_memory", Failure(
+            code="memory_limit", message="; ".join(filter(None, [memory, said])), traceback=trace
+        )
     if handover.failure:
         from_experiment = not handover.failure.traceback
         return ("failed" if from_experiment else "error"), handover.failure
