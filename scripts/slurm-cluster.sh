@@ -80,6 +80,7 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
 GresTypes=gpu
 DefMemPerCPU=256
+FirstJobId=$((port * 1000)) # cgroups are named by node, job and step: two clusters with one job id end each other's steps
 MaxArraySize=${MAX_ARRAY:-5001}
 MaxJobCount=${MAX_JOBS:-20000}
 MinJobAge=300
