@@ -5,7 +5,7 @@ import pytest
 from benchhouse.claims.contracts import template
 from benchhouse.schema import guarantees as names
 from benchhouse.schema.resources import Limits, Resources, Runtime
-from benchhouse.schema.telemetry import OwnCost, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
+from benchhouse.schema.telemetry import NodeSummary, OwnCost, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
 from benchhouse.worker.guarantees import Seen, observe, refusal
 
@@ -27,16 +27,20 @@ def busy(cores):
     return SeriesSummary(unit="1", kind="counter", family="node", phases={"trial": stats})
 
 
-def telemetry(node=2.1, trial=1.5, servers=0.5):
+def telemetry(node=2.1, trial=1.5, servers=0.5, other=()):
+    """`other` is what is busy at a second node, and what the trial uses there."""
     scopes = {
         "node": ScopeSummary(file=None, samples=5, series={"cpu_busy": busy(node)}),
         "trial": ScopeSummary(file=None, samples=5, series={"cpu": busy(trial)}),
         "service:db": ScopeSummary(file=None, samples=5, series={"cpu": busy(servers)}),
     }
+    for name, cores in zip(("node", "trial"), other, strict=False):
+        series = {"cpu_busy" if name == "node" else "cpu": busy(cores)}
+        scopes[f"n2/{name}"] = ScopeSummary(file=None, samples=5, node="n2", series=series)
     cost = OwnCost(samples=5, cpu_s=0.0, cpu_us_per_sample=0.0, cores=0.0)
     return TelemetrySummary(
         schema_version=1, started="2026-01-01T00:00:00+00:00", duration_s=5.0, interval_s=1.0, ticks_missed=0,
-        cost=cost, energy_j=None, phases=[], scopes=scopes,
+        cost=cost, energy_j=None, phases=[], scopes=scopes, nodes=[NodeSummary(name="n2")] if other else [],
     )  # fmt: skip
 
 
@@ -73,10 +77,17 @@ def test_a_trial_that_has_everything_proves_each_guarantee():
     assert dedicated.value == pytest.approx(0.1 / 8)  # 2.1 cores busy, of which 1.5 the trial's and 0.5 its server's
 
 
+TWO = trial({"resources": Resources(nodes=2)})
+
+
 @pytest.mark.parametrize(
     ("changes", "missing", "says"),
     [
         ({"telemetry": telemetry(node=4.0)}, {names.DEDICATED}, "others used 25.0% of its processors"),
+        ({"telemetry": telemetry(other=(5.0, 1.0)), "spec": TWO}, {names.DEDICATED}, "50.0% of its processors at n2"),
+        ({"telemetry": telemetry(other=(1.1, 1.0)), "spec": TWO}, set(), ""),
+        ({"telemetry": telemetry(other=(1.1,)), "spec": TWO}, {names.DEDICATED, names.STABLE}, "not sampled at n2"),
+        ({"spec": TWO}, {names.DEDICATED, names.STABLE}, "not sampled at all its nodes"),
         ({"telemetry": None}, {names.DEDICATED, names.STABLE, names.CONTEXT}, "nothing was sampled"),
         ({"spec": trial({"parallel": 2})}, {names.EXCLUSIVE}, "trials at a time on this machine: 2"),
         ({"spec": trial({"executor": "ray"})}, {names.EXCLUSIVE}, "the executor ray does not say"),

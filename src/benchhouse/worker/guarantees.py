@@ -1,4 +1,4 @@
-"""What a trial's contract demands of it and of its node, each observed or not. Only this node is looked at."""
+"""What a trial's contract demands of it and of its node, each observed or not."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ def _observe(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
 
 
 def _quiet(seen: Seen) -> Iterator[Guarantee]:
-    """What else went on at the node, by the processors that neither the trial nor its servers used."""
+    """What else went on at its nodes, by the processors that neither the trial nor its servers used."""
     summary = seen.telemetry
     whole = summary.stats("node", "cpu_busy", WHOLE) if summary else None
     if summary is None or whole is None:
@@ -67,17 +67,31 @@ def _quiet(seen: Seen) -> Iterator[Guarantee]:
             yield Guarantee(name=name, observed=False, says=says)
         return
     yield Guarantee(name=names.CONTEXT, observed=True, says=f"the node was sampled every {summary.interval_s:g} s")
-    used = {scope: summary.stats(scope, "cpu", WHOLE) for scope in _own_scopes(seen.spec, summary)}
-    if not used.get("trial"):
-        says = "the trial's own use of processors was not sampled"
+    shares = {node: _share_of_others(seen, summary, node) for node in ("", *(node.name for node in summary.nodes))}
+    unknown = sorted(node or "the trial's own node" for node, share in shares.items() if share is None)
+    if unknown or len(shares) < seen.spec.resources.nodes:
+        where = f" at {', '.join(unknown)}" if summary.nodes and unknown else " at all its nodes" if not unknown else ""
+        says = f"the trial's own use of processors was not sampled{where}"
         yield Guarantee(name=names.DEDICATED, observed=False, says=says)
         yield Guarantee(name=names.STABLE, observed=False, says=says)
         return
-    share = max(0.0, whole.avg - sum(stats.avg for stats in used.values() if stats) - summary.cost.cores) / seen.threads
-    says = f"others used {share:.1%} of its processors"
+    share, busiest = max((share, node) for node, share in shares.items() if share is not None)
+    says = f"others used {share:.1%} of its processors" + (f" at {busiest}" if busiest else "")
     quiet = share <= names.QUIET_SHARE
     yield Guarantee(name=names.DEDICATED, observed=quiet, says=says, value=share)
     yield Guarantee(name=names.STABLE, observed=True, says=says, value=share)  # whether it varies, the run tells
+
+
+def _share_of_others(seen: Seen, summary: TelemetrySummary, node: str) -> float | None:
+    """Of the processors of a node, of the trial's own where `node` is empty; its nodes are taken to have as many."""
+    place = f"{node}/" if node else ""
+    whole = summary.stats(f"{place}node", "cpu_busy", WHOLE)
+    scopes = [f"{place}trial"] if node else _own_scopes(seen.spec, summary)
+    used = {scope: summary.stats(scope, "cpu", WHOLE) for scope in scopes}
+    if whole is None or not used.get(f"{place}trial"):
+        return None
+    sampling = summary.cost.cores if not node else next(item.cores for item in summary.nodes if item.name == node)
+    return max(0.0, whole.avg - sum(stats.avg for stats in used.values() if stats) - (sampling or 0.0)) / seen.threads
 
 
 def _own_scopes(spec: TrialSpec, summary: TelemetrySummary) -> list[str]:
