@@ -1,17 +1,14 @@
 """Experiment `storage.s3`: a bucket under a load of gets, puts, deletes, listings and uploads in parts."""
 
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from secrets import token_hex
-from typing import Any, NamedTuple, NoReturn
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.given import Given
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
+from benchhouse.experiments.storage.s3_place import own_place
 from benchhouse.experiments.storage.s3_source import (
     Operation,
     Places,
@@ -30,8 +27,7 @@ from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused, S3Target
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned
-from benchhouse.load.trial import advised, emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
-from benchhouse.schema.errors import BenchError
+from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.quantities import Bytes
 
@@ -106,48 +102,9 @@ def lost_writes(keys: Sequence[str], prepared: int, stored: int, removed: int, u
     return f"{len(keys)} objects are there and {expected} should be: {prepared} were prepared, {answered}"
 
 
-def remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
-    """Remove everything of ours, and only that; warns of what stays."""
-    left: list[str] = []
-    try:
-        bucket.abort_uploads(places.prefix)
-        left = bucket.remove([key for key in bucket.keys(places.prefix) if key.startswith(places.prefix)])
-        left = left or [f"{key} is still there" for key in bucket.keys(places.prefix)]
-        if made and not left:
-            bucket.remove_bucket()
-    except S3Refused as refused:
-        left = [f"{refused.kind}: {refused.message}"]
-    finally:
-        bucket.close()
-    if left:
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-        shown = "; ".join(left[:_SHOWN]) + more
-        ctx.warn("leftovers", f"not everything below {places.prefix} could be removed: {shown}")
-
-
-@contextmanager
-def ends_in_order() -> Iterator[None]:
-    """Let a request to end (SIGTERM: a time limit, a cancelled run) pass through `finally`, so that objects go too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: Any) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
-        raise BenchError("the trial was asked to end")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 _LEAST_PART = 5 << 20  # of S3 itself
 _MOST_PARTS = 10_000
 _PREPARED_BYTES = 256 << 20
-_BUCKET = "benchhouse"
-_FOLDER = "benchhouse/"  # in any bucket, ours lies below it
 _SINGLE = ("get", "put", "delete", "part")
 
 
@@ -283,38 +240,12 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
 
 @contextmanager
 def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Trial]:
-    """A bucket and a prefix of our own in it, removed afterwards."""
-    if target.endpoint and not target.bucket:
-        ctx.fail("no_bucket", "target.bucket says which bucket to work in; objects of others in it are left alone")
-    ours = not target.endpoint
-    endpoint = ctx.service("seaweedfs").endpoint if ours else target.endpoint
-    name = target.bucket or _BUCKET
-    try:
-        driver = ctx.driver(target.driver).for_target(target, endpoint, name)
-    except BenchError as error:
-        ctx.fail("no_credentials", with_hint(error))
-    bucket: S3Bucket = driver.bucket(workload.timeout)
-    where = f"bucket {name!r} at {urlsplit(driver.url).netloc}"
-    with ends_in_order():
-        try:
-            made = bucket.make_sure(target.create_bucket or ours)
-        except S3Refused as refused:
-            hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
-            ctx.fail(refused.kind, advised(refused.kind, f"{where}: {refused.message}{hint}"))
-        if others := bucket.folders(_FOLDER):  # of trials that were killed, too: nobody's, and not ours to remove
-            which = f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}"
-            ctx.warn("others_objects", f"{which}: they run now, or were cut short (remove them by hand)")
-        places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
-        try:
-            given = workload.content.checked() if workload.content else None
-            most = max(workload.readable, workload.requests or 64)
-            contents = make_contents(ctx.seed, workload.size, most, given)
-            yield _Trial(target, workload, driver, bucket, where, places, contents)
-        finally:
-            if ours:  # it goes with the server
-                bucket.close()
-            else:
-                remove(bucket, places, made, ctx)
+    """A place of our own in a bucket, and what is to be written there."""
+    with own_place(target, ctx, workload.timeout) as place:
+        given = workload.content.checked() if workload.content else None
+        most = max(workload.readable, workload.requests or 64)
+        contents = make_contents(ctx.seed, workload.size, most, given)
+        yield _Trial(target, workload, place.driver, place.bucket, place.where, place.places, contents)
 
 
 def _keep_evidence(trial: _Trial, book: Book, etag_is_md5: bool, ctx: Context) -> None:

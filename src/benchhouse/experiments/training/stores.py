@@ -5,18 +5,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from secrets import token_hex
 from typing import Any
-from urllib.parse import urlsplit
 
-from benchhouse.experiments.storage.s3 import ends_in_order, remove
-from benchhouse.experiments.storage.s3_source import Places
-from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
-from benchhouse.load.trial import advised, with_hint
-from benchhouse.schema.errors import BenchError
+from benchhouse.experiments.storage.s3_place import own_place
+from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.experiment import Context
-
-_BUCKET = "benchhouse"
 
 
 @dataclass(frozen=True)
@@ -33,33 +26,9 @@ class S3Place:
 @contextmanager
 def s3_place(target: S3Target, ctx: Context) -> Iterator[S3Place]:
     """Objects below it are removed afterwards; those of others are left alone."""
-    if target.endpoint and not target.bucket:
-        ctx.fail("no_bucket", "target.s3.bucket says which bucket to work in; objects of others in it are left alone")
-    ours = not target.endpoint
-    endpoint = ctx.service("seaweedfs").endpoint if ours else target.endpoint
-    name = target.bucket or _BUCKET
-    try:
-        driver = ctx.driver(target.driver).for_target(target, endpoint, name)
-    except BenchError as error:
-        ctx.fail("no_credentials", with_hint(error))
-    bucket: S3Bucket = driver.bucket()
-    parts = urlsplit(endpoint)
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    prefix = f"benchhouse/{ctx.trial_id}-{token_hex(4)}/"
-    with ends_in_order():
-        try:
-            made = bucket.make_sure(target.create_bucket or ours)
-        except S3Refused as refused:
-            hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
-            ctx.fail(refused.kind, advised(refused.kind, f"bucket {name!r} at {address}: {refused.message}{hint}"))
-        try:
-            where = f"bucket {name!r} at {address}"
-            yield S3Place(f"s3://{name}/{prefix.rstrip('/')}", where, _environment(target, driver, address))
-        finally:
-            if ours:  # it goes with the server
-                bucket.close()
-            else:
-                remove(bucket, Places(prefix), made, ctx)
+    with own_place(target, ctx, key="target.s3") as place:
+        url = f"s3://{place.name}/{place.places.prefix.rstrip('/')}"
+        yield S3Place(url, place.where, _environment(target, place.driver, place.address))
 
 
 def _environment(target: S3Target, driver: Any, address: str) -> dict[str, str]:

@@ -1,0 +1,103 @@
+"""A place of the trial's own in a bucket, of a server that is given or started: nothing is left there afterwards."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import urlsplit
+
+from benchhouse.experiments.storage.s3_source import Places
+from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
+from benchhouse.load.trial import advised, with_hint
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+
+_BUCKET = "benchhouse"
+_FOLDER = "benchhouse/"  # in any bucket, ours lies below it
+_SHOWN = 3  # of what could not be removed
+_ADMIN_S = 60.0
+
+
+class OwnPlace(NamedTuple):
+    """Everything of the trial lies below `places.prefix`."""
+
+    driver: Any
+    bucket: S3Bucket
+    name: str
+    address: str  # of the server, without who asks
+    where: str  # for people
+    places: Places
+
+
+@contextmanager
+def own_place(target: S3Target, ctx: Context, timeout_s: float = _ADMIN_S, key: str = "target") -> Iterator[OwnPlace]:
+    """Its objects are removed afterwards; those of others are left alone. `key` is what the scenario calls `target`."""
+    if target.endpoint and not target.bucket:
+        ctx.fail("no_bucket", f"{key}.bucket says which bucket to work in; objects of others in it are left alone")
+    ours = not target.endpoint
+    endpoint = ctx.service("seaweedfs").endpoint if ours else target.endpoint
+    name = target.bucket or _BUCKET
+    try:
+        driver = ctx.driver(target.driver).for_target(target, endpoint, name)
+    except BenchError as error:
+        ctx.fail("no_credentials", with_hint(error))
+    bucket: S3Bucket = driver.bucket(timeout_s)
+    parts = urlsplit(endpoint)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    where = f"bucket {name!r} at {urlsplit(driver.url).netloc}"
+    with ends_in_order():
+        try:
+            made = bucket.make_sure(target.create_bucket or ours)
+        except S3Refused as refused:
+            hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
+            ctx.fail(refused.kind, advised(refused.kind, f"{where}: {refused.message}{hint}"))
+        if others := bucket.folders(_FOLDER):  # of trials that were killed, too: nobody's, and not ours to remove
+            which = f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}"
+            ctx.warn("others_objects", f"{which}: they run now, or were cut short (remove them by hand)")
+        places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
+        try:
+            yield OwnPlace(driver, bucket, name, address, where, places)
+        finally:
+            if ours:  # it goes with the server
+                bucket.close()
+            else:
+                _remove(bucket, places, made, ctx)
+
+
+def _remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
+    """Remove everything of ours, and only that; warns of what stays."""
+    left: list[str] = []
+    try:
+        bucket.abort_uploads(places.prefix)
+        left = bucket.remove([key for key in bucket.keys(places.prefix) if key.startswith(places.prefix)])
+        left = left or [f"{key} is still there" for key in bucket.keys(places.prefix)]
+        if made and not left:
+            bucket.remove_bucket()
+    except S3Refused as refused:
+        left = [f"{refused.kind}: {refused.message}"]
+    finally:
+        bucket.close()
+    if left:
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        shown = "; ".join(left[:_SHOWN]) + more
+        ctx.warn("leftovers", f"not everything below {places.prefix} could be removed: {shown}")
+
+
+@contextmanager
+def ends_in_order() -> Iterator[None]:
+    """Let a request to end (SIGTERM: a time limit, a cancelled run) pass through `finally`, so that objects go too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise BenchError("the trial was asked to end")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
