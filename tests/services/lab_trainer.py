@@ -14,9 +14,11 @@ from pathlib import Path
 
 import torch
 from torch import distributed, nn
-from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "training"))
+from gpt import Gpt
+
 from benchhouse_client import emit
 
 FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node")
@@ -41,33 +43,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ordinary", action="store_true", help="meet as most scripts do, without keys of an attempt")
     parser.add_argument("--every-attempt", action="store_true", help="plant the fault in later attempts too")
     return parser.parse_args()
-
-
-class Block(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.heads = max(1, width // 32)
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mixed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = self.mixed(self.before(x)).chunk(3, dim=-1)
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).flatten(2))
-        return x + self.wide(self.between(x))
-
-
-class Gpt(nn.Module):
-    def __init__(self, words: int, tokens: int, width: int, layers: int) -> None:
-        super().__init__()
-        self.word, self.place = nn.Embedding(words, width), nn.Embedding(tokens, width)
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
-        self.last = nn.Linear(width, words)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(self.blocks(self.word(x) + self.place.weight[: x.shape[1]]))
 
 
 def meet() -> float:
@@ -97,7 +72,7 @@ def main() -> None:
         distributed.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)
     torch.manual_seed(options.seed)
     words = 64
-    model: nn.Module = Gpt(words, options.tokens, options.width, options.layers)
+    model: nn.Module = Gpt(words, options.tokens, options.width, options.layers, recompute=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     saved = Path(options.folder) / "checkpoint.pt" if options.folder else None
     first = 0
@@ -122,7 +97,7 @@ def main() -> None:
             time.sleep(float(seconds))
         got = time.monotonic()
         waits_s = meet()
-        loss = functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+        loss = model(text[:, :-1], text[:, 1:])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
