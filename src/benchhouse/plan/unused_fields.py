@@ -12,7 +12,7 @@ from benchhouse.schema.site import Site
 
 SLURM_WORDS = ("partition", "account", "qos")
 """Keys of a scenario that mean nothing but Slurm."""
-_OF_EXECUTORS = ("slurm", "dask", "ray", "spark")  # keys with the settings of the executor of that name
+_OF_EXECUTORS = ("slurm", "dask", "ray", "spark", "kubernetes")  # keys with the settings of the executor of that name
 _BARE = ("process", "venv")  # runtimes that enter no container
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.artifacts import Artifacts
 from benchhouse.schema.clusters import DaskSettings, RaySettings, SparkSettings
+from benchhouse.schema.kubernetes import KubernetesSettings
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
@@ -229,6 +230,9 @@ class Scenario(Defined):
     dask: DaskSettings = Field(default_factory=DaskSettings.model_construct, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings.model_construct, description="How trials run on Ray.")
     spark: SparkSettings = Field(default_factory=SparkSettings.model_construct, description="How trials run on Spark.")
+    kubernetes: KubernetesSettings = Field(
+        default_factory=KubernetesSettings.model_construct, description="How trials run on Kubernetes."
+    )
     artifacts: Artifacts = Field(default_factory=Artifacts.model_construct, description="Container image and dataset.")
     binds: list[BindText] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from benchhouse.schema.clusters import DaskSite, RaySite, SparkSite
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
@@ -132,6 +133,7 @@ class Site(Model, strict=True):
     dask: DaskSite = Field(default_factory=DaskSite.model_construct)
     ray: RaySite = Field(default_factory=RaySite.model_construct)
     spark: SparkSite = Field(default_factory=SparkSite.model_construct)
+    kubernetes: KubernetesSite = Field(default_factory=KubernetesSite.model_construct)
     folders: Folders = Field(default_factory=Folders.model_construct)
     quotas: dict[str, Quota] = Field(default_factory=dict, description="By folder, where no command tells.")
     network: Network = Field(default_factory=Network.model_construct)

@@ -1,0 +1,411 @@
+"""The API of a Kubernetes cluster: who we are there (kubeconfig, or a pod's own account), requests, and watches.
+
+Spoken by hand: the client libraries take a second of CPU to load, and a run makes a handful of requests (docs/design/
+kubernetes.md). Objects are plain dicts, as in the manifests.
+"""
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from benchhouse.schema.errors import BenchError
+
+Object = dict[str, Any]
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TIMEOUT_S = 30.0
+_BUSY = (429, 500, 502, 503, 504)
+_OUTAGE_S = 120.0  # an API server that is restarted is waited for this long
+_EARLY_S = 60.0  # a token of an exec plugin is renewed this long before its end
+
+
+class Refused(BenchError):  # noqa: N818 - what happened, in one word
+    """The API server answered, and not with what was asked for. `reason` is its own word: NotFound, Forbidden, ..."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        hint = "bench site check says what this account may do" if status == 403 else ""
+        super().__init__(f"Kubernetes refuses: {message}", hint)
+        self.status, self.reason = status, reason
+
+
+class Unreachable(BenchError):  # noqa: N818
+    """No API server answered."""
+
+
+@dataclass
+class Access:
+    """Where a cluster is and who we are there. Tokens and keys stay in here: nothing of it is ever printed."""
+
+    server: str
+    context: str = ""
+    namespace: str = "default"
+    authority: str = ""  # PEM; empty: the machine's own authorities
+    verify: bool = True
+    server_name: str = ""
+    certificate: tuple[str, str] = ("", "")  # certificate and key, PEM
+    token: str = ""
+    token_file: str = ""
+    plugin: Mapping[str, Any] | None = None  # `exec` of the kubeconfig: a program that prints a token
+    proxy: str = ""
+    expires: float = 0.0  # of the plugin's token, seconds since the epoch
+
+
+def kubeconfig_files() -> list[Path]:
+    named = os.environ.get("KUBECONFIG", "")
+    return [Path(name) for name in named.split(os.pathsep) if name] or [Path.home() / ".kube" / "config"]
+
+
+def find_access(context: str | None = None) -> Access:
+    """By kubeconfig, as kubectl reads it: files of $KUBECONFIG are joined, the first that says something counts. Inside
+    of a pod without one, by the pod's service account."""
+    files = [path for path in kubeconfig_files() if path.is_file()]
+    if not files:
+        if context is None and (_ACCOUNT / "token").exists():
+            return _own_account()
+        raise BenchError(
+            f"there is no kubeconfig: {', '.join(map(str, kubeconfig_files()))}", "export KUBECONFIG=/path/to/config"
+        )
+    clusters: dict[str, Any] = {}
+    users: dict[str, Any] = {}
+    contexts: dict[str, Any] = {}
+    current = ""
+    for path in files:
+        document = _read_config(path)
+        current = current or str(document.get("current-context") or "")
+        for items, key, kind in ((clusters, "clusters", "cluster"), (users, "users", "user")):
+            for item in document.get(key) or ():
+                items.setdefault(item["name"], (path.parent, item.get(kind) or {}))
+        for item in document.get("contexts") or ():
+            contexts.setdefault(item["name"], item.get("context") or {})
+    name = context or current
+    if name not in contexts:
+        known = ", ".join(sorted(contexts)) or "none"
+        raise BenchError(
+            f"there is no context {name!r} in {', '.join(map(str, files))}; it has: {known}",
+            "name one of them in the site profile: kubernetes: {context: ...}",
+        )
+    chosen = contexts[name]
+    try:
+        folder, cluster = clusters[chosen["cluster"]]
+        home, user = users.get(chosen.get("user", ""), (folder, {}))
+    except KeyError as error:
+        raise BenchError(f"the context {name!r} names a cluster that its kubeconfig does not have: {error}") from error
+    return Access(
+        server=str(cluster.get("server") or ""),
+        context=name,
+        namespace=chosen.get("namespace") or "default",
+        authority=_material(folder, cluster, "certificate-authority"),
+        verify=not cluster.get("insecure-skip-tls-verify"),
+        server_name=cluster.get("tls-server-name") or "",
+        certificate=(_material(home, user, "client-certificate"), _material(home, user, "client-key")),
+        token=user.get("token") or "",
+        token_file=str(home / user["tokenFile"]) if user.get("tokenFile") else "",
+        plugin=user.get("exec"),
+        proxy=cluster.get("proxy-url") or "",
+    )
+
+
+def _own_account() -> Access:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        context="in-cluster",
+        namespace=(_ACCOUNT / "namespace").read_text().strip(),
+        authority=(_ACCOUNT / "ca.crt").read_text(),
+        token_file=str(_ACCOUNT / "token"),  # it is renewed while we run
+    )
+
+
+def _read_config(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError) as error:
+        raise BenchError(f"{path}: can't be read as a kubeconfig: {error}", "kubectl config view") from error
+    if not isinstance(document, dict):
+        raise BenchError(f"{path}: is no kubeconfig", "export KUBECONFIG=/path/to/config")
+    return document
+
+
+def _material(folder: Path, item: Mapping[str, Any], key: str) -> str:
+    """PEM text that is in the file itself, or in a file that it names."""
+    if data := item.get(f"{key}-data"):
+        return base64.b64decode(data).decode()
+    if not item.get(key):
+        return ""
+    path = folder / str(item[key])
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise BenchError(f"the kubeconfig names {path}, which can't be read: {error.strerror}") from error
+
+
+class KubeClient:
+    """One cluster. Requests may come from several threads: each has a connection of its own."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.requests = 0  # made so far, watches included
+        parts = urlsplit(access.server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BenchError(f"the context {access.context!r} has no address of an API server: {access.server!r}")
+        self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._context = _tls(access) if parts.scheme == "https" else None
+        self._local, self._lock = threading.local(), threading.Lock()
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, **query: str) -> Object:
+        return self.request("GET", path, query=query)
+
+    def create(self, path: str, body: Object, **query: str) -> Object:
+        return self.request("POST", path, body, query)
+
+    def patch(self, path: str, body: Object) -> Object:
+        """A merge patch: what is null goes, what is not named stays."""
+        return self.request("PATCH", path, body, kind="application/merge-patch+json")
+
+    def delete(self, path: str, *, grace_s: int | None = None, **query: str) -> None:
+        """With what it owns, in the background; one that is gone already is no error."""
+        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        try:
+            self.request("DELETE", path, body, query)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+    def text(self, path: str, **query: str) -> str:
+        """An answer that is no JSON: the log of a pod."""
+        return self._ask("GET", path, None, query, "").decode("utf-8", "replace")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        kind: str = "application/json",
+    ) -> Object:
+        """The object; raises Refused with the server's own words. A server that is busy or restarts is asked again.
+
+        What creates is safe to repeat because our objects have names of our own: AlreadyExists after a lost answer.
+        """
+        answer: Object = json.loads(self._ask(method, path, body, query or {}, kind) or b"{}")
+        return answer
+
+    def _ask(self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str) -> bytes:
+        deadline, wait_s = time.monotonic() + _OUTAGE_S, 0.2
+        while True:
+            try:
+                status, headers, data = self._exchange(method, path, body, query, kind)
+            except (OSError, HTTPException) as error:
+                if isinstance(error, ssl.SSLCertVerificationError) or time.monotonic() > deadline:
+                    raise self._unreachable(error) from error
+            else:
+                if status < 300:
+                    return data
+                if status == 401 and self._renew():
+                    continue
+                if status not in _BUSY or time.monotonic() > deadline:
+                    raise _refusal(status, data)
+                wait_s = max(wait_s, float(headers.get("Retry-After") or 0))
+            time.sleep(min(wait_s, max(0.0, deadline - time.monotonic())))
+            wait_s = min(2 * wait_s, 10.0)
+
+    def _exchange(
+        self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Once, on this thread's connection; one that the server has closed meanwhile is opened anew."""
+        connection: HTTPConnection | None = getattr(self._local, "connection", None)
+        fresh = connection is None
+        connection = connection or self._connect(_TIMEOUT_S)
+        try:
+            answer = self._send(connection, method, path, body, query, kind)
+            data = answer.read()
+        except (OSError, HTTPException):
+            connection.close()
+            self._local.connection = None
+            if fresh:
+                raise
+            return self._exchange(method, path, body, query, kind)
+        self._local.connection = connection
+        return answer.status, answer.headers, data
+
+    def _send(
+        self,
+        connection: HTTPConnection,
+        method: str,
+        path: str,
+        body: Object | None,
+        query: Mapping[str, str],
+        kind: str,
+    ) -> Any:
+        headers = {"Accept": "application/json", "User-Agent": "benchhouse"}
+        if kind and body is not None:
+            headers["Content-Type"] = kind
+        if token := self._token():
+            headers["Authorization"] = f"Bearer {token}"
+        where = f"{self._prefix}{path}{f'?{urlencode(query)}' if query else ''}"
+        self.requests += 1
+        connection.request(method, where, json.dumps(body) if body is not None else None, headers)
+        return connection.getresponse()
+
+    # -- watches -------------------------------------------------------------------------------------------------
+
+    def watch(self, path: str, version: str, seconds: int, **query: str) -> Iterator[tuple[str, Object]]:
+        """Changes after `version` (ADDED, MODIFIED, DELETED, BOOKMARK and the object), for at most `seconds`.
+
+        Raises Refused with 410 where the server no longer knows that version: list again. Raises Unreachable where the
+        connection ends in the middle; nothing is asked again here.
+        """
+        query |= {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        connection = self._connect(seconds + 30.0)
+        try:
+            answer = self._send(connection, "GET", path, None, query, "")
+            if answer.status != 200:
+                raise _refusal(answer.status, answer.read())
+            for line in answer:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    status = event["object"]
+                    raise Refused(int(status.get("code") or 500), status.get("reason", ""), status.get("message", ""))
+                yield event["type"], event["object"]
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def _connect(self, timeout_s: float) -> HTTPConnection:
+        host, port = self._host, self._port or (443 if self._context else 80)
+        proxy = urlsplit(self.access.proxy) if self.access.proxy else None
+        at, on = (proxy.hostname or "", proxy.port or 80) if proxy else (host, port)
+        if self._context is None:
+            connection = HTTPConnection(at, on, timeout=timeout_s)
+        else:
+            connection = HTTPSConnection(at, on, timeout=timeout_s, context=self._context)
+        if proxy:
+            connection.set_tunnel(host, port)
+        return connection
+
+    def _token(self) -> str:
+        access = self.access
+        if access.token_file:
+            return Path(access.token_file).read_text().strip()
+        is_new = not access.token and not access.certificate[0]
+        is_old = access.expires and time.time() > access.expires - _EARLY_S
+        if access.plugin and (is_new or is_old):
+            self._renew()
+        return access.token
+
+    def _renew(self) -> bool:
+        """Ask the program that the kubeconfig names; False where it names none."""
+        access = self.access
+        if not access.plugin:
+            return False
+        with self._lock:
+            credential = _from_plugin(access.plugin)
+        access.token = credential.get("token") or ""
+        if credential.get("clientCertificateData"):
+            access.certificate = (credential["clientCertificateData"], credential["clientKeyData"])
+            self._context = _tls(access)
+        access.expires = _seconds(credential.get("expirationTimestamp"))
+        return True
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error) or "no answer"
+        return Unreachable(
+            f"the API server {self.access.server} of the context {self.access.context!r} can't be reached: {why}",
+            "is the cluster up, and is this the right context? kubectl cluster-info",
+        )
+
+
+def _tls(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.authority or None)
+    if not access.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    certificate, key = access.certificate
+    if certificate:
+        with NamedTemporaryFile("w", suffix=".pem") as file:  # only the owner reads it, and it is gone at once
+            file.write(f"{certificate}\n{key}\n")
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
+def _from_plugin(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
+    command = [str(plugin["command"]), *(str(word) for word in plugin.get("args") or ())]
+    asked = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
+    variables = {item["name"]: item["value"] for item in plugin.get("env") or ()}
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+            capture_output=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            check=True,
+        )
+        status: Mapping[str, Any] = json.loads(done.stdout)["status"]
+        return status
+    except FileNotFoundError as error:
+        hint = plugin.get("installHint") or "install it, or choose another context"
+        raise BenchError(f"the kubeconfig asks {command[0]} for a token, and it is not installed", hint) from error
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise BenchError(f"{command[0]} gave no token: {' '.join(last)[:300]}", "log in there first") from error
+    except (subprocess.TimeoutExpired, KeyError, ValueError) as error:
+        raise BenchError(f"{command[0]} gave no token that can be used", "run it by hand to see why") from error
+
+
+def _seconds(stamp: str | None) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+
+
+def _refusal(status: int, data: bytes) -> Refused:
+    try:
+        said = json.loads(data)
+        return Refused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000])
+    except (ValueError, AttributeError):
+        return Refused(status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}")
+
+
+def path_of(api: str, namespace: str, plural: str, name: str = "", part: str = "") -> str:
+    """`path_of("batch/v1", "team", "jobs", "one")` is /apis/batch/v1/namespaces/team/jobs/one."""
+    root = "/api/v1" if api == "v1" else f"/apis/{api}"
+    words = [
+        *(["namespaces", namespace] if namespace else []),
+        plural,
+        *([name] if name else []),
+        *([part] if part else []),
+    ]
+    return "/".join([root, *(quote(word, safe="") for word in words)])
+
+
+def selector(labels: Mapping[str, str] | Sequence[str]) -> str:
+    """A label selector, for `labelSelector=`."""
+    return (
+        ",".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, Mapping) else ",".join(labels)
+    )
