@@ -84,6 +84,8 @@ class Trial:
 
     def energy_per(self, name: str, amount: float) -> None: ...
 
+    def overcame_oom_kills(self, count: int) -> None: ...
+
     def warn(self, code: str, message: str) -> None:
         (self.problems if code == LATE_CLIENT else self.warnings)[code] = message
 

@@ -35,6 +35,7 @@ class RecordingContext:
         self.seed, self.trial_id, self.repetition = seed, "trial", 1
         self.workdir, self.artifacts = folder / "work", folder / "artifacts"
         self.nodes = ["here"]
+        self.oom_kills_overcome = 0
         self.workdir.mkdir()
         self.artifacts.mkdir()
         self.cache = FolderCache(folder / "cache")
@@ -84,6 +85,9 @@ class RecordingContext:
     def energy_per(self, name: str, amount: float) -> None:
         assert self.experiment.metric(name), f"{name} is not declared"
         self.values[name].append(1.0 / amount)  # as if a joule was used
+
+    def overcame_oom_kills(self, count: int) -> None:
+        self.oom_kills_overcome += count
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(code, message, retryable)

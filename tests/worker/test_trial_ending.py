@@ -66,6 +66,8 @@ def test_who_lacks_memory_is_told(monkeypatch):
     assert judge(Ended(9, oom_kills=1), memory=5)[1].message == "the limit is 5 bytes"
     assert judge(Ended(9, oom_kills=1), failure=CRASH)[1].traceback == "line 1"
     assert judge(Ended(9, oom_kills=1))[1].traceback == ""
+    assert judge(Ended(0, oom_kills=2), finished=True, oom_kills_overcome=2) == ("succeeded", None)
+    assert judge(Ended(0, oom_kills=2), finished=True, oom_kills_overcome=1)[0] == "out_of_memory"
     assert judge(Ended(0, oom_kills=1), failure=OWN, memory=5)[1].message == "the limit is 5 bytes; away"
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert judge(Ended(9, oom_kills=1))[1].message.startswith("its batch job, or the node, has no more memory")

@@ -116,6 +116,12 @@ class Context(Protocol):
         Energy is that of all devices whose power they read; where they read none, there is no value.
         """
 
+    def overcame_oom_kills(self, count: int) -> None:
+        """Say that the experiment made up for so many processes of it which the kernel killed for want of memory.
+
+        Any other one ends the trial as `out_of_memory`: what was measured without a process that is gone is not known.
+        """
+
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
 

@@ -82,6 +82,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             handover.primary = [metric.name for metric in experiment.metrics if metric.primary]
             handover.phases = ctx.phases
             handover.per_energy = ctx.per_energy
+            handover.oom_kills_overcome = ctx.oom_kills_overcome
             _write_samples(ctx, folder.samples)
             _write_histograms(ctx, folder.histograms)
         except Exception as error:  # noqa: BLE001 - values whose sum overflows, a full disk

@@ -50,6 +50,7 @@ class TrialContext:
     invalidities: list[tuple[str, str]] = field(default_factory=list)
     phases: list[tuple[str, int, int]] = field(default_factory=list)
     per_energy: list[tuple[Metric, float]] = field(default_factory=list)
+    oom_kills_overcome: int = 0
     make_services: "Callable[[], TrialServices] | None" = None
     version_of: "Callable[[Recipe, str | None], str]" = lambda recipe, program: ""
     """Of a server's program; `program` is the one that a scenario names, if it does."""
@@ -144,6 +145,9 @@ class TrialContext:
         if not (math.isfinite(amount) and amount > 0):
             self.fail("not_finite", f"metric '{name}' is energy / {amount}: an amount is a finite number above 0")
         self.per_energy.append((self._declared(name, None, None, otherwise="J"), float(amount)))
+
+    def overcame_oom_kills(self, count: int) -> None:
+        self.oom_kills_overcome += count
 
     def warn(self, code: str, message: str) -> None:
         if (warning := (str(code), str(message))) not in self.warnings:

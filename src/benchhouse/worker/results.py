@@ -45,6 +45,7 @@ class Handover(BaseModel):
     finished: bool = False
     failure: Failure | None = None
     out_of_memory: bool = False
+    oom_kills_overcome: int = 0
     measurements: list[Measurement] = []
     custom: dict[str, Any] = {}
     warnings: list[Warning] = []

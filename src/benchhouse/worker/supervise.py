@@ -210,7 +210,7 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     if batch.job():
         beyond = "its batch job, or the node, has no more memory; ask for more: resources: {memory: 16GB}"
     memory = f"the limit is {limits.memory} bytes" if limits.memory else beyond
-    if handover.out_of_memory or ended.oom_kills:
+    if handover.out_of_memory or ended.oom_kills > handover.oom_kills_overcome:
         trace = handover.failure.traceback if handover.failure else ""
         said = handover.failure.message if handover.failure and not trace else ""  # such as which rank it was
         return "out_of_memory", Failure(

@@ -65,6 +65,9 @@ def _noticed_s(ranks: Sequence[Rank]) -> float | None:
 
 def tell_failure(faults: Sequence[Told], training: Training, ctx: Context) -> None:
     """Fail the trial by the fault that ended the last attempt. A rank that hung at exit has trained before."""
+    here = own_node()
+    for ranks in training.attempts[:-1]:  # those of this node are in one cgroup: the last one to end has seen them all
+        ctx.overcame_oom_kills(max((rank.facts.get("oom_kills", 0) for rank in ranks if rank.node == here), default=0))
     if not faults or faults[-1].attempt < len(training.attempts) - 1:
         return
     fault = faults[-1].fault
