@@ -9,6 +9,7 @@ from experiments.training.test_run import trainer
 
 from benchhouse.experiments.training.faults import Evidence, diagnose
 from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.rank import device_of
 from benchhouse.experiments.training.run import train
 from benchhouse.experiments.training.stacks import Frame, read_stack
 from benchhouse.experiments.training.watch import Watch
@@ -21,7 +22,13 @@ CLOSED = (
 RESET = "[rank2]: RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:15794: Connection reset by peer"
 LATE = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 10000ms for recv operation"
 NCCL = "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE) ran 600020 ms"
-NO_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 79 GiB"
+NO_MEMORY = (
+    "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of "
+    "139.80 GiB of which 18.32 GiB is free. Including non-PyTorch memory, this process has 120.72 GiB memory in use. "
+    "Process 462 has 758.00 MiB memory in use. Of the allocated memory 120.06 GiB is allocated by PyTorch, and 0 bytes "
+    "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management"
+)
 NO_SPACE = "OSError: [Errno 28] No space left on device: 'checkpoint.part'"
 TORCH_SAVE = "[rank0]: RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"
 BARRIER = """Fatal Python error: Aborted
@@ -59,13 +66,21 @@ def fault(*ranks, steps=4, **more):
 
 
 @pytest.mark.parametrize(
+    ("local", "visible", "device"),
+    [(1, ["0", "1"], "1"), (1, ["3"], "3"), (1, ["0"], "0"), (2, ["0", "1"], None), (0, [], None)],
+)
+def test_a_card_is_named_only_where_it_is_known(local, visible, device):
+    assert device_of(local, visible) == device
+
+
+@pytest.mark.parametrize(
     ("kind", "ranks", "says", "evidence"),
     [
         ("killed", [1], "rank 1 (node a) was ended by signal 9 (SIGKILL) after step 4: hello",
          [rank(0, 1, CLOSED, at=9.9), rank(1, -9, "hello"), rank(2, 1, RESET)]),
         ("killed", [0], "signal 11 (SIGSEGV)", [rank(0, -11), rank(1, 1, CLOSED)]),
         ("killed", [1], "signal 9", [rank(0, 1, CLOSED), rank(1, 137)]),  # by a shell
-        ("memory", [1], "ran out of memory (exit code 1)", [rank(0, 1, CLOSED), rank(1, 1, NO_MEMORY)]),
+        ("memory", [1], "Tried to allocate 60.00 GiB. GPU 0 has", [rank(0, 1, CLOSED), rank(1, 1, NO_MEMORY)]),
         ("memory", [1], "ran out of memory (signal 9", [rank(0, 1, CLOSED), rank(1, -9, oom_kills=1)]),
         ("disk", [0], "no space left", [rank(0, 1, NO_SPACE), rank(1, 1, CLOSED)]),
         ("disk", [0], "unexpected pos", [rank(0, 1, TORCH_SAVE), rank(1, -15, "", told=True)]),

@@ -27,7 +27,7 @@ CODES: Mapping[Kind, str] = {
 }
 """What a trial fails with."""
 _TOLD = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-_SEARCHED, _SHOWN_LINES, _SHOWN = 40, 3, 300  # last lines of a rank; those in a message, and their characters
+_SEARCHED, _SHOWN_LINES, _SHOWN = 40, 3, 200  # last lines of a rank; those in a message, and their first characters
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ def _last_words(rank: Rank) -> list[str]:
 
 
 def _last_lines(rank: Rank) -> str:
-    shown = " / ".join(line.strip() for line in _last_words(rank)[-_SHOWN_LINES:]) or "it printed nothing"
-    return f": {shown[-_SHOWN:]}"
+    lines = [line.strip()[:_SHOWN] for line in _last_words(rank)[-_SHOWN_LINES:]]
+    return f": {' / '.join(lines) or 'it printed nothing'}"
 
 
 def _signal(rank: Rank) -> signal.Signals | None:

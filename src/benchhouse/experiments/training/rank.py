@@ -111,15 +111,25 @@ def _identity(order: dict[str, Any]) -> dict[str, Any]:
         cores = cores[local * each : (local + 1) * each]
         os.sched_setaffinity(0, cores)
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    device = visible[local % len(visible)] if visible else str(local) if Path("/dev/nvidiactl").exists() else None
     return {
         "rank": rank,
         "local_rank": local,
         "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         "node": own_node(),
         "cores": cores,
-        "device": device,
+        "device": device_of(local, visible or [path.name[6:] for path in _cards()]),
     }
+
+
+def _cards() -> list[Path]:
+    return sorted(Path("/dev").glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))
+
+
+def device_of(local: int, visible: list[str]) -> str | None:
+    """The card that a rank has by custom, or because there is one only; None where that can't be told."""
+    if len(visible) == 1:
+        return visible[0]
+    return visible[local] if local < len(visible) else None
 
 
 def own_node() -> str:
