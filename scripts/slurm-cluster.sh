@@ -8,7 +8,7 @@
 # they share the filesystem, as the nodes of a cluster do. Partitions: cpu (node01, node02) and gpu (gpu01, gpu02; their four GPUs are /dev/null).
 # Environment: SLURM_PORT (first of about ten ports, 27100), NODE_CPUS (8), NODE_MEMORY_MB (4000), MAX_JOBS (20000);
 # NODE_CORES (0.35: what a node really has, by a cgroup of version 1; all of the machine), NODE_AHEAD (seconds by which
-# the monotonic clock of a node is ahead, with `node`; 0).
+# the monotonic clock of a node is ahead, with `node`; 0), NODE_TIMEOUT (seconds until Slurm takes a silent node for lost; 20).
 set -euo pipefail
 
 what=${1:-} folder=$(realpath -m "${2:-.}") accounting=${3:-}
@@ -85,7 +85,7 @@ MaxArraySize=${MAX_ARRAY:-5001}
 MaxJobCount=${MAX_JOBS:-20000}
 MinJobAge=300
 KillWait=5
-SlurmdTimeout=20
+SlurmdTimeout=${NODE_TIMEOUT:-20}
 InactiveLimit=0
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1

@@ -1,6 +1,7 @@
 """Trainings over the nodes of a real Slurm cluster, by every launcher; the clock of one node is an hour ahead."""
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -9,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from experiments.training.test_faults import planted
 from experiments.training.test_run import HEAD
-from laboratory import Lab
+from laboratory import Lab, wait_until
 from services.slurm_cluster import Cluster, needs_slurm
 from services.trainer import lab as small_gpt
+
+from benchhouse.worker.nodes import expand
 
 pytestmark = needs_slurm
 AHEAD_S = 3600
@@ -33,10 +37,10 @@ def apart() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="bench-slurm-apart-") as name:
         Path(name).chmod(0o755)
         made = Cluster(Path(name) / "slurm")
-        made.start(port=27120 + os.getpid() % 280 * 20)
+        made.start(port=27120 + os.getpid() % 280 * 20, NODE_TIMEOUT="120")
         if made.unavailable.exists():
             pytest.skip(made.unavailable.read_text())
-        daemon = int((made.folder / "run" / "slurmd.node02.pid").read_text())
+        daemon = made.daemon_of("node02")
         os.kill(daemon, signal.SIGTERM)
         while Path(f"/proc/{daemon}").exists():
             time.sleep(0.05)
@@ -90,3 +94,25 @@ def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(slurm):
     assert len({place["node"] for place in facts["ranks"]}) == facts["world"] == 2
     assert facts["loss_digest"] and facts["records_from"] == "emitted"
     slurm.is_tidy()
+
+
+def test_a_node_that_is_lost_is_named_with_its_ranks(slurm, apart, tmp_path):
+    mark = tmp_path / "mark"
+    target, given = planted(tmp_path, f"def strike(step): open({str(mark)!r}, 'w').close()", steps=10**6)
+    given |= {"ranks": 4, "launcher": "srun", "hang_after": 2, "max_restarts": 1}
+    more = {"resources": {"nodes": 2, "memory": "2GB"}, "monitors": False, "retries": {"max_retries": 0}}
+    running = slurm.start("run", slurm.scenario("training.run", target=target, workload=given, **more), "--json")
+    wait_until(mark.exists, "a step of all ranks")
+    (listed,) = apart.call("squeue", "--noheader", "--format=%N", "--states=RUNNING").split()
+    node = expand(listed)[-1]
+    apart.lose(node)
+    try:
+        out, _ = running.communicate(timeout=120)
+    finally:
+        apart.bring_back(node)
+    (trial,) = slurm.trials()
+    assert (trial.outcome, trial.code) == ("failed", "node_lost"), out
+    failure = trial.meta["failure"]
+    assert failure["retryable"], "another attempt of the trial, on other nodes"
+    assert re.match(rf"node {node} was lost after step \d+ with ranks 2 and 3", failure["message"])
+    assert trial.meta["custom"]["attempts"] == 1, "nothing begins again on a node that is gone"

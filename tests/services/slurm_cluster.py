@@ -1,15 +1,17 @@
 """A real Slurm cluster on this machine, shared by all test processes of one run; the last of them ends it."""
 
+import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from laboratory import Lab
+from laboratory import Lab, wait_until
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-cluster.sh"
 
@@ -55,10 +57,33 @@ class Cluster:
     def stop(self) -> None:
         subprocess.run([str(SCRIPT), "stop", str(self.folder)], check=True, timeout=120)
 
+    def daemon_of(self, node: str) -> int:
+        """The pid of its slurmd, which may know its node before it has written that down."""
+        path = self.folder / "run" / f"slurmd.{node}.pid"
+        wait_until(lambda: path.exists() and path.read_text().strip(), f"the slurmd of {node}")
+        return int(path.read_text())
+
+    def lose(self, node: str) -> None:
+        """Kill all that runs on a node at once, as when its power fails: what has its name is in one namespace."""
+        space = Path(f"/proc/{self.daemon_of(node)}/ns/uts").readlink()
+        while pids := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lives_in(pid, space)]:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def bring_back(self, node: str, ahead_s: int = 0) -> None:
         """Start the slurmd of a node that was killed, with a monotonic clock that is so far ahead of the machine's."""
+        (self.folder / "run" / f"slurmd.{node}.pid").unlink(missing_ok=True)
         environment = self.environment | {"NODE_AHEAD": str(ahead_s)}
         subprocess.run([str(SCRIPT), "node", str(self.folder), node], env=environment, check=True, timeout=60)
+        self.daemon_of(node)
+
+
+def _lives_in(pid: int, space: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/ns/uts").readlink() == space
+    except OSError:  # it has ended
+        return False
 
 
 @pytest.fixture(scope="session")

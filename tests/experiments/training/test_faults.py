@@ -158,7 +158,7 @@ sys.path.insert(0, os.environ["MEET"])
 from torch.distributed.distributed_c10d import barrier
 def strike(step): pass
 PLANTED
-for step in range(FIRST, 12):
+for step in range(FIRST, LAST):
     begin = time.monotonic()
     if rank == 1 and step == 5 and attempt == 0: strike(step)
     barrier(step, rank, world, attempt)
@@ -166,12 +166,12 @@ for step in range(FIRST, 12):
 """
 
 
-def planted(tmp_path, code="", first="0", **workload):
+def planted(tmp_path, code="", first="0", steps=12, **workload):
     """A target and a workload of two ranks; rank 1 runs `strike` in its step 5."""
     package = tmp_path / "meet" / "torch" / "distributed"
     package.mkdir(parents=True)
     (package / "distributed_c10d.py").write_text(BARRIER_FILE)
-    program = MEET.replace("PLANTED", code).replace("FIRST", first)
+    program = MEET.replace("PLANTED", code).replace("FIRST", first).replace("LAST", str(steps))
     return trainer(program), {"ranks": 2, "environment": {"MEET": str(tmp_path / "meet")}, **workload}
 
 

@@ -124,8 +124,8 @@ class Watcher(Protocol):
     def waited_in_vain(self) -> bool:
         """Whether a rank that ended says that it has waited too long for another."""
 
-    def is_complete(self, ranks: Sequence[Rank]) -> bool:
-        """Whether an attempt that did not end well has done all its steps."""
+    def is_final(self, ranks: Sequence[Rank]) -> bool:
+        """Whether an attempt that did not end well needs no other one, or none can follow."""
 
 
 class Unwatched:
@@ -138,7 +138,7 @@ class Unwatched:
 
     is_silent = waited_in_vain = hangs
 
-    def is_complete(self, ranks: Sequence[Rank]) -> bool:
+    def is_final(self, ranks: Sequence[Rank]) -> bool:
         return False
 
 
@@ -194,7 +194,7 @@ def run_training(
         missing = len(last) < launch.ranks and not any(rank.failed for rank in last)
         if failed and (missing or any("not_started" in rank.facts for rank in last)):
             raise NotLaunched(_why(last, launch))
-        if launcher.restarts or not failed or attempt >= max_restarts or watcher.is_complete(last):
+        if launcher.restarts or not failed or attempt >= max_restarts or watcher.is_final(last):
             return Training(attempts, ports_taken, following.timed_out)
         attempt += 1
 

@@ -63,11 +63,11 @@ class Watch:
         ended = [rank for rank, signs in self._signs.items() if not signs.runs]
         return any(symptom_of(self._tail(rank)) == "late" for rank in ended)
 
-    def is_complete(self, ranks: Sequence[Rank]) -> bool:
-        """Ranks that did all that those did which ended well, and then hung, have trained."""
+    def is_final(self, ranks: Sequence[Rank]) -> bool:
+        """Ranks that did all that those did which ended well, and then hung, have trained; a lost node has none."""
         self._look()
         counts = {rank: signs.count for rank, signs in self._signs.items() if signs.count}
-        return any(rank.exit_code == 0 for rank in ranks) and diagnose(Evidence(ranks, counts)).kind == "hung_at_exit"
+        return diagnose(Evidence(ranks, counts)).kind in ("hung_at_exit", "node")
 
     def _limit_s(self) -> float:
         """How long a rank may be silent."""
