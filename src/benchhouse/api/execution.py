@@ -44,7 +44,7 @@ class PlaceKeywords(TypedDict, total=False):
     """Where a scenario runs, before what the scenario and the site profile say."""
 
     executor: str | None
-    """local, slurm, ray, dask, spark or ado."""
+    """local, slurm, ray, dask, spark, kubernetes or ado."""
     runtime: str | None
     """process, venv or apptainer."""
     site: str | None

@@ -76,6 +76,8 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
         for order in news:
             if "end" in order:
                 return str(order["end"])
+            if "begin" in order:  # it has begun with that (`slot_pod`)
+                continue
             with contextlib.suppress(BrokenPipeError):  # the answers will tell
                 orders.write(json.dumps(order).encode() + b"\n")
                 orders.flush()

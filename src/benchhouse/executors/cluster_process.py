@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from benchhouse.executors.cluster_engine import Node, Slot
 from benchhouse.executors.cluster_places import no_worker
@@ -16,6 +16,37 @@ from benchhouse.schema.errors import BenchError, Exit
 
 _CLOSE_S = 60.0  # a cluster of our own ends in seconds; on a machine that is busy, in many
 _LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone; there is nothing to end
+
+
+class OpenEngine(Protocol):
+    """One opened cluster, as an executor uses it."""
+
+    nodes: list[Node]
+    answered: bool  # whether they are the answer to the last request
+    lost: str  # why the whole cluster is gone; empty: it is there
+
+    def start(self, slot: Slot) -> None:
+        """Ask for it and return."""
+
+    def stop(self, slots: Sequence[str]) -> None:
+        """End these; they show in `gone`."""
+
+    def look(self, limit_s: float) -> list[Node]:
+        """The nodes as they are now."""
+
+    def ask_nodes(self) -> None:
+        """Ask without waiting: `nodes` are those of now as soon as `answered`."""
+
+    def gone(self) -> Mapping[str, str]:
+        """Slots that have ended since the last call, with why; raises BenchError where no slot can ever begin."""
+
+    def is_lost(self) -> bool: ...
+
+    def close(self) -> None:
+        """End all of the run that is left there, and the cluster where it is its own."""
+
+    def give_back(self) -> None:
+        """It was only looked at."""
 
 
 class EngineProcess(JsonProcess):

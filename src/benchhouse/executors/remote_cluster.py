@@ -21,11 +21,12 @@ from typing import Any, ClassVar
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
-from benchhouse.executors.cluster_process import EngineProcess
+from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
+from benchhouse.schema.trial import Outcome
 
 OWN = "local"  # the address of a cluster of the run's own, on this machine
 _BEAT_S = 2.0
@@ -70,7 +71,7 @@ class ClusterExecutor(QueueExecutor):
         self.home = (assignment.run.path / "slots").absolute()
         self.slots: dict[str, Taken] = {}
         self.never_ready: list[str] = []
-        self._process: EngineProcess | None = None
+        self._process: OpenEngine | None = None
         self._heart: _Heart | None = None
         self._numbers = itertools.count(1)
         self._vacancy: Vacancy | None = None
@@ -93,6 +94,23 @@ class ClusterExecutor(QueueExecutor):
         """The interpreter of a slot."""
         return job.python
 
+    def _require(self) -> None:
+        """Raise BenchError where runs can't go there at all, whatever a trial asks for."""
+        if find_spec(self.library) is None:
+            raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
+
+    def _refuse_unless_fits(self, ask: Ask) -> None:
+        refuse_unless_fits(self.title, ask, self.nodes())
+
+    def _open(self) -> OpenEngine:
+        if (parked := EngineProcess.parked(self.engine, self.settings())) is None:
+            self.assignment.say(f"{self.title}: opening {self._where()} ...")
+        return parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
+
+    def _outcome(self, taken: "Taken") -> Outcome | None:
+        """Of a trial whose slot is gone, where the cluster says it and it is not worth a retry."""
+        return None
+
     # -- the protocol --------------------------------------------------------------------------------------------
 
     def check(self, resources: Resources) -> None:
@@ -101,9 +119,8 @@ class ClusterExecutor(QueueExecutor):
                 f"a trial asks for {resources.nodes} nodes, but on {self.title} a trial runs on one",
                 "ask for one under resources:, or run on slurm",
             )
-        if find_spec(self.library) is None:  # before anything is written: no run is left that never began
-            raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
-        refuse_unless_fits(self.title, self.ask(resources), self.nodes())
+        self._require()  # before anything is written: no run is left that never began
+        self._refuse_unless_fits(self.ask(resources))
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
         ask = self.ask(jobs[0].resources).model_dump(exclude_none=True)
@@ -151,11 +168,9 @@ class ClusterExecutor(QueueExecutor):
     def _where(self) -> str:
         return "a cluster of its own" if self.address == OWN else self.address
 
-    def _opened(self) -> EngineProcess:
+    def _opened(self) -> OpenEngine:
         if self._process is None:
-            if (parked := EngineProcess.parked(self.engine, self.settings())) is None:
-                self.assignment.say(f"{self.title}: opening {self._where()} ...")
-            self._process = parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
+            self._process = self._open()
         return self._process
 
     def _fill(self) -> None:
@@ -220,7 +235,7 @@ class ClusterExecutor(QueueExecutor):
         self._look_for_nodes(self._process)
         return heard
 
-    def _look_for_nodes(self, process: EngineProcess) -> None:
+    def _look_for_nodes(self, process: OpenEngine) -> None:
         """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
         waiting = [taken for taken in self.slots.values() if not taken.placed]
         if not waiting or len(waiting) < len(self.slots):
@@ -257,7 +272,8 @@ class ClusterExecutor(QueueExecutor):
             taken.send({"end": "it was given up"})
         where = f" on {taken.placed['node']}" if taken.placed else ""
         if taken.job and self.running.pop(taken.job, None):
-            self.states[taken.job] = JobState("done", f"its slot{where} ended: {reason}", self._detail(taken))
+            words = f"its slot{where} ended: {reason}"
+            self.states[taken.job] = JobState("done", words, self._detail(taken), self._outcome(taken))
         elif not taken.ready and self.queue:
             self.never_ready.append(reason)
             if len(self.never_ready) >= _NEVER_READY:

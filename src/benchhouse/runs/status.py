@@ -22,7 +22,7 @@ from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.labels import point_label
 
 State = Literal["running", "waiting", "to be collected", "finished", "interrupted"]
-_CLUSTERS = ("ray", "dask", "spark")  # that may go away under a run, which is then finished elsewhere
+_CLUSTERS = ("ray", "dask", "spark", "kubernetes")  # that may go away under a run, which is then finished elsewhere
 _HOSTS = "SELECT DISTINCT host FROM trial_fact WHERE run_id = $run AND host IS NOT NULL ORDER BY host"
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 

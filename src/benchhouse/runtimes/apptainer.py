@@ -13,8 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchhouse.runtimes.packages import OURS, write_whole
-from benchhouse.runtimes.worker_layer import Layer
+from benchhouse.processes.packages import OURS, write_whole
+from benchhouse.processes.worker_layer import Layer
 from benchhouse.schema.container import Bind, Entry, explain_exit, parse_bind
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit

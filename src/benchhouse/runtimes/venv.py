@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchhouse.runtimes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
+from benchhouse.processes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.local_packages import rebuilt
 from benchhouse.schema.own_wheel import NAME, write_own_wheel

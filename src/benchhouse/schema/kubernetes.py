@@ -68,6 +68,9 @@ class KubernetesSite(Model, strict=True):
     pull_secrets: tuple[ObjectName, ...] = Field(
         (), strict=False, description="Secrets of private registries, by name."
     )
+    secrets: tuple[ObjectName, ...] = Field(
+        (), strict=False, description="Secrets whose keys become variables of the pods, by name."
+    )
     queue: ObjectName | None = Field(None, description="LocalQueue of Kueue that admits the run's pods.")
     priority_class: ObjectName | None = Field(None, description="PriorityClass of the pods.")
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Labels that nodes must have.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchhouse.runtimes.packages import OURS, find_uv, own_metadata, run_installer, write_own_metadata
+from benchhouse.processes.packages import OURS, find_uv, own_metadata, run_installer, write_own_metadata
 from benchhouse.schema.container import Bind
 from benchhouse.schema.digests import digest
 

@@ -1,0 +1,228 @@
+"""Jobs on Kubernetes: a slot is a pod. See docs/design/kubernetes.md."""
+
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors.cluster_engine import Ask, Node, Slot
+from benchhouse.executors.kubernetes_engine import KubernetesEngine
+from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
+from benchhouse.executors.kubernetes_yaml import as_yaml
+from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
+from benchhouse.http.kubernetes import KubeClient, Refused, find_access, path_of
+from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.protocols import Assignment, Job
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.secrets import holds_secret, mentioned
+from benchhouse.schema.trial import Outcome
+
+
+class KubernetesExecutor(ClusterExecutor):
+    """A slot is one pod of a Job that nobody but us retries."""
+
+    title = "Kubernetes"
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.site = merged(assignment)
+        super().__init__(assignment, "", self.site.patience)
+        self._pending: dict[str, Mapping[str, str]] = {}  # slots that have told of their Python and wait for ours
+        self._known: frozenset[str] | None = None
+
+    # -- what a cluster fills in ---------------------------------------------------------------------------------
+
+    def settings(self) -> Mapping[str, Any]:
+        return {}
+
+    def ask(self, resources: Resources) -> Ask:
+        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory or self.site.memory)
+
+    def python(self, job: Job) -> tuple[str, ...]:
+        return ()  # that of the image, which the pod tells us of
+
+    def _where(self) -> str:
+        return f"{self.client.access.context}, namespace {self.namespace}"
+
+    def _open(self) -> KubernetesEngine:
+        engine = KubernetesEngine(self.client, self.pods(), self.assignment.say)
+        engine.look(0.0)
+        return engine
+
+    def _take_slot(self, job: Job) -> None:
+        if self.site.code == "volume":
+            copy_own_code(self._code)
+        super()._take_slot(job)
+
+    def _require(self) -> None:
+        self._refuse_impossible()
+        self._probe()
+
+    def _refuse_unless_fits(self, ask: Ask) -> None:
+        if self.cluster.answered:  # an account of a namespace may not see nodes: then the scheduler tells
+            super()._refuse_unless_fits(ask)
+
+    def nodes(self) -> Sequence[Node]:
+        return self._opened().nodes
+
+    # -- what is known before anything is made ---------------------------------------------------------------------
+
+    @cached_property
+    def client(self) -> KubeClient:
+        return KubeClient(find_access(self.site.context))
+
+    @property
+    def namespace(self) -> str:
+        return self.site.namespace or self.client.access.namespace
+
+    def _refuse_impossible(self) -> None:
+        site, workspace = self.site, self.home.parent.absolute()
+        if not site.image:
+            raise BenchError(
+                "no image for the pods is named", "write kubernetes: {image: registry/name@sha256:...} in site.yaml"
+            )
+        if "@sha256:" not in site.image and not site.image.startswith("localhost/"):
+            text = f"the image {site.image} is not pinned: another one can have that name tomorrow"
+            if self.assignment.site.images.pinned == "required":
+                raise BenchError(text, "write registry/name@sha256:..., or images: {pinned: optional} in the site")
+            self.assignment.say(text)
+        if not site.volume and not site.bucket:
+            raise BenchError(
+                "pods and this machine share nothing, so no evidence could come back",
+                "write kubernetes: {volume: {claim: NAME, path: /where/it/is/mounted/here}} in site.yaml",
+            )
+        if site.volume and not workspace.is_relative_to(site.volume.path):
+            raise BenchError(
+                f"the workspace {workspace} is not on the volume that pods see, {site.volume.path}",
+                f"move the workspace there (bench -C {site.volume.path}/...), or correct kubernetes: {{volume: ...}}",
+            )
+        if site.code == "volume" and not site.volume:
+            raise BenchError("code: volume needs a volume", "write kubernetes: {volume: ...}, or code: image")
+        scenario = self.assignment.scenario
+        if scenario and scenario.runtime.kind != "process":
+            raise BenchError(
+                f"the runtime of a pod is its image, and the scenario asks for {scenario.runtime.kind}",
+                "put the packages into the image: kubernetes: {image: ...}, and leave runtime: out",
+            )
+        if self.needs and not site.secrets:
+            raise BenchError(
+                f"the scenario refers to {', '.join(self.needs)}, and pods do not get this machine's variables",
+                f"kubectl create secret generic NAME --from-literal={self.needs[0]}=..., then kubernetes: {{secrets: "
+                "[NAME]}",
+            )
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """Variables with secrets that the scenario refers to."""
+        scenario = self.assignment.scenario
+        names = mentioned(scenario.model_dump_json()) if scenario else set()
+        return tuple(sorted(name for name in names if holds_secret(name, os.environ)))
+
+    def _probe(self) -> None:
+        """A Job as a dry run: tells what this server keeps of it, and whether we may make one at all."""
+        if self._known is not None:
+            return
+        try:
+            answer = self.client.create(path_of("batch/v1", self.namespace, "jobs"), self.pods().probe(), dryRun="All")
+        except Refused as error:
+            raise self._explained(error) from error
+        self._known = kept_fields(answer)
+
+    def _explained(self, error: Refused) -> BenchError:
+        where = f"(context {self.client.access.context}, namespace {self.namespace})"
+        if error.status == 404 and "namespaces" in error.message:
+            hint = f"kubectl create namespace {self.namespace}, or name another: kubernetes: {{namespace: ...}}"
+            return BenchError(f"there is no namespace {self.namespace} {where}", hint)
+        if "being terminated" in error.message:
+            hint = "wait until it is gone, or name another: kubernetes: {namespace: ...}"
+            return BenchError(f"the namespace {self.namespace} is being deleted {where}", hint)
+        return BenchError(f"{error.message} {where}", error.hint)
+
+    def pods(self) -> Pods:
+        run = self.assignment.run
+        scenario = self.assignment.scenario
+        return Pods(
+            site=self.site,
+            namespace=self.namespace,
+            run_id=run.run_id,
+            scenario=scenario.scenario if scenario else "",
+            owner=getpass.getuser(),
+            image=self.site.image or "",
+            command=self._command(),
+            needs=self.needs,
+            known=self._known or frozenset(),
+            user=(os.getuid(), os.getgid()) if os.getuid() else None,
+        )
+
+    def _command(self) -> tuple[str, ...]:
+        module = ("-m", "benchhouse.executors.slot_pod")
+        if self.site.code == "image" or not self.site.volume:
+            return (self.site.python, "-I", *module)
+        return (self.site.python, "-I", str(own_code(self._code) / "start.py"), *module)
+
+    @property
+    def _code(self) -> Path:
+        assert self.site.volume
+        return Path(self.site.volume.path) / CODE
+
+    # -- slots -----------------------------------------------------------------------------------------------------
+
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
+        count = min(self.parallel, trials)
+        names = [f"{self.assignment.run.run_id}-{number}" for number in range(1, count + 1)]
+        environment = dict(self.assignment.site.environment)
+        ask = self.ask(jobs[0].resources)
+        slots = [
+            Slot(name=name, ask=ask, folder=str(self.home / name), python=(), environment=environment) for name in names
+        ]
+        pods = self.pods()
+        return as_yaml([pods.anchor(), *pods.jobs(slots)])
+
+    def _hear_all(self) -> bool:
+        heard = super()._hear_all()
+        for name, look in list(self._pending.items()):
+            if name not in self.slots:
+                del self._pending[name]
+            elif (facts := self.cluster.facts(name)) is not None:
+                del self._pending[name]
+                self._begin(self.slots[name], look, facts)
+                heard = True
+        return heard
+
+    @property
+    def cluster(self) -> KubernetesEngine:
+        engine = self._opened()
+        assert isinstance(engine, KubernetesEngine)
+        return engine
+
+    def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
+        if "pod" in report:
+            self._pending[taken.slot.name] = report["pod"]
+        else:
+            super()._hear(taken, report)
+
+    def _begin(self, taken: Taken, look: Mapping[str, str], facts: Mapping[str, str]) -> None:
+        """Tell a pod which Python its trials run in, and what the cluster knows of its place."""
+        if self.site.code == "image":
+            if look["benchhouse"] != (ours := version("benchhouse")):
+                self.assignment.say(f"the image has benchhouse {look['benchhouse'] or 'unknown'}, this is {ours}")
+            python = [self.site.python, "-P"]
+        else:
+            layer = layer_for(self._code, look["python"], look["machine"], look["libc"], self.assignment.say)
+            python = [self.site.python, "-P", str(own_code(self._code) / "start.py"), str(layer)]
+        taken.send({"begin": {"python": python, "placed": dict(facts)}})
+
+    def _outcome(self, taken: Taken) -> Outcome | None:
+        return "out_of_memory" if taken.slot.name in self.cluster.out_of_memory else None
+
+
+def merged(assignment: Assignment) -> KubernetesSite:
+    """The site's settings, with what the scenario says in their place."""
+    scenario = assignment.scenario
+    given = scenario.kubernetes if scenario else None
+    update = {name: getattr(given, name) for name in given.model_fields_set} if given else {}
+    return assignment.site.kubernetes.model_copy(update=update)

@@ -1,0 +1,226 @@
+"""The objects of a run on Kubernetes, from values alone: the anchor that owns all, and Jobs whose pods are slots."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.slot_pod import GIVEN
+from benchhouse.schema.kubernetes import KubernetesSite
+
+RUN, SCENARIO, OWNER = "benchhouse.dev/run", "benchhouse.dev/scenario", "benchhouse.dev/owner"
+SLOT = "benchhouse.dev/slot"
+INDEX = "batch.kubernetes.io/job-completion-index"  # an annotation of the pods of an Indexed Job
+CODE = ".benchhouse"  # of the volume: what pods of `code: volume` run, shown to them read-only
+CONTAINER = "slot"
+_INDEXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex")
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_FIELDS = {
+    "POD_NAME": "metadata.name",
+    "POD_NAMESPACE": "metadata.namespace",
+    "POD_UID": "metadata.uid",
+    "NODE_NAME": "spec.nodeName",
+}
+_ENDED_BY_CLUSTER = [{"type": "DisruptionTarget", "status": "True"}]
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pods:
+    """What all pods of a run have in common."""
+
+    site: KubernetesSite
+    namespace: str
+    run_id: str
+    scenario: str
+    owner: str
+    image: str
+    command: tuple[str, ...]  # that starts `slot_pod` in the image
+    needs: tuple[str, ...] = ()  # variables that must come from Secrets
+    known: frozenset[str] = frozenset()  # fields of a Job's spec that this server keeps
+    user: tuple[int, int] | None = None  # and group, by which files of the volume are written; None: the image's
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {
+            "app.kubernetes.io/managed-by": "benchhouse",
+            RUN: label(self.run_id),
+            SCENARIO: label(self.scenario),
+            OWNER: label(self.owner),
+        }
+
+    @property
+    def anchor_name(self) -> str:
+        return name("bench", self.run_id)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether all slots of a kind can be one Job: where one pod that fails does not end the others."""
+        return all(field in self.known for field in _INDEXED)
+
+    def anchor(self) -> Manifest:
+        """What owns all other objects of the run: deleted, it takes them with it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self.anchor_name, "namespace": self.namespace, "labels": self.labels},
+            "data": {"run": self.run_id, "scenario": self.scenario, "owner": self.owner},
+        }
+
+    def jobs(self, slots: Sequence[Slot], anchor_uid: str = "") -> list[Manifest]:
+        """One Job for all slots where the server has Indexed Jobs that survive a failed pod, else one each."""
+        groups = [slots] if self.is_indexed else [[slot] for slot in slots]
+        return [self._job(group, anchor_uid) for group in groups if group]
+
+    def probe(self) -> Manifest:
+        """A Job with every field that only some servers know: made as a dry run, it tells which they keep."""
+        slot = Slot(name="probe", ask=Ask(), folder="/", python=())
+        everything = Pods(**{**self.__dict__, "known": frozenset([*_INDEXED, "suspend"])})
+        job = everything._job([slot], "")
+        job["metadata"]["name"] = f"{self.anchor_name[:50]}-probe"
+        job["spec"]["suspend"] = True
+        return job
+
+    def _job(self, slots: Sequence[Slot], anchor_uid: str) -> Manifest:
+        first, site = slots[0], self.site
+        labels = self.labels | {SLOT: label(first.name)}
+        metadata: Manifest = {"name": name("bench", first.name), "namespace": self.namespace, "labels": dict(labels)}
+        if anchor_uid:
+            metadata["ownerReferences"] = [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": self.anchor_name, "uid": anchor_uid}
+            ]
+        spec: Manifest = {
+            "completions": len(slots),
+            "parallelism": len(slots),
+            "activeDeadlineSeconds": max(1, round(site.time)),
+            "ttlSecondsAfterFinished": round(site.keep),
+            "template": {"metadata": {"labels": dict(labels)}, "spec": self._pod(slots)},
+        }
+        if self.is_indexed:
+            spec |= {
+                "completionMode": "Indexed",
+                "backoffLimitPerIndex": 0,
+                "maxFailedIndexes": len(slots),
+                "podFailurePolicy": {
+                    "rules": [{"action": "FailIndex", "onPodConditions": [dict(item) for item in _ENDED_BY_CLUSTER]}]
+                },
+            }
+        else:
+            spec["backoffLimit"] = 0
+        if site.queue:
+            metadata["labels"][_QUEUE] = site.queue
+            if "suspend" in self.known:
+                spec["suspend"] = True
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+    def _pod(self, slots: Sequence[Slot]) -> Manifest:
+        site = self.site
+        mounts, volumes = self._volumes()
+        container: Manifest = {
+            "name": CONTAINER,
+            "image": self.image,
+            "command": list(self.command),
+            "env": self._environment(slots),
+            "resources": self._resources(slots[0].ask),
+            "volumeMounts": mounts,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": {"allowPrivilegeEscalation": False},
+        }
+        if secrets := [*site.secrets, *([site.bucket_secret] if site.bucket_secret else [])]:
+            container["envFrom"] = [{"secretRef": {"name": item}} for item in secrets]
+        pod: Manifest = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [container],
+            "volumes": volumes,
+        }
+        if self.user:
+            pod["securityContext"] = {"runAsUser": self.user[0], "runAsGroup": self.user[1]}
+        pod |= {
+            key: value
+            for key, value in (
+                ("serviceAccountName", site.service_account),
+                ("priorityClassName", site.priority_class),
+                ("runtimeClassName", site.runtime_class),
+                ("nodeSelector", dict(site.node_selector)),
+                ("imagePullSecrets", [{"name": item} for item in site.pull_secrets]),
+                ("tolerations", [item.model_dump(exclude_none=True) for item in site.tolerations]),
+                ("topologySpreadConstraints", self._spread()),
+            )
+            if value
+        }
+        return pod
+
+    def _environment(self, slots: Sequence[Slot]) -> list[Manifest]:
+        given = {
+            "folders": [slot.folder for slot in slots],
+            "environment": slots[0].environment,
+            "patience_s": slots[0].patience_s,
+            "needs": list(self.needs),
+        }
+        fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELDS.items()]
+        return [*fields, {"name": GIVEN, "value": json.dumps(given)}]
+
+    def _resources(self, ask: Ask) -> Manifest:
+        """As much as is asked for is reserved, and no more can be used: QoS class Guaranteed where memory is known."""
+        amounts = {"cpu": str(ask.cpus)}
+        if ask.memory:
+            amounts["memory"] = str(ask.memory)
+        if ask.gpus:
+            amounts[self.site.gpu_resource] = str(ask.gpus)
+        amounts |= {key: f"{amount:g}" for key, amount in ask.custom.items()}
+        return {"requests": dict(amounts), "limits": dict(amounts)}
+
+    def _volumes(self) -> tuple[list[Manifest], list[Manifest]]:
+        mounts: list[Manifest] = []
+        volumes: list[Manifest] = []
+        if volume := self.site.volume:
+            volumes.append({"name": "shared", "persistentVolumeClaim": {"claimName": volume.claim}})
+            mounts.append({"name": "shared", "mountPath": volume.path})
+            if self.site.code == "volume":
+                place = str(Path(volume.path) / CODE)
+                mounts.append({"name": "shared", "mountPath": place, "subPath": CODE, "readOnly": True})
+        if self.site.shm:
+            volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(self.site.shm)}})
+            mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - of the pod
+        return mounts, volumes
+
+    def _spread(self) -> list[Manifest]:
+        if not self.site.spread:
+            return []
+        alike = {"matchLabels": {RUN: label(self.run_id)}}
+        return [
+            {
+                "maxSkew": 1,
+                "topologyKey": self.site.spread,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": alike,
+            }
+        ]
+
+
+def kept_fields(answer: Mapping[str, Any]) -> frozenset[str]:
+    """Which fields of a Job's spec a server has not dropped, by its answer to the probe."""
+    return frozenset(answer.get("spec") or {})
+
+
+def label(text: str) -> str:
+    """A label's value: as it is where that is allowed, else shortened and made unlike any other by a digest."""
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:50].strip("-._")
+    return "-".join(filter(None, [plain, hashlib.sha256(text.encode()).hexdigest()[:8]]))
+
+
+def name(*words: str) -> str:
+    """A name that also its pods can have, with five letters behind it: a DNS label of at most 57."""
+    text = "-".join(words)
+    plain = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
+    if plain == text and len(plain) <= 57:
+        return plain
+    return f"{plain[:48].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -1,0 +1,95 @@
+"""What Kubernetes says of a pod, in words for people, with what to do next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+State = Literal["waits", "runs", "ended", "refused"]
+_NEVER = {  # why a container can't begin, ever: waiting is no use
+    "ErrImageNeverPull": "the image is not on the node, and may not be pulled",
+    "ImagePullBackOff": "the image can't be pulled",
+    "InvalidImageName": "that is no name of an image",
+    "CreateContainerConfigError": "the container can't be set up",
+    "CreateContainerError": "the container can't be made",
+    "RunContainerError": "the container can't be started",
+}
+_HINTS = {
+    "ErrImageNeverPull": "is it on every node? name another under kubernetes: {image: ...}",
+    "ImagePullBackOff": "check kubernetes: {image: ...}; a private registry needs pull_secrets",
+    "InvalidImageName": "write kubernetes: {image: registry/name@sha256:...}",
+    "CreateContainerConfigError": "a Secret that it names must be in the namespace: kubectl get secrets",
+    "RunContainerError": "is kubernetes: {python: ...} in the image, and is the image for the nodes' architecture?",
+}
+_CLUSTER_ENDS = {
+    "Evicted": "the node evicted its pod",
+    "Preempted": "its pod had to make room for one of higher priority",
+    "Preempting": "its pod had to make room for one of higher priority",
+    "NodeLost": "its node was lost",
+    "NodeShutdown": "its node was shut down",
+    "Terminated": "its node was shut down",
+    "Shutdown": "its node was shut down",
+    "DeadlineExceeded": "its pod lived longer than kubernetes: {time: ...} allows",
+    "UnexpectedAdmissionError": "the node did not take its pod",
+    "OutOfcpu": "the node had no cores left for its pod",
+    "OutOfmemory": "the node had no memory left for its pod",
+}
+
+
+@dataclass(frozen=True)
+class PodWords:
+    """Where a pod stands."""
+
+    state: State
+    text: str = ""
+    hint: str = ""
+    out_of_memory: bool = False
+
+
+def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
+    """`earlier` is what the registry said before the kubelet began to say only that it backs off."""
+    status = pod.get("status") or {}
+    phase, reason, message = status.get("phase", ""), status.get("reason", ""), status.get("message", "")
+    container = first_container(pod)
+    state = container.get("state") or {}
+    if phase in ("Failed", "Succeeded"):
+        return _ended(phase, reason, message, state.get("terminated") or {})
+    if "running" in state:
+        return PodWords("runs")
+    waiting = state.get("waiting") or {}
+    why = waiting.get("reason", "")
+    if why in _NEVER:
+        words = earlier or waiting.get("message", "")
+        image = container.get("image", "")
+        return PodWords("refused", f"{_NEVER[why]} ({image}): {words}".rstrip(": "), _HINTS.get(why, ""))
+    if why == "ErrImagePull":
+        return PodWords("waits", waiting.get("message", "") or "its image is being pulled")
+    return PodWords("waits", _waits(status, why))
+
+
+def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the kubelet says of it; empty before it has one."""
+    containers = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    container: Mapping[str, Any] = containers[0]
+    return container
+
+
+def _waits(status: Mapping[str, Any], why: str) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"waits for a node: {condition.get('message') or condition.get('reason') or 'not scheduled'}"
+    return "its pod is being made" if why in ("", "ContainerCreating", "PodInitializing") else why
+
+
+def _ended(phase: str, reason: str, message: str, terminated: Mapping[str, Any]) -> PodWords:
+    words = " ".join((terminated.get("message") or "").split())
+    if terminated.get("reason") == "OOMKilled":
+        return PodWords("ended", "the kernel ended its pod, which used more memory than its limit", out_of_memory=True)
+    if reason in _CLUSTER_ENDS:
+        return PodWords("ended", f"{_CLUSTER_ENDS[reason]}: {message}".rstrip(": "))
+    if reason:
+        return PodWords("ended", f"{reason}: {message}".rstrip(": "))
+    if phase == "Succeeded":
+        return PodWords("ended", "its pod ended")
+    code = terminated.get("exitCode")
+    died = f"its pod was killed by signal {code - 128}" if code and code > 128 else f"its pod ended with code {code}"
+    return PodWords("ended", f"{died}: {words[-300:]}" if words else died)

@@ -1,0 +1,27 @@
+"""Manifests as YAML that every reader takes for the same: kubectl's, too, to which `yes` and `1e3` are no text."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9./-]*")
+_NO_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NO_TEXT
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if is_plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(manifests: Sequence[Any]) -> str:
+    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=1 << 20, explicit_start=True)

@@ -1,0 +1,98 @@
+"""What a pod runs: it tells what Python it has, is told with what to begin, and then keeps one slot (`cluster_node`).
+
+`python -m benchhouse.executors.slot_pod`. Only the standard library: the image may have nothing but Python.
+"""
+
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append, keep_slot
+
+GIVEN = "BENCHHOUSE_POD"  # in the pod's environment: its orders, as JSON
+_FACTS = {"node": "NODE_NAME", "id": "POD_NAME", "pod_uid": "POD_UID", "namespace": "POD_NAMESPACE"}
+_WORDS = Path("/dev/termination-log")  # what is written there, the API server shows as the pod's last words
+_LOOK_S = 0.02
+
+
+def main() -> int:
+    """Keep the slot that the environment names; what went wrong is said where the cluster shows it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a pod ignores it otherwise
+    given = json.loads(os.environ.pop(GIVEN))
+    folder = Path(given["folders"][int(os.environ.pop("JOB_COMPLETION_INDEX", "0"))])
+    facts = {"executor": "kubernetes", **{key: os.environ.pop(name) for key, name in _FACTS.items()}}
+    reason = _unfit(given, folder, facts["node"])
+    if reason:
+        return _fail(folder, reason)
+    append(folder / REPORTS, {"pod": _look()})
+    order = _first_order(folder, given["patience_s"])
+    if "begin" not in order:
+        return _fail(folder, str(order["end"]))
+    begin = order["begin"]
+    print(keep_slot(str(folder), begin["python"], given["environment"], facts | begin["placed"], given["patience_s"]))
+    return 0
+
+
+def _unfit(given: Mapping[str, Any], folder: Path, node: str) -> str:
+    """Why nothing can begin here; nothing where it can."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - whatever the image has
+        return f"the image has Python {platform.python_version()}, and trials need 3.11 or newer"
+    if not folder.is_dir():
+        return f"{folder} can't be seen in the pod on {node}: the claim must be the volume that this path lies on"
+    if missing := [name for name in given["needs"] if name not in os.environ]:
+        return f"the scenario refers to {', '.join(missing)}, which no Secret of `kubernetes: {{secrets: ...}}` has"
+    return ""
+
+
+def _look() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    libc, number = platform.libc_ver()
+    try:
+        ours = version("benchhouse")
+    except PackageNotFoundError:
+        ours = ""
+    return {
+        "python": "{}.{}".format(*sys.version_info[:2]),
+        "machine": platform.machine(),
+        "libc": f"glibc {number}" if libc == "glibc" else "musl",
+        "benchhouse": ours,
+    }
+
+
+def _first_order(folder: Path, patience_s: float) -> dict[str, Any]:
+    """To begin, or to end; also where the orchestrator is not heard of any more."""
+    orders, beat, heard = Tail(folder / ORDERS), b"", time.monotonic()
+    while True:
+        for order in orders.read():
+            if "begin" in order or "end" in order:
+                return order
+        try:
+            latest = (folder.parent / ALIVE).read_bytes()
+        except OSError:
+            latest = beat
+        if latest != beat:
+            beat, heard = latest, time.monotonic()
+        elif time.monotonic() - heard > patience_s:
+            return {"end": f"its orchestrator has not been heard of for {patience_s:g} s"}
+        time.sleep(_LOOK_S)
+
+
+def _fail(folder: Path, reason: str) -> int:
+    print(reason)
+    for tell in (lambda: append(folder / REPORTS, {"ended": reason}), lambda: _WORDS.write_text(reason)):
+        try:
+            tell()
+        except OSError:
+            continue
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

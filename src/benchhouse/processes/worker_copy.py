@@ -1,0 +1,83 @@
+"""The worker on a volume that nodes share: a copy of our own code by its content, and the layers of its packages."""
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchhouse.processes.packages import OURS, find_uv
+from benchhouse.processes.worker_layer import Layer
+
+_START = '''"""Stands for the interpreter: `start.py FOLDER... -m MODULE ...`, with our code and FOLDERs on its path."""
+
+import runpy
+import sys
+from pathlib import Path
+
+at = sys.argv.index("-m")
+sys.path += [str(Path(__file__).parent), *sys.argv[1:at]]
+module = sys.argv[at + 1]
+del sys.argv[1 : at + 2]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+'''
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+@functools.cache
+def _content() -> str:
+    """Digest of our code as it is now; the version alone does not change with every edit."""
+    total = hashlib.sha256(_START.encode())
+    for path in sorted(OURS.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            total.update(f"{path.relative_to(OURS)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def own_code(home: Path) -> Path:
+    """The folder with `benchhouse` and `start.py`, which `copy_own_code` makes."""
+    return home / f"code-{_content()}"
+
+
+def copy_own_code(home: Path) -> None:
+    """Whole or not at all; nothing where it is there."""
+    folder = own_code(home)
+    if folder.is_dir():
+        return
+    made = home / f".{folder.name}.{os.getpid()}"
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        shutil.copytree(OURS, made / "benchhouse", ignore=_IGNORED)
+        (made / "start.py").write_text(_START, encoding="utf-8")
+        compile_for(f"{sys.version_info[0]}.{sys.version_info[1]}", made)
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def layer_for(home: Path, python: str, machine: str, libc: str, say: Callable[[str], None]) -> Path:
+    """The folder with the packages that a worker needs beyond a bare Python of that kind."""
+    layer = Layer(home / "layers", python, machine, libc)
+    if not layer.folder.is_dir():
+        say(f"installing the worker's packages for Python {python} into {layer.folder} (once)")
+        layer.make(lambda made: compile_for(python, made))
+    return layer.folder
+
+
+def compile_for(python: str, folder: Path) -> None:
+    """By a Python of that version of this machine, if it has one: pods can't write there, and would compile anew."""
+    if python == "{}.{}".format(*sys.version_info[:2]):
+        command = [sys.executable]
+    elif uv := find_uv():
+        found = subprocess.run([uv, "python", "find", python], capture_output=True, text=True, check=False)
+        command = [found.stdout.strip()] if found.returncode == 0 else []
+    else:
+        command = []
+    if command:
+        subprocess.run([*command, "-I", "-m", "compileall", "-q", str(folder)], capture_output=True, check=False)
