@@ -15,8 +15,8 @@ from laboratory import children, wait_until
 from services.containers import apptainer as apptainer
 from services.containers import images as images
 
-from benchhouse.runtimes.apptainer import ApptainerRuntime
 from benchhouse.processes.worker_layer import OURS
+from benchhouse.runtimes.apptainer import ApptainerRuntime
 from benchhouse.schema.container import BIND_GONE, IMAGE_CHANGED, Bind, explain_exit, parse_bind
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Place
