@@ -2,6 +2,7 @@
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, librsvg for their charts as PNG, a C compiler for the
 # mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; Slurm for a cluster on this
 # machine; Apptainer with what makes small images and serves them; Java for Spark. Only what is missing.
+# Kubernetes is built in the background, while the other tests run: those that need it come late, and wait for it.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -24,6 +25,8 @@ command -v squashfuse >/dev/null || missing+=(squashfuse fuse3)
 command -v newuidmap >/dev/null || missing+=(uidmap)
 command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
+command -v ip >/dev/null || missing+=(iproute2)
+command -v openssl >/dev/null || missing+=(openssl)
 command -v slurmctld >/dev/null || missing+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
 bring_apptainer() {
@@ -31,7 +34,13 @@ bring_apptainer() {
     "$here/get-apptainer.sh" "${XDG_CACHE_HOME:-$HOME/.cache}/benchhouse-tests/apptainer/prefix" >/dev/null ||
         echo "note: the tests that need Apptainer are skipped" >&2
 }
+begin_kubernetes() {
+    local cache=${BENCH_TEST_CACHE:-$HOME/.cache/benchhouse-tests}
+    mkdir -p "$cache"
+    setsid --fork nice -n 19 "$here/kubernetes-cluster.sh" install >"$cache/kubernetes.log" 2>&1 </dev/null
+}
 if [ ${#missing[@]} -eq 0 ]; then
+    begin_kubernetes
     bring_apptainer
     exit 0
 fi
@@ -58,4 +67,5 @@ export DEBIAN_FRONTEND=noninteractive
 quietly "${as_root[@]}" apt-get update -qq
 # At run level 1 packages do not start the services that they bring: the tests start their own.
 quietly "${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}"
+begin_kubernetes
 bring_apptainer

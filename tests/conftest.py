@@ -16,8 +16,8 @@ settings.load_profile("shared machine")
 
 def together(nodeid: str) -> str:
     """What a test runs in one process with: the tests of its cluster, or of its file."""
-    found = re.search(r"test_(ray|dask|spark)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
-    return found[1] or found[2] if found else nodeid.partition("::")[0]
+    found = re.search(r"test_(?:(ray|dask|spark)|(kubernetes)\w*)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
+    return found[found.lastindex or 0] if found else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
@@ -52,6 +52,7 @@ STARTS = frozenset(
         "ray_cluster",
         "spark_cluster",
         "cluster",
+        "kubernetes_cluster",
         "apptainer",
         "registry",
     ]
@@ -62,9 +63,20 @@ STARTS = frozenset(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts processes is marked so by its fixtures: `make quick` leaves it out."""
+    _put_off_kubernetes(items)
     for item in items:
         if STARTS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.starts)
+
+
+def _put_off_kubernetes(items: list[pytest.Item]) -> None:
+    """On a fresh machine it is still being built while the first tests run; whoever comes too early waits."""
+    late = [item for item in items if together(item.nodeid) == "kubernetes"]
+    others = [item for item in items if together(item.nodeid) != "kubernetes"]
+    at = next((at for at, item in enumerate(others) if item.nodeid.startswith("tests/runs/")), len(others))
+    items[:] = others[:at] + late + others[at:]
+    for item in late:
+        item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -72,7 +84,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None):
     """A cluster ends with the last of its tests: even an idle one takes its share of a core from all that follow."""
     ended = yield
     group = together(item.nodeid)
-    if group in ("ray", "dask") and (nextitem is None or together(nextitem.nodeid) != group):
+    if group in ("ray", "dask", "kubernetes") and (nextitem is None or together(nextitem.nodeid) != group):
         for made in item.session._fixturemanager.getfixturedefs(f"{group}_cluster", item) or ():
             made.finish(item._request)
     return ended
@@ -205,6 +217,8 @@ from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subproce
 
 # Here and not where they are used: each module that imports a session's fixture has one of its own.
 from services.dask_cluster import dask_cluster as dask_cluster  # noqa: E402
+from services.kubernetes_cluster import kubernetes as kubernetes  # noqa: E402
+from services.kubernetes_cluster import kubernetes_cluster as kubernetes_cluster  # noqa: E402
 from services.llm import real_llm as real_llm  # noqa: E402
 from services.llm import real_vllm as real_vllm  # noqa: E402
 from services.load_processes import kill_shards as kill_shards  # noqa: E402

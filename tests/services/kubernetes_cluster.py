@@ -1,0 +1,188 @@
+"""A real Kubernetes of two nodes on this machine: `scripts/kubernetes-cluster.sh`, which says what it can't do.
+
+One test process runs all tests of it (conftest), so that there is one. A test that breaks something mends it again.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from laboratory import Lab, wait_until
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "kubernetes-cluster.sh"
+NODES = ("node1", "node2")
+IMAGE = "localhost/python:3.11"
+_NOT_HERE = 3
+_BUILD_S = 700
+_START_S = 180
+
+
+class KubernetesCluster:
+    """Two nodes, `node1` and `node2`; pods of the image `IMAGE` see the folders of this machine by volumes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kubeconfig = str(folder / "kubeconfig")
+
+    def start(self) -> None:
+        done = subprocess.run([SCRIPT, "install"], capture_output=True, text=True, timeout=_BUILD_S, check=False)
+        if done.returncode == 0:
+            command = [SCRIPT, "start", self.folder]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_START_S, check=False)
+        if done.returncode:
+            message = done.stderr.strip()[-800:]
+            is_wanted = os.environ.get("CI") and done.returncode != _NOT_HERE
+            pytest.fail(message) if is_wanted else pytest.skip(message)
+
+    def stop(self) -> None:
+        subprocess.run([SCRIPT, "stop", self.folder], check=True, timeout=120)
+
+    def kubectl(self, *arguments: str, document: Any = None) -> str:
+        """What it prints; `document` goes to its standard input."""
+        done = subprocess.run(
+            [self.folder / "bin" / "kubectl", "--kubeconfig", self.kubeconfig, *arguments], capture_output=True,
+            text=True, input=json.dumps(document) if document else None, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def get(self, *arguments: str) -> list[dict[str, Any]]:
+        """Objects: `get("pods", "--namespace", name)`."""
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "--output", "json"))["items"]
+        return items
+
+    def make_namespace(self) -> str:
+        name = f"lab-{secrets.token_hex(4)}"
+        self.kubectl("create", "namespace", name)
+        wait_until(lambda: self.get("serviceaccounts", "--namespace", name), f"the service account of {name}")
+        return name
+
+    def make_volume(self, namespace: str, root: Path) -> dict[str, str]:
+        """A claim whose volume is that folder: a site profile's `volume`."""
+        access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        claim = {"name": "shared", "namespace": namespace}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": namespace},
+            "spec": access | {
+                "capacity": {"storage": "10Gi"},
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": {"path": str(root), "type": "Directory"},
+                "claimRef": claim,
+            },
+        }  # fmt: skip
+        asked = access | {"volumeName": namespace, "resources": {"requests": {"storage": "10Gi"}}}
+        document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": asked}
+        self.kubectl(
+            "apply", "--filename", "-", document={"apiVersion": "v1", "kind": "List", "items": [volume, document]}
+        )
+        return {"claim": "shared", "path": str(root)}
+
+    def site(self, namespace: str, root: Path) -> dict[str, Any]:
+        """Settings of a site profile whose pods share `root`, which holds the workspace, with this machine."""
+        return {
+            "namespace": namespace,
+            "image": IMAGE,
+            "code": "volume",
+            "volume": self.make_volume(namespace, root),
+        }
+
+    def forget(self, namespace: str) -> None:
+        """With all that is in it; Kubernetes takes its time for that, and nobody waits."""
+        self.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
+        self.kubectl("delete", "persistentvolume", namespace, "--wait=false", "--ignore-not-found")
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def kill(self, daemon: str, signal_number: int = signal.SIGKILL) -> None:
+        """One of etcd, apiserver, controllers, scheduler, kubelet-NODE; pods of a killed kubelet go on."""
+        os.kill(int((self.folder / "run" / f"{daemon}.pid").read_text()), signal_number)
+
+    def bring_back(self, daemon: str) -> None:
+        subprocess.run([SCRIPT, "daemon", self.folder, daemon], check=True, timeout=60)
+
+    def wait_ready(self) -> None:
+        """Until the API answers and both nodes take pods."""
+
+        def is_ready() -> bool:
+            try:
+                nodes = self.get("nodes")
+            except AssertionError:
+                return False
+            return all({"type": "Ready", "status": "True"}.items() <= _condition(node).items() for node in nodes)
+
+        wait_until(is_ready, "the API and both nodes")
+
+    def crash(self, node: str) -> None:
+        """All that runs on a node is gone at once; `revive` starts it anew."""
+        subprocess.run([SCRIPT, "crash", self.folder, node], check=True, timeout=60)
+
+    def revive(self, node: str) -> None:
+        subprocess.run([SCRIPT, "revive", self.folder, node], check=True, timeout=90)
+
+    def cordon(self, node: str, *, on: bool = True) -> None:
+        self.kubectl("cordon" if on else "uncordon", node)
+
+    def plant(self, node: str, resource: str, count: int) -> None:
+        """An extended resource, such as nvidia.com/gpu, that no device plugin stands behind; 0 takes it away."""
+        document = json.loads(self.kubectl("get", "node", node, "--output", "json"))
+        del document["metadata"]["resourceVersion"]  # whatever the kubelet has told meanwhile
+        for amounts in (document["status"]["capacity"], document["status"]["allocatable"]):
+            amounts[resource] = str(count)
+        self.kubectl("replace", "--raw", f"/api/v1/nodes/{node}/status", "--filename", "-", document=document)
+
+
+def _condition(node: dict[str, Any]) -> dict[str, Any]:
+    found = [item for item in node["status"]["conditions"] if item["type"] == "Ready"]
+    return found[0] if found else {}
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster() -> Iterator[KubernetesCluster]:
+    _end_stale()
+    folder = Path(tempfile.gettempdir()) / f"bench-kubernetes-{secrets.token_hex(4)}"
+    made = KubernetesCluster(folder)
+    with _lock_of(folder).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+            _lock_of(folder).unlink()
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _end_stale() -> None:
+    """Clusters whose test process was killed."""
+    for path in Path(tempfile.gettempdir()).glob("bench-kubernetes-*.lock"):
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            KubernetesCluster(path.with_suffix("")).stop()
+            path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def kubernetes(lab: Lab, kubernetes_cluster: KubernetesCluster) -> Iterator[Lab]:
+    """A laboratory whose scenarios go to the cluster: a namespace of its own, whose volume is the laboratory."""
+    namespace = kubernetes_cluster.make_namespace()
+    lab.variables["KUBECONFIG"] = kubernetes_cluster.kubeconfig
+    site = {"site": "test", "executor": "kubernetes", "kubernetes": kubernetes_cluster.site(namespace, lab.root)}
+    (lab.workspace / "site.yaml").write_text(json.dumps(site))
+    yield lab
+    kubernetes_cluster.forget(namespace)
