@@ -110,6 +110,7 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
     for name in [name for name in os.environ if name.startswith("BENCH_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("BENCH_CACHE_DIR", str(shared_cache))
+    monkeypatch.setenv("KUBECONFIG", str(shared_cache / "no-kubeconfig"))
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("NO_COLOR", "1")
 

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -23,6 +25,26 @@ def fake_program(tmp_path, monkeypatch):
         (folder / name).chmod(0o755)
 
     return add
+
+
+@pytest.fixture
+def page():
+    """A web server that knows nothing of Kubernetes: its address."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"hi")
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def checked(bench, *args):
@@ -98,6 +120,49 @@ def test_a_workspace_that_can_not_be_written_is_told(bench, tmp_path, monkeypatc
     monkeypatch.setattr(probes.tempfile, "NamedTemporaryFile", refuse)
     found, _ = checked(bench)
     assert "Permission denied" in found["workspace"]["note"]
+
+
+def write_kubeconfig(path, server, **user):
+    """One context, `here`."""
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "here",
+    }
+    path.write_text(json.dumps(document))
+
+
+def test_a_machine_without_a_kubeconfig_is_told_so(bench, tmp_path):
+    found, profile = checked(bench)
+    assert found["kubernetes"]["state"] == "missing" and "no kubeconfig here" in found["kubernetes"]["note"]
+    assert profile["executor"] is None and profile["kubernetes"]["context"] is None
+    (tmp_path / "site.yaml").write_text("executor: kubernetes\n")
+    assert "export KUBECONFIG=" in checked(bench)[0]["kubernetes"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("server", "context", "words"),
+    [
+        ("https://127.0.0.1:9", "here", "https://127.0.0.1:9 of the context 'here' can't be reached"),
+        ("https://127.0.0.1:9", "there", "there is no context 'there'"),
+        ("127.0.0.1:9", "here", "has no address of an API server"),
+    ],
+)
+def test_a_cluster_that_can_not_be_asked_is_told(bench, tmp_path, monkeypatch, server, context, words):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    write_kubeconfig(tmp_path / "config", server)
+    (tmp_path / "site.yaml").write_text(f"kubernetes: {{context: {context}}}\n")
+    found, profile = checked(bench, "--job")
+    assert found["kubernetes"]["state"] != "good" and words in found["kubernetes"]["note"]
+    assert profile["executor"] == "kubernetes" and "namespace" not in found
+
+
+def test_a_server_that_is_no_api_server_is_told(bench, tmp_path, monkeypatch, page):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    write_kubeconfig(tmp_path / "config", page)
+    note = checked(bench)[0]["kubernetes"]["note"]
+    assert "Kubernetes refuses" in note or "an answer nobody expects" in note
 
 
 @pytest.mark.skipif(not shutil.which("sinfo") or not os.environ.get("SLURM_CONF"), reason="needs a Slurm cluster")

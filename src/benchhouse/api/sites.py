@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.kubernetes import NamespaceRequest
 from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import places
+from benchhouse.sites.kubernetes_manifests import namespace_manifests
+from benchhouse.sites.kubernetes_probes import is_wanted
 from benchhouse.sites.probes import Probed, probe
 from benchhouse.sites.profiles import load_site, shipped
 
@@ -59,31 +64,57 @@ class Sites(VerbGroup):
     def check(
         self, *, network: bool = False, job: bool = False, write: str | os.PathLike[str] | None = None
     ) -> SiteCheck:
-        """Examine this machine: Slurm, modules, containers, folders, quotas, clocks.
+        """Examine this machine: Slurm, Kubernetes, modules, containers, folders, quotas, clocks.
 
         `network` also asks whether PyPI and Docker Hub can be reached; `job` looks for Apptainer on a
-        compute node, by a short job. `write` keeps the answers as a profile, in a file that must not exist yet.
+        compute node, and from a pod at the volume, by short jobs. `write` keeps the answers as a profile, in a file
+        that must not exist yet.
         """
         site = places.site(self._folder)
         probed, host = probe(self._folder, site, network, job), socket.gethostname()
-        profile = _profile(probed, host, site.modules if probed.runtime else ())
+        profile = _profile(probed, host, site)
         checked = SiteCheck(host=host, time=now(), findings=probed.findings, profile=profile)
         if write is not None:
             _write_profile(checked.profile, Path(write))
         return checked
 
+    def manifests(self, **request: Any) -> list[dict[str, Any]]:
+        """Kubernetes manifests of a team's namespace, for an admin: `request` as of `NamespaceRequest`.
 
-def _profile(probed: Probed, host: str, modules: tuple[str, ...]) -> Site:
+        What is not given is as the profile in use says, and then as by default.
+        """
+        site = places.site(self._folder)
+        told = site.kubernetes
+        known = {
+            "namespace": told.namespace,
+            "claim": told.volume.claim if told.volume else None,
+            "gpu_resource": told.gpu_resource,
+            "egress": site.network.egress,
+        }
+        given = {key: value for key, value in request.items() if value is not None}
+        merged = {key: value for key, value in known.items() if value is not None} | given
+        if "namespace" not in merged:
+            raise BenchError("no namespace is named", "give --namespace, or name one in the site profile: kubernetes:")
+        try:
+            return namespace_manifests(NamespaceRequest.model_validate(merged))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            option = str(problem["loc"][0]).replace("_", "-")
+            raise BenchError(f"--{option}: {problem['msg'].removeprefix('Value error, ')}") from error
+
+
+def _profile(probed: Probed, host: str, site: Site) -> Site:
     """The site as a profile; what could not be asked is named in `to_confirm`."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
     return Site.model_validate(
         {
             "site": name,
             "description": f"Written by `bench site check` on {host}.",
-            "executor": "slurm" if probed.slurm else None,
+            "executor": "slurm" if probed.slurm else "kubernetes" if is_wanted(site) else None,
             "runtime": probed.runtime,
-            "modules": modules,
+            "modules": site.modules if probed.runtime else (),
             "slurm": probed.slurm,
+            "kubernetes": probed.kubernetes,
             "folders": probed.folders,
             "network": {} if probed.egress is None else {"egress": probed.egress},
             "to_confirm": tuple(probed.to_confirm),
@@ -106,6 +137,11 @@ def _write_profile(site: Site, path: Path) -> None:
 def profile_text(site: Site) -> str:
     """As YAML, without what is the default anyway."""
     return dump_yaml(_for_people(site.model_dump(mode="json", exclude_defaults=True)))
+
+
+def manifest_text(manifests: list[dict[str, Any]]) -> str:
+    """As YAML that `kubectl apply -f -` takes."""
+    return "---\n".join(dump_yaml(manifest) for manifest in manifests)
 
 
 def _for_people(value: Any, key: str = "") -> Any:

@@ -154,8 +154,9 @@ def _material(folder: Path, item: Mapping[str, Any], key: str) -> str:
 class KubeClient:
     """One cluster. Requests may come from several threads: each has a connection of its own."""
 
-    def __init__(self, access: Access) -> None:
-        self.access = access
+    def __init__(self, access: Access, *, outage_s: float = _OUTAGE_S, timeout_s: float = _TIMEOUT_S) -> None:
+        """A server that does not answer is asked again for `outage_s`; each time it has `timeout_s`."""
+        self.access, self._outage_s, self._timeout_s = access, outage_s, timeout_s
         self.requests = 0  # made so far, watches included
         parts = urlsplit(access.server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -208,7 +209,7 @@ class KubeClient:
         return answer
 
     def _ask(self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str) -> bytes:
-        deadline, wait_s = time.monotonic() + _OUTAGE_S, 0.2
+        deadline, wait_s = time.monotonic() + self._outage_s, 0.2
         while True:
             try:
                 status, headers, data = self._exchange(method, path, body, query, kind)
@@ -232,7 +233,7 @@ class KubeClient:
         """Once, on this thread's connection; one that the server has closed meanwhile is opened anew."""
         connection: HTTPConnection | None = getattr(self._local, "connection", None)
         fresh = connection is None
-        connection = connection or self._connect(_TIMEOUT_S)
+        connection = connection or self._connect(self._timeout_s)
         try:
             answer = self._send(connection, method, path, body, query, kind)
             data = answer.read()

@@ -87,3 +87,20 @@ class KubernetesSite(Model, strict=True):
 
 class KubernetesSettings(KubernetesSite):
     """How trials run on Kubernetes; it changes nothing of what they measure, so it is in no digest."""
+
+
+class NamespaceRequest(Model, strict=True):
+    """What an admin makes for a team: a namespace, an account with the least rights, limits, a volume."""
+
+    namespace: Namespace
+    service_account: ObjectName = Field("bench", description="ServiceAccount that runs are started with.")
+    users: tuple[str, ...] = Field((), strict=False, description="Users of the cluster that get the same rights.")
+    claim: ObjectName = Field("bench", description="PersistentVolumeClaim of the evidence.")
+    size: Bytes = Field(100 * 2**30, gt=0, description="Size of the volume.")
+    storage_class: ObjectName | None = Field(None, description="By default the cluster's.")
+    cpus: int | None = Field(None, ge=1, description="Cores of all pods together.")
+    memory: Bytes | None = Field(None, gt=0, description="Memory of all pods together.")
+    gpus: int | None = Field(None, ge=0, description="GPUs of all pods together.")
+    gpu_resource: LabelKey = "nvidia.com/gpu"
+    egress: bool = Field(True, description="Whether pods reach anything outside of the namespace.")
+    nodes: bool = Field(False, description="Whether the account may see nodes, priority and runtime classes.")

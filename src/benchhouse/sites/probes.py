@@ -18,7 +18,7 @@ from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Finding, Site, State
-from benchhouse.sites import container_program, slurm_facts
+from benchhouse.sites import container_program, kubernetes_probes, slurm_facts
 from benchhouse.sites.commands import ask, installed
 from benchhouse.sites.storage import mount_of, mounts, rooms
 
@@ -36,6 +36,7 @@ class Probed:
     findings: list[Finding] = field(default_factory=list)
     cluster: str = ""
     slurm: dict[str, Any] = field(default_factory=dict)
+    kubernetes: dict[str, Any] = field(default_factory=dict)
     folders: dict[str, Any] = field(default_factory=dict)
     runtime: str | None = None
     egress: bool | None = None
@@ -57,6 +58,7 @@ def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> P
     probed, environ = Probed(), os.environ
     _where(probed, environ)
     _slurm(probed)
+    _kubernetes(probed, workspace, site, job)
     _modules(probed, environ)
     _containers(probed, site, inside=bool(environ.get("SLURM_JOB_ID")), job=job)
     _folders(probed, workspace, environ)
@@ -110,6 +112,14 @@ def _slurm(probed: Probed) -> None:
         probed.tell("longest array", "good", longest)
     _accounts(probed, config)
     _controller_clock(probed, config.get("as of", ""))
+
+
+def _kubernetes(probed: Probed, workspace: WorkspaceFolder, site: Site, job: bool) -> None:
+    answers = kubernetes_probes.ask_cluster(site, workspace.root, job)
+    probed.findings += answers.findings
+    probed.kubernetes = answers.profile
+    if kubernetes_probes.is_wanted(site):
+        probed.to_confirm += answers.to_confirm
 
 
 def _accounts(probed: Probed, config: Mapping[str, str]) -> None:

@@ -1,0 +1,178 @@
+"""A pod that looks around for `bench site check --job`: which Python its image has, and whether it sees our files."""
+
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of, selector
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.site import Finding
+
+_WAIT_S = 60.0
+_LOOK_S = 0.3
+_LABEL = "benchhouse.dev/check"
+_HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
+             "CreateContainerError", "RunContainerError")  # fmt: skip
+_SCRIPT = """
+import json, os, platform, sys
+seen = {"python": platform.python_version(), "machine": platform.machine(), "benchhouse": ""}
+try:
+    from importlib.metadata import version
+    seen["benchhouse"] = version("benchhouse")
+except Exception:
+    pass
+if len(sys.argv) > 1:
+    seen["marker"] = os.path.exists(sys.argv[1])
+    try:
+        with open(sys.argv[1], "a") as file:
+            file.write("pod")
+        seen["refused"] = ""
+    except OSError as error:
+        seen["refused"] = error.strerror or str(error)
+print(json.dumps(seen))
+"""
+
+
+def ask_pod(client: KubeClient, namespace: str, site: KubernetesSite) -> list[Finding]:
+    """Run it, and take it away again."""
+    if site.image is None:
+        return [Finding(what="a pod", state="unknown", note="without an image none can be started")]
+    if site.volume is None or not Path(site.volume.path).is_dir():
+        return _asked(client, namespace, site, None)
+    with tempfile.NamedTemporaryFile(dir=site.volume.path, prefix=".bench-check-") as marker:
+        return _asked(client, namespace, site, Path(marker.name))
+
+
+def _asked(client: KubeClient, namespace: str, site: KubernetesSite, marker: Path | None) -> list[Finding]:
+    job = _job(namespace, site, marker)
+    name, begun = job["metadata"]["name"], time.monotonic()
+    try:
+        client.create(path_of("batch/v1", namespace, "jobs"), job)
+        pod = _ended(client, namespace, name)
+        text = client.text(path_of("v1", namespace, "pods", pod["metadata"]["name"], "log")).strip()
+    except BenchError as error:
+        return [Finding(what="a pod", state="missing", note="; ".join(str(error).splitlines()))]
+    finally:
+        client.delete(path_of("batch/v1", namespace, "jobs", name), grace_s=0)
+    try:
+        seen = json.loads(text.splitlines()[-1])
+    except (ValueError, IndexError):
+        return [Finding(what="a pod", state="missing", value=text[-200:], note=_failure(pod, site))]
+    where = pod["spec"].get("nodeName", "")
+    return _findings(seen, site, f"on {where} in {time.monotonic() - begun:.1f} s", marker)
+
+
+def _findings(seen: Mapping[str, Any], site: KubernetesSite, where: str, marker: Path | None) -> list[Finding]:
+    too_old = tuple(int(part) for part in seen["python"].split(".")[:2]) < (3, 11)
+    note = "its Python is older than 3.11: trials can't run in this image" if too_old else ""
+    if not note and site.code == "image" and not seen["benchhouse"]:
+        note = "the image has no benchhouse: install it there, or write code: volume"
+    value = f"Python {seen['python']}, {seen['machine']}, {where}"
+    findings = [Finding(what="a pod", state="missing" if note else "good", value=value, note=note)]
+    if marker and site.volume:
+        claim, path = site.volume.claim, site.volume.path
+        note = ""
+        if not seen["marker"]:
+            note = f"a file made here in {path} is not there in the pod: the claim {claim} is another volume"
+        elif seen["refused"]:
+            note = f"the pod can't write there as user {os.getuid()}: {seen['refused']}"
+        value = "" if note else f"{path} is the same here and in the pod, and both write"
+        findings.append(Finding(what="volume in a pod", state="missing" if note else "good", value=value, note=note))
+    return findings
+
+
+def _job(namespace: str, site: KubernetesSite, marker: Path | None) -> Object:
+    """A Job whose pod has the settings of a run's, and next to no resources."""
+    name = f"bench-check-{secrets.token_hex(4)}"
+    labels = {"app.kubernetes.io/managed-by": "benchhouse", _LABEL: name}
+    amounts = {"cpu": "100m", "memory": "128Mi"}
+    container: Object = {
+        "name": "check",
+        "image": site.image,
+        "command": [site.python, "-c", _SCRIPT, *([str(marker)] if marker else [])],
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+    }
+    pod: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    if site.volume:
+        container["volumeMounts"] = [{"name": "shared", "mountPath": site.volume.path}]
+        pod["volumes"] = [{"name": "shared", "persistentVolumeClaim": {"claimName": site.volume.claim}}]
+        pod["securityContext"] = {"runAsUser": os.getuid(), "runAsGroup": os.getgid()}
+    pod |= {
+        key: value
+        for key, value in (
+            ("serviceAccountName", site.service_account),
+            ("priorityClassName", site.priority_class),
+            ("runtimeClassName", site.runtime_class),
+            ("nodeSelector", dict(site.node_selector)),
+            ("imagePullSecrets", [{"name": secret} for secret in site.pull_secrets]),
+            ("tolerations", [item.model_dump(exclude_none=True) for item in site.tolerations]),
+        )
+        if value
+    }
+    spec = {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": round(_WAIT_S),
+        "ttlSecondsAfterFinished": 60,
+        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+    }
+    if site.queue:
+        labels["kueue.x-k8s.io/queue-name"] = site.queue
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": spec,
+    }
+
+
+def _ended(client: KubeClient, namespace: str, name: str) -> Object:
+    """The pod, once it has ended. Raises BenchError with the cluster's own words where it does not."""
+    deadline, pod = time.monotonic() + _WAIT_S, None
+    while time.monotonic() < deadline:
+        listed = client.get(path_of("v1", namespace, "pods"), labelSelector=selector({_LABEL: name}))
+        pod = next(iter(listed["items"]), None)
+        if pod and pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return dict(pod)
+        if words := _stuck(pod):
+            raise BenchError(words)
+        if pod is None and (words := _refused(client, namespace, name)):
+            raise BenchError(f"no pod is made: {words}")
+        time.sleep(_LOOK_S)
+    why = _waits(pod) or _refused(client, namespace, name) or "kubectl describe job " + name
+    raise BenchError(f"no pod has ended within {_WAIT_S:.0f} s: {why}")
+
+
+def _stuck(pod: Object | None) -> str:
+    for status in ((pod or {}).get("status") or {}).get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _HOPELESS:
+            return f"{waiting['reason']}: {waiting.get('message', '')}"
+    return ""
+
+
+def _waits(pod: Object | None) -> str:
+    conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+    return next((item.get("message", "") for item in conditions if item.get("status") == "False"), "")
+
+
+def _refused(client: KubeClient, namespace: str, name: str) -> str:
+    """Why the Job makes no pod: a quota, a missing account; empty where nothing is said."""
+    try:
+        events = client.get(path_of("v1", namespace, "events"), fieldSelector=f"involvedObject.name={name}")["items"]
+    except Refused:
+        return ""
+    return next((item["message"] for item in events if item.get("reason") == "FailedCreate"), "")
+
+
+def _failure(pod: Object, site: KubernetesSite) -> str:
+    for status in pod["status"].get("containerStatuses") or ():
+        ended = (status.get("state") or {}).get("terminated") or {}
+        words = f"{ended.get('reason', '')} {ended.get('message', '')}".strip()
+        return f"{site.python} of the image ended with {ended.get('exitCode', 'nothing')}: {words}"
+    return str(pod["status"].get("message") or "it ended without a word")
