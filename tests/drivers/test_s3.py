@@ -5,8 +5,9 @@ from array import array
 import pytest
 
 from benchhouse.drivers.s3 import S3
-from benchhouse.drivers.s3_bucket import error_text
-from benchhouse.drivers.s3_sign import EMPTY, Credentials, Signer, find_credentials, query_of
+from benchhouse.drivers.s3_credentials import find_credentials
+from benchhouse.http.s3_bucket import error_text
+from benchhouse.http.s3_sign import EMPTY, Credentials, Signer, query_of
 from benchhouse.load.protocols.calls import Exchange, discard
 from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
 from benchhouse.schema.errors import BenchError

@@ -201,9 +201,9 @@ def test_a_store_can_not_reach_outside_of_results(workspace, tmp_path, changes):
 @pytest.mark.parametrize(
     ("address", "endpoint", "said"),
     [
-        ("gs://bucket", "", "not the address of a store"),
-        ("s3://", "", "not the address of a store"),
-        ("s3://bucket/../x", "", "not the address of a store"),
+        ("gs://bucket", "", "not the address of a bucket"),
+        ("s3://", "", "not the address of a bucket"),
+        ("s3://bucket/../x", "", "not the address of a bucket"),
         ("s3://bucket", "http://key:secret@host", "credentials don't belong into an address"),
         ("s3://bucket", "ftp://host", "not the address of a server"),
         ("s3://bucket", "http://127.0.0.1:1", "bucket bucket at http://127.0.0.1:1"),

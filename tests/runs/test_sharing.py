@@ -18,7 +18,7 @@ from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.deposits import deposits
 from benchhouse.evidence.store import object_key
-from benchhouse.load.protocols.s3 import S3Refused
+from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.runs import evidence_transfer, s3_shelf, sharing
 from benchhouse.warehouse.ingest import collect
 

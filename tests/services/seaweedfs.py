@@ -17,7 +17,7 @@ import pytest
 from services import started
 
 from benchhouse.drivers.s3 import S3
-from benchhouse.drivers.s3_bucket import Bucket
+from benchhouse.http.s3_bucket import Bucket
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.recipes.seaweedfs import RECIPE
 from benchhouse.schema.recipe import Recipe

@@ -2,16 +2,15 @@
 
 import os
 import re
-import socket
 from collections.abc import Mapping
 from html import unescape
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
 from xml.sax.saxutils import escape as xml
 
 from benchhouse.drivers.refusals import excerpt, refusal
-from benchhouse.drivers.s3_bucket import Bucket, error_text
-from benchhouse.drivers.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, find_credentials, query_of
+from benchhouse.drivers.s3_credentials import find_credentials
+from benchhouse.http.s3_bucket import Bucket, error_text, place_of
+from benchhouse.http.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, query_of
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
@@ -29,14 +28,7 @@ class S3:
     transport: ClassVar[Literal["http"]] = "http"
 
     def __init__(self, target: S3Target, endpoint: str, credentials: Credentials, *, bucket: str, region: str) -> None:
-        parts = urlsplit(endpoint)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port and parts.port != {"http": 80, "https": 443}[parts.scheme] else ""
-        named = f"[{host}]" if ":" in host else host
-        virtual = target.style == "virtual"
-        self.host = f"{bucket}.{named}{port}" if virtual else f"{named}{port}"
-        self.path = "/" if virtual else f"/{escape_path(bucket)}/"
-        self.url = f"{parts.scheme}://{_connects_to(f'{bucket}.{host}', named) if virtual else named}{port}"
+        self.host, self.path, self.url = place_of(endpoint, bucket, virtual=target.style == "virtual")
         self.credentials = credentials
         self.signer = Signer(credentials, region, self.host)
         self._sign_payload, self._verify_tls = target.sign_payload, target.verify_tls
@@ -120,12 +112,3 @@ def _request_line(item: S3Item) -> tuple[str, str, bytes]:
         case "abort":
             return "DELETE", query_of({"uploadId": item.upload_id}), b""
     raise BenchError(f"S3 knows no {item.kind!r}")
-
-
-def _connects_to(bucket_host: str, host: str) -> str:
-    """The bucket's own host where there is one by that name; a server on the machine itself mostly has none."""
-    try:
-        socket.getaddrinfo(bucket_host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return host
-    return bucket_host

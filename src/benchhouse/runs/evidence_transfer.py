@@ -7,20 +7,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.catalog.entries import plug
 from benchhouse.evidence import deposits, store
 from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
-from benchhouse.load.protocols.s3 import S3Refused, S3Target
+from benchhouse.http.s3_bucket import S3Refused, open_bucket
 from benchhouse.runs.s3_shelf import S3Shelf
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.secrets import split_userinfo
 
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
 
-_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 Report = Callable[[Carried], None]
 Sealed = list[tuple[str | None, TrialFolder]]
 
@@ -139,31 +136,14 @@ def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried
 @contextmanager
 def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[Shelf]:
     """The store at `s3://bucket/prefix`, or in a folder."""
-    scheme, separator, rest = address.partition("://")
-    if not separator:
+    if "://" not in address:
         yield DiskShelf(Path(address).expanduser().resolve())
         return
-    name, _, prefix = rest.partition("/")
-    if scheme != "s3" or not name or any(part in ("", ".", "..") for part in prefix.strip("/").split("/") if prefix):
-        raise BenchError(f"{address}: not the address of a store", "s3://bucket/prefix, or a folder")
-    environ = os.environ
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
-    where = given or f"https://s3.{region}.amazonaws.com"
-    if split_userinfo(where)[1]:
-        raise BenchError("credentials don't belong into an address: everyone on this machine sees it", _CREDENTIALS)
-    try:
-        target = S3Target(endpoint=where, bucket=name)
-    except ValueError as error:
-        raise BenchError(f"{where}: not the address of a server", "http://host:port or https://host") from error
-    try:
-        bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
-    except BenchError as error:
-        raise BenchError(error.message, _CREDENTIALS) from error
-    with closing(S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))) as shelf:
+    bucket, prefix = open_bucket(address, endpoint, os.environ)
+    with closing(S3Shelf(bucket, address.rstrip("/"), prefix)) as shelf:
         try:
             shelf.make_sure(create)
         except S3Refused as refused:
             hint = "Make it: bench evidence push ... --create" if refused.kind == "http_404" else "Is --endpoint right?"
-            raise BenchError(f"bucket {name} at {where}: {refused.message}", hint) from refused
+            raise BenchError(f"bucket {bucket.where}: {refused.message}", hint) from refused
         yield shelf

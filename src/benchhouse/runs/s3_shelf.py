@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchhouse.evidence.store import StoreRefused
-from benchhouse.load.protocols.s3 import S3Refused
+from benchhouse.http.s3_bucket import S3Refused
 
 _PASSING = frozenset({"http_429", "http_500", "http_502", "http_503", "http_504"})
 _WAITS_S = (0.2, 0.5, 1.0, 2.0)

@@ -6,8 +6,8 @@ import pytest
 from mocks.s3_proxy import S3Proxy
 from services.seaweedfs import running
 
-from benchhouse.drivers import s3_sign
 from benchhouse.experiments.storage.s3 import s3
+from benchhouse.http import s3_sign
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.worker.context import TrialContext
 

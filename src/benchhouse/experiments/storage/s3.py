@@ -19,12 +19,13 @@ from benchhouse.experiments.storage.s3_source import (
     cycle,
     planned,
 )
+from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.load.book import Book
 from benchhouse.load.calls import CallTally
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused, S3Target
+from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Target
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned
 from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from benchhouse.experiments.storage.s3_source import Places
-from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
+from benchhouse.http.s3_bucket import S3Refused
+from benchhouse.load.protocols.s3 import S3Bucket, S3Target
 from benchhouse.load.trial import advised, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context

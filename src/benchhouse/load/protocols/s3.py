@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.service import is_mention
@@ -88,14 +87,6 @@ class Page:
 
     keys: tuple[str, ...]
     after: str  # token of the next page; empty on the last one
-
-
-class S3Refused(BenchError):  # noqa: N818 - what the server did
-    """The server refused something outside of the load; `kind` is `http_<status>`, or one of `calls.ERRORS`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class S3Bucket(Protocol):

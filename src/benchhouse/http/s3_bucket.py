@@ -1,4 +1,4 @@
-"""A bucket outside of the measured time: is it there, what lies in it, remove what is ours."""
+"""A bucket, beside the load: is it there, what lies in it, put, read, remove."""
 
 import base64
 import hashlib
@@ -14,16 +14,17 @@ from html import unescape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape as xml
 
-from benchhouse.drivers.refusals import DETAIL_CHARACTERS
-from benchhouse.drivers.s3_sign import UNSIGNED, Credentials, Signer, escape_path, query_of
-from benchhouse.load.protocols.s3 import S3Refused
+from benchhouse.http.s3_sign import UNSIGNED, VARIABLES, Credentials, Signer, credentials_of, escape_path, query_of
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.secrets import split_userinfo
 
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
 _PIECE_BYTES = 1 << 20
+_DETAIL_CHARACTERS = 300
 _FIELD = re.compile(
     r"<(Code|Message|Key|Size|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<"
 )
@@ -31,6 +32,14 @@ _FOLDER = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>")
 _CONTENTS = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _UPLOAD = re.compile(r"<Upload>(.*?)</Upload>", re.DOTALL)
 _ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
+
+
+class S3Refused(BenchError):  # noqa: N818 - what the server did
+    """The server refused something; `kind` is `http_<status>`, or dns, timeout, refused, reset: there is no answer."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class Bucket:
@@ -42,6 +51,11 @@ class Bucket:
         self._url, self._path, self._signer, self._credentials = urlsplit(url), path, signer, credentials
         self._timeout_s, self._verify_tls = timeout_s, verify_tls
         self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def where(self) -> str:
+        """For messages: `NAME at http://host:port`."""
+        return f"{unquote(self._path.strip('/'))} at {self._url.scheme}://{self._url.netloc}"
 
     def make_sure(self, create: bool) -> bool:
         try:
@@ -88,6 +102,16 @@ class Bucket:
         finally:
             if not answer.isclosed():
                 self.close()
+
+    def read_if_changed(self, key: str, etag: str) -> tuple[str, bytes] | None:
+        """A small object and its tag; None while it is still the one with this tag."""
+        answer = self._send("GET", key, {}, headers={"If-None-Match": etag} if etag else {})
+        data = self._body(answer)
+        if answer.status == 304:
+            return None
+        if answer.status != 200:
+            raise self._refused(answer.status, data)
+        return answer.headers.get("ETag", ""), data
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
         """Write an object in one request, its digest signed along; S3 takes up to 5 GB that way."""
@@ -148,14 +172,17 @@ class Bucket:
     def _ask(self, method: str, key: str = "", query: Mapping[str, str] = MappingProxyType({}), **more: Any) -> bytes:
         """The body of a good answer; `more` as in `_send`."""
         answer = self._send(method, key, query, **more)
-        try:
-            data = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise S3Refused("reset", f"{type(error).__name__}: {error}") from error
+        data = self._body(answer)
         if not 200 <= answer.status < 300:
             raise self._refused(answer.status, data)
         return data
+
+    def _body(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise S3Refused("reset", f"{type(error).__name__}: {error}") from error
 
     def _send(
         self,
@@ -218,4 +245,60 @@ def error_text(body: bytes) -> str:
     text = body[: 1 << 16].decode("utf-8", "backslashreplace")
     fields = _fields(text)
     parts = [fields[name] for name in ("Code", "Message") if fields.get(name)]
-    return (": ".join(parts) or text.strip())[:DETAIL_CHARACTERS]
+    return (": ".join(parts) or text.strip())[:_DETAIL_CHARACTERS]
+
+
+def place_of(endpoint: str, bucket: str, *, virtual: bool = False) -> tuple[str, str, str]:
+    """The host that requests name, the path of the bucket, and the address to connect to."""
+    parts = urlsplit(endpoint)
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port and parts.port != {"http": 80, "https": 443}[parts.scheme] else ""
+    named = f"[{host}]" if ":" in host else host
+    if not virtual:
+        return f"{named}{port}", f"/{escape_path(bucket)}/", f"{parts.scheme}://{named}{port}"
+    return f"{bucket}.{named}{port}", "/", f"{parts.scheme}://{_connects_to(f'{bucket}.{host}', named)}{port}"
+
+
+def open_bucket(address: str, endpoint: str, environ: Mapping[str, str], timeout_s: float = 60.0) -> tuple[Bucket, str]:
+    """The bucket of `s3://BUCKET/PREFIX`, and the prefix; where and who asks is said by the AWS_* variables.
+
+    Raises BenchError where an address is none, and where there are no credentials. Nothing is asked yet.
+    """
+    scheme, _, rest = address.partition("://")
+    name, _, prefix = rest.partition("/")
+    prefix = prefix.strip("/")
+    if scheme != "s3" or not name or (prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/"))):
+        raise BenchError(f"{address}: not the address of a bucket", "s3://bucket/prefix")
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    where = endpoint_of(endpoint, region, environ)
+    credentials = credentials_of(environ)
+    host, path, url = place_of(where, name)
+    return Bucket(url, path, Signer(credentials, region, host), credentials, timeout_s, verify_tls=True), prefix
+
+
+def endpoint_of(endpoint: str, region: str, environ: Mapping[str, str]) -> str:
+    """The server: as given, as AWS_ENDPOINT_URL_S3 says, or Amazon's. Raises BenchError for what is no server."""
+    given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    where = given or f"https://s3.{region}.amazonaws.com"
+    if split_userinfo(where)[1]:
+        raise BenchError(
+            "credentials don't belong into an address: everyone on this machine sees it",
+            f"Set {VARIABLES[0]} and {VARIABLES[1]}.",
+        )
+    try:
+        parts = urlsplit(where)
+        is_server = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:
+        is_server = False
+    if not is_server or parts.path.strip("/") or parts.query:
+        raise BenchError(f"{where}: not the address of a server", "http://host:port or https://host")
+    return where
+
+
+def _connects_to(bucket_host: str, host: str) -> str:
+    """The bucket's own host where there is one by that name; a server on the machine itself mostly has none."""
+    try:
+        socket.getaddrinfo(bucket_host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return host
+    return bucket_host

@@ -1,22 +1,18 @@
 """AWS Signature Version 4 for S3: who asks, and the header lines that prove it."""
 
-import configparser
 import hashlib
 import hmac
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.secrets import blanker, user_and_password
+from benchhouse.schema.secrets import blanker
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = hashlib.sha256(b"").hexdigest()
-_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,39 +28,13 @@ class Credentials:
         return blanker([value for value in (self.secret, self.token, self.access_key) if value])(text)
 
 
-def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str] = os.environ) -> Credentials:
-    """Those of a server that was started for the trial, those that the target refers to, or the environment's."""
-    _, user, password = user_and_password(endpoint)
-    if user:
-        return Credentials(user, password)
-    if target.credentials_file:
-        return _from_file(Path(target.credentials_file), target.profile)
-    referred = (target.access_key, target.secret_access_key, target.session_token)
-    values = [value or environ.get(name, "") for value, name in zip(referred, _VARIABLES, strict=True)]
-    for value, variable, field in zip(values, _VARIABLES, ("access_key", "secret_access_key"), strict=False):
-        if not value or value.startswith("$"):  # a reference to a variable that is not set stays as it is
-            raise BenchError(
-                f"no credentials: {value[1:].strip('{}') if value else variable} is not set",
-                f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give target.credentials_file, "
-                f"or name another variable in target.{field}",
-            )
+def credentials_of(environ: Mapping[str, str]) -> Credentials:
+    """Those of the environment. Raises BenchError where there are none."""
+    values = [environ.get(name, "") for name in VARIABLES]
+    for value, name in zip(values, VARIABLES[:2], strict=False):
+        if not value:
+            raise BenchError(f"no credentials: {name} is not set", f"Set {VARIABLES[0]} and {VARIABLES[1]}.")
     return Credentials(*values)
-
-
-def _from_file(path: Path, profile: str) -> Credentials:
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-        section = parser[profile]
-        return Credentials(
-            section["aws_access_key_id"], section["aws_secret_access_key"], section.get("aws_session_token", "")
-        )
-    except OSError as error:
-        raise BenchError(f"target.credentials_file can't be read: {error}") from error
-    except KeyError as error:
-        raise BenchError(f"{path} has no {error.args[0]!r}", f"it needs [{profile}] with both keys") from error
-    except (configparser.Error, UnicodeDecodeError) as error:  # their words show lines of the file
-        raise BenchError(f"{path} is not a credentials file ({type(error).__name__})") from None
 
 
 class Signer:
