@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
-from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append
+from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
 from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
@@ -269,7 +269,7 @@ class ClusterExecutor(QueueExecutor):
         if self.slots.pop(taken.slot.name, None) is None:
             return
         with contextlib.suppress(OSError):  # should it live on after all, it is to end
-            taken.send({"end": "it was given up"})
+            taken.send({"end": "it was given up", GIVEN_UP: True})
         where = f" on {taken.placed['node']}" if taken.placed else ""
         if taken.job and self.running.pop(taken.job, None):
             words = f"its slot{where} ended: {reason}"
