@@ -1,14 +1,19 @@
 """What every executor promises, and where each of them is to be had. A further one joins by a line in `PLACES`."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import services.apart
 from laboratory import Lab
 from services.dask_cluster import DaskCluster
 from services.ray_cluster import RayCluster
+from services.seaweedfs import SeaweedFS
 from services.slurm_cluster import Cluster
 from services.spark_cluster import has_spark
 
@@ -21,9 +26,13 @@ class Place:
     site: dict[str, Any]
     variables: dict[str, str]
     outlives: bool = False  # its jobs go on without an orchestrator
+    module: Path | None = None  # that holds it, where it is none of ours
 
     def furnish(self, lab: Lab) -> Lab:
         lab.variables |= self.variables
+        if self.module:
+            entry = f"[benchhouse.executors]\n{self.name} = {self.name}:{self.name.title()}Executor\n"
+            lab.install(self.name, "1.0", self.module.read_text(), entry)
         site = {"site": "test", "executor": self.name, "environment": {"FROM_SITE": "1.5"}, **self.site}
         (lab.workspace / "site.yaml").write_text(json.dumps(site))
         return lab
@@ -53,12 +62,22 @@ def spark(request: pytest.FixtureRequest) -> Place:
     return Place("spark", {"spark": {"master": "local[2]"}}, {})
 
 
+def apart(request: pytest.FixtureRequest) -> Place:
+    """Slots that see no file of ours: a bucket carries all."""
+    if os.geteuid() or not shutil.which("unshare"):
+        pytest.skip("a file system of a process's own needs root")
+    seaweedfs: SeaweedFS = request.getfixturevalue("seaweedfs")
+    seaweedfs.bucket("apart")
+    variables = seaweedfs.environment | {"AWS_ENDPOINT_URL": seaweedfs.url, "APART_BUCKET": "s3://apart/runs"}
+    return Place("apart", {}, variables, module=Path(services.apart.__file__))
+
+
 def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDecorator) -> Any:
     """One line of `PLACES`; all tests of a cluster run in one test process, so that it is started once (conftest)."""
     return pytest.param(make, id=make.__name__, marks=marks)
 
 
-PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark)]
+PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(apart)]
 
 SWEEP: dict[str, Any] = {
     "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon", "site_variable"]},

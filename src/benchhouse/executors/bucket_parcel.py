@@ -193,7 +193,7 @@ def opened(depot: Depot, notice: Notice) -> Iterator[tuple[bytes, Iterator[tuple
 
 
 def _files(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
-    for entry in tar:
+    while entry := tar.next():
         parts = entry.name.split("/")
         if not entry.isreg() or not {"", ".", ".."}.isdisjoint(parts) or (file := tar.extractfile(entry)) is None:
             raise BenchError(f"a parcel has {entry.name!r} in it, which is no plain file of a trial")

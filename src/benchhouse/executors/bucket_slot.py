@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,24 @@ _LOCAL_S = 0.05  # between two looks at the reports
 _SOON_S, _IDLE_S, _BUSY_S = 0.1, 2.0, 4.0  # between two looks at the index: after news, without a trial, during one
 
 
-def keep_by_bucket(address: str, folder: str, keep: Callable[[], str]) -> str:
-    """Call `keep`, which keeps the slot of this folder, while its files are carried; returns why it ended.
+@contextlib.contextmanager
+def carried(address: str, folder: Path, needs: Collection[str] = ()) -> Iterator[None]:
+    """While the slot of this folder is kept, carry its files. Raises BenchError where the bucket does not let us.
 
     `address` is that of the run's place in the bucket. Who asks, the environment says; its AWS_* variables are taken
-    out of it before, so that no trial asks as the bucket's user.
+    out of it, but for those that the scenario `needs`, so that no trial asks as the bucket's user.
     """
-    environ = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
+    environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    for name in environ.keys() - set(needs):
+        del os.environ[name]
+    carrier = _Carrier(folder, address, environ)
+    carrier.begin()
     try:
-        carrier = _Carrier(Path(folder), address, environ)
-        carrier.begin()
-    except BenchError as error:
-        return f"the bucket {address}: {error.message}"
-    try:
-        reason = keep()
+        yield
     finally:
         carrier.end()
-    return f"{reason}; {carrier.problem}" if carrier.problem else reason
+    if carrier.problem:
+        raise BenchError(f"the bucket of the run: {carrier.problem}")
 
 
 class _Carrier:

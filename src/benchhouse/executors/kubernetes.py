@@ -33,6 +33,11 @@ class KubernetesExecutor(ClusterExecutor):
         super().__init__(assignment, "", self.site.patience)
         self._pending: dict[str, Mapping[str, str]] = {}  # slots that have told of their Python and wait for ours
         self._known: frozenset[str] | None = None
+        if self.site.bucket and not self.site.volume:
+            from benchhouse.executors.cluster_bucket import BucketMirror
+
+            address = f"{self.site.bucket.rstrip('/')}/{assignment.run.run_id}"
+            self.mirror = BucketMirror(self.home, address, assignment.say, os.environ)
 
     # -- what a cluster fills in ---------------------------------------------------------------------------------
 
@@ -61,6 +66,8 @@ class KubernetesExecutor(ClusterExecutor):
     def _require(self) -> None:
         self._refuse_impossible()
         self._probe()
+        if self.mirror:
+            self.mirror.make_sure()
 
     def _refuse_unless_fits(self, ask: Ask) -> None:
         if self.cluster.answered:  # an account of a namespace may not see nodes: then the scheduler tells
@@ -93,7 +100,8 @@ class KubernetesExecutor(ClusterExecutor):
         if not site.volume and not site.bucket:
             raise BenchError(
                 "pods and this machine share nothing, so no evidence could come back",
-                "write kubernetes: {volume: {claim: NAME, path: /where/it/is/mounted/here}} in site.yaml",
+                "write kubernetes: {volume: {claim: NAME, path: /where/it/is/mounted/here}} in site.yaml, or without a "
+                "volume kubernetes: {bucket: s3://NAME/PREFIX, bucket_secret: NAME}",
             )
         if site.volume and not workspace.is_relative_to(site.volume.path):
             raise BenchError(
@@ -155,7 +163,8 @@ class KubernetesExecutor(ClusterExecutor):
             command=self._command(),
             needs=self.needs,
             known=self._known or frozenset(),
-            user=(os.getuid(), os.getgid()) if os.getuid() else None,
+            scratch=str(self.home.parents[3]) if self.mirror else "",
+            user=(os.getuid(), os.getgid()) if os.getuid() and not self.mirror else None,
         )
 
     def _command(self) -> tuple[str, ...]:

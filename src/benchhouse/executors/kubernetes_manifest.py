@@ -42,6 +42,7 @@ class Pods:
     command: tuple[str, ...]  # that starts `slot_pod` in the image
     needs: tuple[str, ...] = ()  # variables that must come from Secrets
     known: frozenset[str] = frozenset()  # fields of a Job's spec that this server keeps
+    scratch: str = ""  # folder that is the pod's own and empty: what is there on our side, a bucket carries
     user: tuple[int, int] | None = None  # and group, by which files of the volume are written; None: the image's
 
     @property
@@ -162,6 +163,7 @@ class Pods:
             "environment": slots[0].environment,
             "patience_s": slots[0].patience_s,
             "needs": list(self.needs),
+            "bucket": f"{(self.site.bucket or '').rstrip('/')}/{self.run_id}" if self.scratch else "",
         }
         fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELDS.items()]
         return [*fields, {"name": GIVEN, "value": json.dumps(given)}]
@@ -185,6 +187,9 @@ class Pods:
             if self.site.code == "volume":
                 place = str(Path(volume.path) / CODE)
                 mounts.append({"name": "shared", "mountPath": place, "subPath": CODE, "readOnly": True})
+        if self.scratch:
+            volumes.append({"name": "files", "emptyDir": {}})
+            mounts.append({"name": "files", "mountPath": self.scratch})
         if self.site.shm:
             volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(self.site.shm)}})
             mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - of the pod

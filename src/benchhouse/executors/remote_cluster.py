@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, ORDERS, REPORTS, Tail, append
@@ -27,6 +27,9 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.trial import Outcome
+
+if TYPE_CHECKING:
+    from benchhouse.executors.cluster_bucket import BucketMirror
 
 OWN = "local"  # the address of a cluster of the run's own, on this machine
 _BEAT_S = 2.0
@@ -69,6 +72,7 @@ class ClusterExecutor(QueueExecutor):
         self.assignment, self.address, self.patience_s = assignment, address, patience_s or PATIENCE_S
         self.waits_for = f"waits for a slot on {self.title}"
         self.home = (assignment.run.path / "slots").absolute()
+        self.mirror: BucketMirror | None = None  # where nodes don't see our files
         self.slots: dict[str, Taken] = {}
         self.never_ready: list[str] = []
         self._process: OpenEngine | None = None
@@ -134,6 +138,12 @@ class ClusterExecutor(QueueExecutor):
         ]
         return "\n".join([*lines, *more_trials(jobs, trials)])
 
+    def adopt(self) -> Mapping[JobId, int]:
+        """No job outlives us; but a trial may have been sealed and sent when an earlier session was gone."""
+        if self.mirror:
+            self.mirror.recover()
+        return {}
+
     def cancel(self, ids: Sequence[JobId]) -> None:
         wanted = set(ids)
         self._cancel_queued(wanted)
@@ -162,6 +172,8 @@ class ClusterExecutor(QueueExecutor):
             else:
                 self._process.give_back()  # it was only looked at
             self._process = None
+        if self.mirror:
+            self.mirror.close()
 
     # -- slots ---------------------------------------------------------------------------------------------------
 
@@ -198,6 +210,8 @@ class ClusterExecutor(QueueExecutor):
 
     def _take_slot(self, job: Job) -> None:
         name = f"{self.assignment.run.run_id}-{time.time_ns():x}-{next(self._numbers)}"
+        if self.mirror:
+            self.mirror.begin()
         folder = self.home / name
         folder.mkdir(parents=True)
         if self._heart is None:
@@ -219,14 +233,14 @@ class ClusterExecutor(QueueExecutor):
             pause_s = min(2 * pause_s, 0.1)
 
     def _hear_all(self) -> bool:
-        heard = False
+        heard, gone = False, self._gone()
         for taken in list(self.slots.values()):
             for report in taken.reports.read():
                 heard = True
                 self._hear(taken, report)
         if self._process is None:
             return heard
-        for name, reason in self._process.gone().items():
+        for name, reason in gone.items():
             if name in self.slots:
                 heard = True
                 self._lose(self.slots[name], reason)
@@ -234,6 +248,15 @@ class ClusterExecutor(QueueExecutor):
             raise self._cluster_gone(self._process.lost)
         self._look_for_nodes(self._process)
         return heard
+
+    def _gone(self) -> Mapping[str, str]:
+        """Slots that have ended, with why; asked for first, so that what they reported last is there to be read."""
+        if self.mirror:
+            self.mirror.check()
+        gone = self._process.gone() if self._process else {}
+        if gone and self.mirror:
+            self.mirror.settle()
+        return gone
 
     def _look_for_nodes(self, process: OpenEngine) -> None:
         """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""

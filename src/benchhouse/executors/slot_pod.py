@@ -1,6 +1,7 @@
 """What a pod runs: it tells what Python it has, is told with what to begin, and then keeps one slot (`cluster_node`).
 
-`python -m benchhouse.executors.slot_pod`. Only the standard library: the image may have nothing but Python.
+`python -m benchhouse.executors.slot_pod`. Only the standard library: the image may have nothing but Python, unless a
+bucket carries the files.
 """
 
 import json
@@ -27,15 +28,28 @@ def main() -> int:
     given = json.loads(os.environ.pop(GIVEN))
     folder = Path(given["folders"][int(os.environ.pop("JOB_COMPLETION_INDEX", "0"))])
     facts = {"executor": "kubernetes", **{key: os.environ.pop(name) for key, name in _FACTS.items()}}
-    reason = _unfit(given, folder, facts["node"])
-    if reason:
+    if not (address := given["bucket"]):
+        return _keep(given, folder, facts)
+    from benchhouse.executors.bucket_slot import carried
+    from benchhouse.schema.errors import BenchError
+
+    try:
+        with carried(address, folder, given["needs"]):
+            return _keep(given, folder, facts)
+    except BenchError as error:
+        return _fail(folder, error.message)
+
+
+def _keep(given: Mapping[str, Any], folder: Path, facts: Mapping[str, str]) -> int:
+    if reason := _unfit(given, folder, facts["node"]):
         return _fail(folder, reason)
     append(folder / REPORTS, {"pod": _look()})
     order = _first_order(folder, given["patience_s"])
     if "begin" not in order:
         return _fail(folder, str(order["end"]))
     begin = order["begin"]
-    print(keep_slot(str(folder), begin["python"], given["environment"], facts | begin["placed"], given["patience_s"]))
+    placed = {**facts, **begin["placed"]}
+    print(keep_slot(str(folder), begin["python"], given["environment"], placed, given["patience_s"]))
     return 0
 
 
