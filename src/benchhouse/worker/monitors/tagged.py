@@ -1,7 +1,7 @@
-"""The processes of a trial on a node where its worker is not: they carry its id in their environment."""
+"""The processes of a trial on a node where its worker is not, and the ranks among those of any: by environment."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from benchhouse.processes.owner import TAG
@@ -20,47 +20,87 @@ _LOOKS = 2  # at a process: between fork and exec it still has the environment o
 _MOST_RANKS = 64  # of a node
 
 
+class Ranks:
+    """Gives `add` the process tree of each rank of a distributed program, as soon as one of its processes is seen."""
+
+    def __init__(self, add: Callable[[ProcessTree], object]) -> None:
+        self._add = add
+        self._parts: dict[str, list[int]] = {}  # by scope
+        self._trees = 0
+
+    def take(self, pid: int, variables: Mapping[bytes, bytes]) -> bool:
+        """Whether it is of a rank."""
+        if (rank := _rank(variables)) is None:
+            return False
+        self.put(f"rank:{rank}", pid)
+        return True
+
+    def put(self, scope: str, pid: int) -> None:
+        if scope in self._parts or len(self._parts) < _MOST_RANKS:
+            self._parts.setdefault(scope, []).append(pid)
+
+    def add_new(self) -> None:
+        """Once all that were seen are put: what a tree is given later is found when it looks again."""
+        for scope in sorted(list(self._parts)[self._trees :]):
+            self._add(ProcessTree(scope, finder=partial(list, self._parts[scope])))
+        self._trees = len(self._parts)
+
+
+class OwnRanks:
+    """Called with all processes of a trial on this machine, looks at those that are new for ranks."""
+
+    def __init__(self, add: Callable[[ProcessTree], object]) -> None:
+        self._ranks = Ranks(add)
+        self._looks: dict[int, int] = {}
+
+    def __call__(self, pids: Collection[int]) -> None:
+        self._looks = {pid: self._looks.get(pid, 0) for pid in pids}
+        for pid in [pid for pid, looks in self._looks.items() if looks < _LOOKS]:
+            self._looks[pid] = _LOOKS if self._ranks.take(pid, _environment(pid)) else self._looks[pid] + 1
+        self._ranks.add_new()
+
+
 class TrialProcesses:
     """Called, it tells the processes that were not told before. Made before the experiment starts any, so that those
     which run already need no look. Several nodes may share one kernel, as in a test.
 
-    `add` is given the process tree of each rank of a distributed program, as soon as that is seen; on the experiment's
-    own node (`apart`) also that of all that steps of the job run there, to be compared with what they run elsewhere.
+    `add` is given the process tree of each rank; on the experiment's own node (`apart`) also that of all that steps of
+    the job run there, to be compared with what they run elsewhere.
     """
 
     def __init__(self, trial_id: str, add: Callable[[ProcessTree], object], *, apart: bool = False) -> None:
         self._trial, self._node = trial_id.encode(), os.environb.get(_NODE, b"")
-        self._add = add
+        self._ranks = Ranks(add)
         self._looks = dict.fromkeys(all_pids(), _LOOKS)
-        self._parts: dict[str, list[int]] = {}  # by scope
         self._step = os.environb.get(_STEP) if apart else None
         self._apart = apart
 
     def __call__(self) -> list[int]:
         pids = all_pids()
         self._looks = {pid: self._looks.get(pid, 0) for pid in pids}
-        known = set(self._parts)
         ours = [pid for pid in pids if self._looks[pid] < _LOOKS and self._is_ours(pid)]
-        for scope in sorted(self._parts.keys() - known):
-            self._add(ProcessTree(scope, finder=partial(list, self._parts[scope])))
+        self._ranks.add_new()
         return ours
 
     def _is_ours(self, pid: int) -> bool:
         self._looks[pid] += 1
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - of every process of the machine
-                variables = dict(text.partition(b"=")[::2] for text in file.read().split(b"\0"))
-        except OSError:  # another user's, or gone
-            return False
+        variables = _environment(pid)
         if variables.get(_TAG) != self._trial or variables.get(_NODE, self._node) != self._node:
             return False
         self._looks[pid] = _LOOKS
         if self._apart and variables.get(_STEP) not in (None, self._step):
-            self._parts.setdefault(STEPS, []).append(pid)
-        scope = f"rank:{rank}" if (rank := _rank(variables)) is not None else ""
-        if scope and (scope in self._parts or len(self._parts) < _MOST_RANKS):
-            self._parts.setdefault(scope, []).append(pid)
+            self._ranks.put(STEPS, pid)
+        self._ranks.take(pid, variables)
         return True
+
+
+def _environment(pid: int) -> dict[bytes, bytes]:
+    """Empty of another user's, and of one that is gone."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - of every process of the machine
+            return dict(text.partition(b"=")[::2] for text in file.read().split(b"\0"))
+    except OSError:
+        return {}
 
 
 def _rank(variables: Mapping[bytes, bytes]) -> int | None:

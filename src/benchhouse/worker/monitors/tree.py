@@ -137,7 +137,8 @@ def _moved(fields: list[bytes]) -> tuple[float, ...]:
 class ProcessTree:
     """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's.
 
-    `finder` tells further ones that belong to it, each time it is looked for them; those of `without` never do.
+    `finder` tells further ones that belong to it, each time it is looked for them; those of `without` never do. `told`
+    is given all that are known after each look.
     """
 
     series: Sequence[Series] = SERIES
@@ -151,8 +152,9 @@ class ProcessTree:
         start: int | None = None,
         finder: Callable[[], Iterable[int]] | None = None,
         without: Collection[int] = (),
+        told: Callable[[Collection[int]], object] | None = None,
     ) -> None:
-        self.name, self._finder, self._without = name, finder, without
+        self.name, self._finder, self._without, self._told = name, finder, without, told
         self._share = _FIND_SHARE if finder else _LOOK_SHARE
         self._root, self._below = pid, below
         self._members: dict[int, _Member] = {}
@@ -242,6 +244,8 @@ class ProcessTree:
         while waiting:
             children = waiting.pop().look(seen)
             waiting += self._enter(children)
+        if self._told:
+            self._told(self._members.keys())
         return self._switches.add(seen)
 
 

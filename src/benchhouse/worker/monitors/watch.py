@@ -19,7 +19,7 @@ from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, driver_is_here, node
 from benchhouse.worker.monitors.sampler import Recording, Sampler
-from benchhouse.worker.monitors.tagged import TrialProcesses
+from benchhouse.worker.monitors.tagged import OwnRanks, TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
 _AFTER_S = 0.25
@@ -140,7 +140,8 @@ class Watch:
             # What srun starts on this node is not below us, and the clients of our own steps are not the trial's.
             steps = self._others.pids
             finder = TrialProcesses(spec.trial_id, sampler.add, apart=True) if spec and steps else None
-            below = ProcessTree(TRIAL, os.getpid(), below=True, finder=finder, without=steps)
+            ranks = None if finder else OwnRanks(sampler.add)
+            below = ProcessTree(TRIAL, os.getpid(), below=True, finder=finder, without=steps, told=ranks)
             sampler.add(Joined(TRIAL, [below, Cgroup(cgroups)]))
         self._sampler = sampler
         self._thread_at_s = self._zero_s + monitors.interval * _SHARE_ALONE
