@@ -16,6 +16,9 @@ class BoundExecutor:
     def adopt(self) -> Mapping[JobId, int]:
         return {}
 
+    def sweep(self) -> None:
+        """What it started ends by itself."""
+
     def end_services(self) -> None:
         """They are processes of whoever runs it."""
 

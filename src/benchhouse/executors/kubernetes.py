@@ -8,19 +8,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
-from benchhouse.executors.kubernetes_engine import KubernetesEngine
+from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
 from benchhouse.executors.kubernetes_yaml import as_yaml
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
-from benchhouse.http.kubernetes import KubeClient, Refused, find_access, path_of
+from benchhouse.http.kubernetes import IN_CLUSTER, KubeClient, Refused, find_access, path_of
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Assignment, Job
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import holds_secret, mentioned
 from benchhouse.schema.trial import Outcome
+
+
+class _Left(Model):
+    """Where a run has made objects that it has not deleted yet."""
+
+    context: str = Field(description="Of the kubeconfig.")
+    namespace: str = Field(description="Of the objects.")
+    anchor: str = Field(description="Name of the ConfigMap that owns all of them.")
 
 
 class KubernetesExecutor(ClusterExecutor):
@@ -54,14 +65,37 @@ class KubernetesExecutor(ClusterExecutor):
         return f"{self.client.access.context}, namespace {self.namespace}"
 
     def _open(self) -> KubernetesEngine:
-        engine = KubernetesEngine(self.client, self.pods(), self.assignment.say)
+        self.sweep()
+        engine = KubernetesEngine(self.client, self.pods(), self.patience_s, self.assignment.say)
         engine.look(0.0)
         return engine
 
     def _take_slot(self, job: Job) -> None:
         if self.site.code == "volume":
             copy_own_code(self._code)
+        if not self._mark.exists():  # before anything is made there: a session that is killed is swept by it
+            left = _Left(context=self.client.access.context, namespace=self.namespace, anchor=self.pods().anchor_name)
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._mark.write_text(left.model_dump_json(), encoding="utf-8")
         super()._take_slot(job)
+
+    @property
+    def _mark(self) -> Path:
+        return self.home / "kubernetes.json"
+
+    def sweep(self) -> None:
+        """Of an earlier session of this run: one that ends by itself takes its mark with it."""
+        try:
+            left = _Left.model_validate_json(self._mark.read_bytes())
+        except (OSError, ValueError):
+            return
+        client = KubeClient(find_access(None if left.context == IN_CLUSTER else left.context))
+        delete_run(client, left.namespace, self.assignment.run.run_id, left.anchor)
+        self._mark.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        super().close()
+        self._mark.unlink(missing_ok=True)
 
     def _require(self) -> None:
         self._refuse_impossible()
@@ -189,14 +223,15 @@ class KubernetesExecutor(ClusterExecutor):
             Slot(name=name, ask=ask, folder=str(self.home / name), python=(), environment=environment) for name in names
         ]
         pods = self.pods()
-        return as_yaml([pods.anchor(), *pods.jobs(slots)])
+        jobs_of = [pods.job(slots)] if pods.is_indexed else [pods.job([slot]) for slot in slots]
+        return as_yaml([pods.anchor(), *jobs_of])
 
     def _hear_all(self) -> bool:
         heard = super()._hear_all()
         for name, look in list(self._pending.items()):
             if name not in self.slots:
                 del self._pending[name]
-            elif (facts := self.cluster.facts(name)) is not None:
+            elif (facts := self.cluster.place(name)) is not None:
                 del self._pending[name]
                 self._begin(self.slots[name], look, facts)
                 heard = True

@@ -10,28 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.executors.cluster_engine import Node, Slot
-from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, RUN, SLOT, Pods, label
-from benchhouse.executors.kubernetes_words import PodWords, first_container, read_pod
+from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, RUN, Pods, label
+from benchhouse.executors.kubernetes_nodes import as_node, place_of, takes_pods
+from benchhouse.executors.kubernetes_words import PodWords, first_container, read_pod, why_deleted
 from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of, selector
 from benchhouse.schema.errors import BenchError, Exit
 
-_WATCH_S = 240  # then asked for anew; a connection that died silently is noticed at the latest then
+_WATCH_S = 240  # then asked for anew: a connection that died silently is noticed by then
 _AGAIN_S = 1.0
-_UNSEEN_S = 5.0  # after so long without a pod, its Job's events are asked for
-_GONE_S = 30.0  # how long the end of pods that were told to end is waited for
+_LOOK_S = 5.0  # between two looks at the events of slots that have no pod, or no node
+_GONE_S = 60.0  # how long the end of pods that were told to end is waited for
 _LOG_BYTES = 1 << 20
-_LABELS = {
-    "topology.kubernetes.io/zone": "zone",
-    "topology.kubernetes.io/region": "region",
-    "node.kubernetes.io/instance-type": "instance_type",
-    "beta.kubernetes.io/instance-type": "instance_type",
-    "cloud.google.com/gke-nodepool": "pool",
-    "eks.amazonaws.com/nodegroup": "pool",
-    "agentpool": "pool",
-    "karpenter.sh/nodepool": "pool",
-    "kubernetes.io/arch": "arch",
-    "nvidia.com/gpu.product": "gpu",
-}
+_PASSING = (410, 429, 500, 502, 503, 504)  # answers after which a watch begins anew
+
+
+def delete_run(client: KubeClient, namespace: str, run_id: str, anchor: str) -> None:
+    """All objects of a run, by their anchor; returns when no pod of it runs, or after a minute."""
+    client.delete(path_of("v1", namespace, "configmaps", anchor))
+    query, deadline = {"labelSelector": selector({RUN: label(run_id)})}, time.monotonic() + _GONE_S
+    while time.monotonic() < deadline:
+        pods = client.get(path_of("v1", namespace, "pods"), **query)["items"]
+        if all(read_pod(pod).state == "ended" for pod in pods):
+            return
+        time.sleep(_AGAIN_S)
 
 
 @dataclass
@@ -39,31 +40,38 @@ class SlotPod:
     """One slot, and what the cluster has said of its pod."""
 
     slot: Slot
+    job: str
     asked_at: float
-    job: str = ""
+    index: int = 0  # among the slots of its Job
     pod: Object = field(default_factory=dict)
     words: PodWords = field(default_factory=lambda: PodWords("waits"))
     registry: str = ""  # what was said when the image could not be pulled
+    leaving_at: float | None = None  # when it was seen to be told to end, by somebody
+    is_stopped: bool = False  # by us
     is_over: bool = False
-    looked_at: float = 0.0
 
 
 class KubernetesEngine:
-    """The same few methods as `EngineProcess`, in this process: the client is light."""
+    """What `EngineProcess` is to other clusters, in this process: the client is light.
 
-    def __init__(self, client: KubeClient, pods: Pods, say: Callable[[str], None]) -> None:
-        self.client, self.pods, self.say = client, pods, say
+    The thread takes in what the watch says; all else is called by the executor's own.
+    """
+
+    def __init__(self, client: KubeClient, pods: Pods, patience_s: float, say: Callable[[str], None]) -> None:
+        self.client, self.pods, self.patience_s, self.say = client, pods, patience_s, say
         self.nodes: list[Node] = []
         self.answered = False
         self.lost = ""
-        self.labels: dict[str, dict[str, str]] = {}  # of nodes, by name
         self.out_of_memory: set[str] = set()  # slots whose pod was ended for it
+        self._labels: dict[str, dict[str, str]] = {}  # of nodes, by name
         self._slots: dict[str, SlotPod] = {}
         self._new: list[Slot] = []
         self._gone: dict[str, str] = {}
-        self._refusal: BenchError | None = None
+        self._news: list[str] = []
         self._said: set[str] = set()
+        self._refusal: BenchError | None = None
         self._anchor = ""
+        self._next_look = 0.0
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -75,13 +83,19 @@ class KubernetesEngine:
         self._new.append(slot)
 
     def gone(self) -> Mapping[str, str]:
-        self._make()
+        try:
+            self._make()
+            self._look_at_waiting()
+        except Unreachable as error:
+            self.lost = error.message
         with self._lock:
-            if self._refusal:
-                raise self._refusal
+            news, self._news = self._news, []
             gone, self._gone = self._gone, {}
-        if not gone:
-            self._look_at_unseen()
+            refusal, self._refusal = self._refusal, None
+        for text in news:
+            self.say(text)
+        if refusal:
+            raise refusal
         return gone
 
     def is_lost(self) -> bool:
@@ -91,65 +105,60 @@ class KubernetesEngine:
         self.look(0.0)
 
     def look(self, limit_s: float) -> list[Node]:
-        """All nodes that take pods. An account that may not list them has none to show: `answered` stays False."""
+        """All nodes that take pods. `answered` stays False where that says nothing: an account that may not list them,
+        or nodes that come when pods wait."""
         try:
             items = self.client.get("/api/v1/nodes")["items"]
         except Refused as error:
             if error.status != 403:
                 raise
             return []
-        self.labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in items}
-        self.nodes = [as_node(item, self.pods.site.gpu_resource) for item in items if _takes_pods(item)]
-        self.answered = True
+        site = self.pods.site
+        self._labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in items}
+        self.nodes = [as_node(item, site.gpu_resource) for item in items if takes_pods(item) and self._selects(item)]
+        self.answered = not site.autoscaled
         return self.nodes
 
-    def facts(self, slot: str) -> dict[str, str] | None:
+    def _selects(self, node: Object) -> bool:
+        return self.pods.site.node_selector.items() <= (node["metadata"].get("labels") or {}).items()
+
+    def place(self, slot: str) -> dict[str, str] | None:
         """What the cluster knows of a slot's place, for evidence; None until its container runs."""
         with self._lock:
             pod = self._slots[slot].pod if slot in self._slots else {}
-        status = pod.get("status") or {}
-        container = first_container(pod)
-        if "running" not in (container.get("state") or {}):
-            return None
-        spec = pod["spec"]
-        resources = spec["containers"][0].get("resources") or {}
-        node = spec.get("nodeName", "")
-        known = {_LABELS[key]: value for key, value in self.labels.get(node, {}).items() if key in _LABELS}
-        return {
-            "image": container.get("image", ""),
-            "image_id": container.get("imageID", ""),
-            "qos": status.get("qosClass", ""),
-            "requests": _amounts(resources.get("requests")),
-            "limits": _amounts(resources.get("limits")),
-            **known,
-            **_times(pod, container),
-        }
-
-    def waits(self, slot: str) -> str:
-        with self._lock:
-            return self._slots[slot].words.text if slot in self._slots else ""
+        return place_of(pod, self._labels.get(pod["spec"].get("nodeName", ""), {})) if pod else None
 
     def stop(self, slots: Sequence[str]) -> None:
         self._new = [slot for slot in self._new if slot.name not in slots]
-        for name in slots:
-            if (item := self._slots.get(name)) and item.job and not item.is_over:
-                self.client.delete(self._path("jobs", item.job))
+        for item in [self._slots[name] for name in slots if name in self._slots]:
+            if not item.is_over:
+                item.is_stopped = True
+                if self.pods.is_indexed:
+                    self._delete_pod(item)
+                else:
+                    self.client.delete(self._path("jobs", item.job))
+
+    def _delete_pod(self, item: SlotPod) -> None:
+        """Of a Job that has others: with its index failed, it is not made again."""
+        if item.pod:
+            self.client.delete(self._path("pods", item.pod["metadata"]["name"]))
 
     def close(self) -> None:
-        """Delete all that the run has made, and wait until no pod of it runs."""
-        if self._anchor:
-            self.client.delete(path_of("v1", self.pods.namespace, "configmaps", self.pods.anchor_name))
-            deadline = time.monotonic() + _GONE_S
-            while time.monotonic() < deadline and any(item.pod and not item.is_over for item in self._slots.values()):
-                time.sleep(0.05)
-        self._over.set()
+        """Delete all that the run has made, and wait until no pod runs that did not end by itself."""
+        try:
+            if self._anchor:
+                self.client.delete(self._path("configmaps", self.pods.anchor_name))
+                deadline = time.monotonic() + _GONE_S
+                while any(self._runs_on(item) for item in self._slots.values()) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+        finally:
+            self._over.set()
+
+    def _runs_on(self, item: SlotPod) -> bool:
+        return item.is_stopped and bool(item.pod) and not item.is_over and not self.lost
 
     def give_back(self) -> None:
         """Nothing is kept of a cluster that was only looked at."""
-
-    def sweep(self) -> None:
-        """Delete what earlier sessions of this run have left: one that was killed could not."""
-        self.client.delete(path_of("v1", self.pods.namespace, "configmaps", self.pods.anchor_name))
 
     # -- slots become Jobs ---------------------------------------------------------------------------------------
 
@@ -161,26 +170,20 @@ class KubernetesEngine:
         new, self._new = self._new, []
         kinds: list[list[Slot]] = []
         for slot in new:
-            alike = next((kind for kind in kinds if kind[0].ask == slot.ask), None)
+            alike = next((kind for kind in kinds if kind[0].ask == slot.ask and self.pods.is_indexed), None)
             alike.append(slot) if alike else kinds.append([slot])
-        now = time.monotonic()
-        with self._lock:
-            self._slots |= {slot.name: SlotPod(slot, now) for slot in new}
         for kind in kinds:
-            for job, slots in zip(
-                self.pods.jobs(kind, self._anchor), [kind] if self.pods.is_indexed else [[slot] for slot in kind],
-                strict=True,
-            ):  # fmt: skip
-                for slot in slots:
-                    self._slots[slot.name].job = job["metadata"]["name"]
-                self._made("jobs", job)
+            job = self.pods.job(kind, self._anchor)
+            name, now = job["metadata"]["name"], time.monotonic()
+            with self._lock:
+                self._slots |= {slot.name: SlotPod(slot, name, now, index) for index, slot in enumerate(kind)}
+            self._made("jobs", job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, daemon=True, name="pods")
             self._thread.start()
 
     def _made(self, plural: str, manifest: Object) -> Object:
-        """Our names are our own: what is there already was made by a request whose answer was lost, or by a session
-        of this run that was killed."""
+        """Names are a run's own: what is there already was made by a request whose answer was lost."""
         try:
             return self.client.create(self._path(plural), manifest)
         except Refused as error:
@@ -189,16 +192,16 @@ class KubernetesEngine:
             return self.client.get(self._path(plural, manifest["metadata"]["name"]))
 
     def _path(self, plural: str, name: str = "", part: str = "") -> str:
-        api = "batch/v1" if plural == "jobs" else "v1"
-        return path_of(api, self.pods.namespace, plural, name, part)
+        return path_of("batch/v1" if plural == "jobs" else "v1", self.pods.namespace, plural, name, part)
 
     # -- one watch for all ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Until the engine is closed: list, then follow; whatever ends a watch, it is listed again."""
-        query = {"labelSelector": selector({RUN: label(self.pods.run_id)})}
-        path = self._path("pods")
-        version = ""
+        """Until the engine is closed: list, then follow; whatever ends a watch but its time, it is listed again.
+
+        Without an answer trials go on: they need the API server only for new slots.
+        """
+        query, path, version = {"labelSelector": selector({RUN: label(self.pods.run_id)})}, self._path("pods"), ""
         while not self._over.is_set():
             try:
                 if not version:
@@ -211,24 +214,16 @@ class KubernetesEngine:
                         self._take(pod, is_deleted=kind == "DELETED")
                     if self._over.is_set():
                         return
-            except Unreachable as error:  # requests wait for two minutes by themselves
+            except Unreachable as error:
                 version = ""
-                if self._over.wait(_AGAIN_S):
-                    return
-                self._note_outage(error)
+                self._tell(f"{error.message}; trials that run go on, and it is asked again")
+                self._over.wait(_AGAIN_S)
             except Refused as error:
                 version = ""
-                if error.status not in (410, 429, 500, 503, 504):
+                if error.status not in _PASSING:
                     self.lost = error.message
                     return
                 self._over.wait(_AGAIN_S)
-
-    def _note_outage(self, error: BenchError) -> None:
-        try:
-            self.client.get("/version")
-        except Unreachable:
-            self.lost = error.message
-            self._over.set()
 
     def _take_list(self, items: Sequence[Object]) -> None:
         """What is not in it any more has been deleted while nobody watched."""
@@ -243,24 +238,32 @@ class KubernetesEngine:
         item = self._slot_of(pod)
         if item is None or item.is_over:
             return
-        words = read_pod(pod, item.registry)
-        if is_deleted and words.state != "ended":
-            words = PodWords("ended", "its pod was deleted")
-        with self._lock:
-            item.pod, item.words = pod, words
         waiting = (first_container(pod).get("state") or {}).get("waiting") or {}
         if waiting.get("reason") == "ErrImagePull":
             item.registry = waiting.get("message", "")
-        if words.state == "refused":
-            self._keep_evidence(item)
-            self._refuse(words)
-        elif words.state == "ended":
+        with self._lock:
+            item.pod, item.words = pod, read_pod(pod, item.registry)
+        if pod["metadata"].get("deletionTimestamp"):
+            item.leaving_at = item.leaving_at or time.monotonic()
+        if is_deleted and item.words.state != "ended":
+            events = self._keep_evidence(item)
+            self._end(item, PodWords("ended", why_deleted(events, self._job_conditions(item))))
+        elif item.words.state == "ended":
             if pod["status"].get("phase") != "Succeeded":
                 self._keep_evidence(item)
-            self._end(item, words)
-        elif words.state == "waits" and words.text.startswith("waits for a node") and words.text not in self._said:
-            self._said.add(words.text)
-            self.say(f"a pod {words.text}")
+            self._end(item, item.words)
+        elif item.words.state == "refused":
+            self._keep_evidence(item)
+            self._refuse(item.words.text, item.words.hint)
+        elif item.words.state == "waits" and item.words.is_worth_telling:
+            self._tell(f"a pod {item.words.text}")
+
+    def _slot_of(self, pod: Object) -> SlotPod | None:
+        metadata = pod["metadata"]
+        job = (metadata.get("labels") or {}).get("job-name")
+        index = int((metadata.get("annotations") or {}).get(INDEX) or 0)
+        of_job = (item for item in list(self._slots.values()) if (item.job, item.index) == (job, index))
+        return next(of_job, None)
 
     def _end(self, item: SlotPod, words: PodWords) -> None:
         with self._lock:
@@ -269,49 +272,68 @@ class KubernetesEngine:
                 self.out_of_memory.add(item.slot.name)
             self._gone[item.slot.name] = words.text
 
-    def _refuse(self, words: PodWords) -> None:
+    def _refuse(self, text: str, hint: str) -> None:
         with self._lock:
-            self._refusal = self._refusal or BenchError(
-                f"no trial can begin on Kubernetes: {words.text}", words.hint, Exit.TRIAL_FAILED
-            )
+            self._refusal = BenchError(f"no trial can begin on Kubernetes: {text}", hint, Exit.TRIAL_FAILED)
 
-    def _slot_of(self, pod: Object) -> SlotPod | None:
-        metadata = pod["metadata"]
-        index = int((metadata.get("annotations") or {}).get(INDEX) or 0)
-        of_job = [item for item in list(self._slots.values()) if item.job and label_of(item) == _label(metadata)]
-        if not of_job:
-            job = (metadata.get("labels") or {}).get("job-name")
-            of_job = [item for item in list(self._slots.values()) if item.job == job]
-        return of_job[index] if index < len(of_job) else None
+    def _tell(self, text: str) -> None:
+        """Once, by the executor's thread."""
+        with self._lock:
+            if text not in self._said:
+                self._said.add(text)
+                self._news.append(text)
 
-    # -- what is told of slots without a pod, and evidence ---------------------------------------------------------
+    # -- slots that wait, or do not leave ------------------------------------------------------------------------
 
-    def _look_at_unseen(self) -> None:
-        """A Job without a pod: its events say why (a quota, a policy, an account that is not there)."""
+    def _look_at_waiting(self) -> None:
+        """Why a Job has no pod (a quota, a policy) and why a pod does not begin stands in events alone."""
         now = time.monotonic()
-        for item in self._slots.values():
-            if item.pod or item.is_over or not item.job or now - max(item.asked_at, item.looked_at) < _UNSEEN_S:
-                continue
-            item.looked_at = now
-            for event in self._events(f"involvedObject.kind=Job,involvedObject.name={item.job}"):
-                if event.get("type") == "Warning" and (text := event.get("message", "")) not in self._said:
-                    self._said.add(text)
-                    self.say(f"no pod yet: {text}")
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_S
+        items = [item for item in self._slots.values() if not item.is_over]
+        for item in items:
+            if item.leaving_at and now - item.leaving_at > _GONE_S:
+                self._end(item, PodWords("ended", "its node was lost: it was told to end its pod, and did not answer"))
+        late = [item for item in items if item.words.state == "waits" and now - item.asked_at > _LOOK_S]
+        if late:
+            self._explain(late, {item.job for item in late if not item.pod}, now)
+
+    def _explain(self, late: Sequence[SlotPod], podless: set[str], now: float) -> None:
+        """With one request for all of them."""
+        names = {item.pod["metadata"]["name"] for item in late if item.pod}
+        for event in self._events("type!=Normal"):
+            about = event["involvedObject"]["name"]
+            if about in podless:
+                self._tell(f"no pod yet: {event['message']}")
+                oldest = min(item.asked_at for item in late if not item.pod)
+                if now - oldest > self.patience_s:
+                    self._refuse(event["message"], "ask for less under resources:, or see: bench site check")
+            elif about in names and event.get("reason") in ("FailedMount", "FailedAttachVolume"):
+                self._tell(f"a pod waits for its volume: {event['message'][:300]}")
 
     def _events(self, fields: str) -> list[Object]:
         try:
             items: list[Object] = self.client.get(self._path("events"), fieldSelector=fields)["items"]
-        except BenchError:
+        except Refused:
             return []
         return items
 
-    def _keep_evidence(self, item: SlotPod) -> None:
-        """pod.json, events.json and log.txt beside the slot's orders: what the cluster said of a pod that failed."""
+    # -- evidence ------------------------------------------------------------------------------------------------
+
+    def _job_conditions(self, item: SlotPod) -> list[dict[str, Any]]:
+        with contextlib.suppress(BenchError):
+            return self.client.get(self._path("jobs", item.job))["status"].get("conditions") or []
+        return []
+
+    def _keep_evidence(self, item: SlotPod) -> list[Object]:
+        """pod.json, events.json and log.txt beside the slot's orders: what the cluster says of a pod that failed."""
         folder, metadata = Path(item.slot.folder), item.pod["metadata"]
         metadata.pop("managedFields", None)
-        events = self._events(f"involvedObject.uid={metadata['uid']}")
+        events: list[Object] = []
         log = ""
         with contextlib.suppress(BenchError):
+            events = self._events(f"involvedObject.uid={metadata['uid']}")
             log = self.client.text(
                 self._path("pods", metadata["name"], "log"), container=CONTAINER, limitBytes=str(_LOG_BYTES)
             )
@@ -319,62 +341,4 @@ class KubernetesEngine:
             (folder / "pod.json").write_text(json.dumps(item.pod, indent=1) + "\n", encoding="utf-8")
             (folder / "events.json").write_text(json.dumps(events, indent=1) + "\n", encoding="utf-8")
             (folder / "log.txt").write_text(log, encoding="utf-8")
-
-
-def label_of(item: SlotPod) -> str:
-    return label(item.slot.name)
-
-
-def _label(metadata: Object) -> str:
-    return str((metadata.get("labels") or {}).get(SLOT, ""))
-
-
-def _takes_pods(node: Object) -> bool:
-    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())
-    return ready and not node["spec"].get("unschedulable")
-
-
-def as_node(node: Object, gpu: str) -> Node:
-    """What a node can give to pods in all, whether or not it is free."""
-    have = node["status"].get("allocatable") or {}
-    return Node(
-        name=node["metadata"]["name"],
-        cpus=quantity(have.get("cpu", "0")),
-        gpus=quantity(have.get(gpu, "0")),
-        memory=int(quantity(have.get("memory", "0"))),
-    )
-
-
-_UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "n": 1e-9, "u": 1e-6} | {
-    f"{letter}i": float(1 << (10 * power)) for power, letter in enumerate("KMGTPE", 1)
-}
-
-
-def quantity(text: str) -> float:
-    """A Kubernetes quantity: 100m, 2, 1536Mi, 1e3."""
-    for unit in sorted(_UNITS, key=len, reverse=True):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * _UNITS[unit]
-    return float(text)
-
-
-def _amounts(amounts: Mapping[str, str] | None) -> str:
-    return ", ".join(f"{key}={value}" for key, value in (amounts or {}).items())
-
-
-def _times(pod: Object, container: Mapping[str, Any]) -> dict[str, str]:
-    """By the clocks of the cluster: they are compared with each other alone."""
-    scheduled = next(
-        (
-            item.get("lastTransitionTime", "")
-            for item in pod["status"].get("conditions") or ()
-            if item["type"] == "PodScheduled" and item["status"] == "True"
-        ),
-        "",
-    )
-    times = {
-        "pod_created": pod["metadata"].get("creationTimestamp", ""),
-        "pod_scheduled": scheduled,
-        "pod_started": container["state"]["running"].get("startedAt", ""),
-    }
-    return {key: value for key, value in times.items() if value}
+        return events

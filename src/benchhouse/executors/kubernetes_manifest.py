@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ _FIELDS = {
     "NODE_NAME": "spec.nodeName",
 }
 _ENDED_BY_CLUSTER = [{"type": "DisruptionTarget", "status": "True"}]
+_SOON_GONE = [  # a node that does not answer loses its pods after a minute, and not after five
+    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+    for state in ("unreachable", "not-ready")
+]
 Manifest = dict[str, Any]
 
 
@@ -72,21 +76,17 @@ class Pods:
             "data": {"run": self.run_id, "scenario": self.scenario, "owner": self.owner},
         }
 
-    def jobs(self, slots: Sequence[Slot], anchor_uid: str = "") -> list[Manifest]:
-        """One Job for all slots where the server has Indexed Jobs that survive a failed pod, else one each."""
-        groups = [slots] if self.is_indexed else [[slot] for slot in slots]
-        return [self._job(group, anchor_uid) for group in groups if group]
-
     def probe(self) -> Manifest:
         """A Job with every field that only some servers know: made as a dry run, it tells which they keep."""
         slot = Slot(name="probe", ask=Ask(), folder="/", python=())
-        everything = Pods(**{**self.__dict__, "known": frozenset([*_INDEXED, "suspend"])})
-        job = everything._job([slot], "")
+        everything = replace(self, known=frozenset([*_INDEXED, "suspend"]))
+        job = everything.job([slot])
         job["metadata"]["name"] = f"{self.anchor_name[:50]}-probe"
         job["spec"]["suspend"] = True
         return job
 
-    def _job(self, slots: Sequence[Slot], anchor_uid: str) -> Manifest:
+    def job(self, slots: Sequence[Slot], anchor_uid: str = "") -> Manifest:
+        """A Job with a pod a slot; several, which are alike, only where it is Indexed."""
         first, site = slots[0], self.site
         labels = self.labels | {SLOT: label(first.name)}
         metadata: Manifest = {"name": name("bench", first.name), "namespace": self.namespace, "labels": dict(labels)}
@@ -150,7 +150,7 @@ class Pods:
                 ("runtimeClassName", site.runtime_class),
                 ("nodeSelector", dict(site.node_selector)),
                 ("imagePullSecrets", [{"name": item} for item in site.pull_secrets]),
-                ("tolerations", [item.model_dump(exclude_none=True) for item in site.tolerations]),
+                ("tolerations", [*_SOON_GONE, *(item.model_dump(exclude_none=True) for item in site.tolerations)]),
                 ("topologySpreadConstraints", self._spread()),
             )
             if value

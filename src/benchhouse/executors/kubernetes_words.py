@@ -1,6 +1,6 @@
 """What Kubernetes says of a pod, in words for people, with what to do next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ _CLUSTER_ENDS = {
     "Evicted": "the node evicted its pod",
     "Preempted": "its pod had to make room for one of higher priority",
     "Preempting": "its pod had to make room for one of higher priority",
+    "TaintManagerEviction": "its node was lost or drained",
+    "NodeControllerEviction": "its node was lost",
     "NodeLost": "its node was lost",
     "NodeShutdown": "its node was shut down",
     "Terminated": "its node was shut down",
@@ -43,6 +45,7 @@ class PodWords:
     text: str = ""
     hint: str = ""
     out_of_memory: bool = False
+    is_worth_telling: bool = False  # to whoever waits
 
 
 def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
@@ -63,7 +66,7 @@ def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
         return PodWords("refused", f"{_NEVER[why]} ({image}): {words}".rstrip(": "), _HINTS.get(why, ""))
     if why == "ErrImagePull":
         return PodWords("waits", waiting.get("message", "") or "its image is being pulled")
-    return PodWords("waits", _waits(status, why))
+    return _waits(status, why)
 
 
 def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,11 +76,23 @@ def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return container
 
 
-def _waits(status: Mapping[str, Any], why: str) -> str:
+def _waits(status: Mapping[str, Any], why: str) -> PodWords:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"waits for a node: {condition.get('message') or condition.get('reason') or 'not scheduled'}"
-    return "its pod is being made" if why in ("", "ContainerCreating", "PodInitializing") else why
+            words = condition.get("message") or condition.get("reason") or "the scheduler does not say why"
+            return PodWords("waits", f"waits for a node: {words}", is_worth_telling=True)
+    return PodWords("waits", "its pod is being made" if why in ("", "ContainerCreating", "PodInitializing") else why)
+
+
+def why_deleted(events: Sequence[Mapping[str, Any]], conditions: Sequence[Mapping[str, Any]]) -> str:
+    """Why a pod went that did not end: by its events, and by what its Job says of itself."""
+    for condition in conditions:
+        if condition.get("type") == "Failed" and (reason := condition.get("reason")) in _CLUSTER_ENDS:
+            return f"{_CLUSTER_ENDS[reason]}: {condition.get('message', '')}".rstrip(": ")
+    for event in reversed(events):
+        if (reason := event.get("reason")) in _CLUSTER_ENDS:
+            return f"{_CLUSTER_ENDS[reason]}: {event.get('message', '')}".rstrip(": ")
+    return "its pod was deleted"
 
 
 def _ended(phase: str, reason: str, message: str, terminated: Mapping[str, Any]) -> PodWords:

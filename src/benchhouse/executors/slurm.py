@@ -74,6 +74,9 @@ class SlurmExecutor:
         self._trouble = ""
         self.keepers: SlurmKeepers = SlurmKeepers(self.scenario, self.site)
 
+    def sweep(self) -> None:
+        """Its jobs are found again by `adopt`."""
+
     def check(self, resources: Resources) -> None:
         """Slurm itself is asked whether it would take such a job."""
         calls.check_script(self._script(self._array(1, 1, ("true",), resources)))

@@ -23,6 +23,7 @@ from benchhouse.schema.errors import BenchError
 
 Object = dict[str, Any]
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+IN_CLUSTER = "in-cluster"  # the context of a pod that has no kubeconfig
 _TIMEOUT_S = 30.0
 _BUSY = (429, 500, 502, 503, 504)
 _OUTAGE_S = 120.0  # an API server that is restarted is waited for this long
@@ -119,7 +120,7 @@ def _own_account() -> Access:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        context="in-cluster",
+        context=IN_CLUSTER,
         namespace=(_ACCOUNT / "namespace").read_text().strip(),
         authority=(_ACCOUNT / "ca.crt").read_text(),
         token_file=str(_ACCOUNT / "token"),  # it is renewed while we run

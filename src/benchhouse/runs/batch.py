@@ -162,6 +162,7 @@ def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopp
     ledger.own()
     try:
         cancelled = _cancel(workspace, ledger)
+        _executor(workspace, ledger).sweep()
         swept = clean_up(workspace, ledger)
         if cancelled:
             ledger.tell("stopped", reason=f"{cancelled} trials were under way")

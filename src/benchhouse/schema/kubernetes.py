@@ -82,6 +82,9 @@ class KubernetesSite(Model, strict=True):
     memory: Bytes | None = Field(None, description="Memory of a pod whose trial asks for none.")
     time: Seconds = Field(86400.0, gt=0, description="Longest life of a pod; trials of several pods are cut by it.")
     keep: Seconds = Field(600.0, ge=0, description="How long finished Jobs stay, for a look with kubectl.")
+    autoscaled: bool = Field(
+        False, description="Nodes come when pods wait for them: a trial that no node of now can hold is not refused."
+    )
     patience: Patience = None
 
 

@@ -100,6 +100,9 @@ class Executor(Protocol):
     def end_services(self) -> None:
         """End the jobs of the services that are attached to the run."""
 
+    def sweep(self) -> None:
+        """End what a session of the run that was killed has left there; jobs that outlive us are found by `adopt`."""
+
     def adopt(self) -> Mapping[JobId, int]:
         """Jobs that earlier sessions handed over, with their attempts, whether or not they have ended since."""
 

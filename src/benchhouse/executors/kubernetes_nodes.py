@@ -1,0 +1,77 @@
+"""What Kubernetes says of nodes and of the place of a pod, as values of ours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchhouse.executors.cluster_engine import Node
+from benchhouse.executors.kubernetes_words import first_container
+
+_LABELS = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "beta.kubernetes.io/instance-type": "instance_type",
+    "node.kubernetes.io/instance-type": "instance_type",
+    "cloud.google.com/gke-nodepool": "pool",
+    "eks.amazonaws.com/nodegroup": "pool",
+    "karpenter.sh/nodepool": "pool",
+    "agentpool": "pool",
+    "pool": "pool",
+    "kubernetes.io/arch": "arch",
+    "nvidia.com/gpu.product": "gpu",
+}
+_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
+    f"{letter}i": float(1 << (10 * power)) for power, letter in enumerate("KMGTPE", 1)
+}
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    conditions = node["status"].get("conditions") or ()
+    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return ready and not node["spec"].get("unschedulable")
+
+
+def as_node(node: Mapping[str, Any], gpu: str) -> Node:
+    """What a node can give to pods in all, whether or not it is free."""
+    have = node["status"].get("allocatable") or {}
+    return Node(
+        name=node["metadata"]["name"],
+        cpus=quantity(have.get("cpu", "0")),
+        gpus=quantity(have.get(gpu, "0")),
+        memory=int(quantity(have.get("memory", "0"))),
+    )
+
+
+def quantity(text: str) -> float:
+    """A Kubernetes quantity: 100m, 2, 1536Mi, 1e3."""
+    for unit in sorted(_UNITS, key=len, reverse=True):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * _UNITS[unit]
+    return float(text)
+
+
+def place_of(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str] | None:
+    """What evidence says of a pod's place beyond what the pod itself knows; None until its container runs.
+
+    Times are by the clocks of the cluster, for comparison with each other alone.
+    """
+    container = first_container(pod)
+    if "running" not in (container.get("state") or {}):
+        return None
+    resources = pod["spec"]["containers"][0].get("resources") or {}
+    conditions = {item["type"]: item for item in pod["status"].get("conditions") or ()}
+    facts = {
+        "image": container.get("image", ""),
+        "image_id": container.get("imageID", ""),
+        "qos": pod["status"].get("qosClass", ""),
+        "requests": _amounts(resources.get("requests") or {}),
+        "limits": _amounts(resources.get("limits") or {}),
+        "pod_created": pod["metadata"].get("creationTimestamp", ""),
+        "pod_scheduled": (conditions.get("PodScheduled") or {}).get("lastTransitionTime", ""),
+        "pod_started": container["state"]["running"].get("startedAt", ""),
+    }
+    facts |= {name: labels[key] for key, name in _LABELS.items() if labels.get(key)}
+    return {key: value for key, value in facts.items() if value}
+
+
+def _amounts(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in amounts.items())
