@@ -173,6 +173,20 @@ class KubernetesExecutor(ClusterExecutor):
         except Refused as error:
             raise self._explained(error) from error
         self._known = kept_fields(answer)
+        if self.site.volume:
+            self._refuse_unless_claimed(self.site.volume.claim)
+
+    def _refuse_unless_claimed(self, claim: str) -> None:
+        """A pod whose claim is not there waits without end."""
+        try:
+            status = self.client.get(path_of("v1", self.namespace, "persistentvolumeclaims", claim)).get("status") or {}
+        except Refused as error:
+            if error.status == 403:
+                return
+            hint = f"kubectl get pvc --namespace {self.namespace}; then kubernetes: {{volume: {{claim: ...}}}}"
+            raise BenchError(f"there is no claim {claim} in the namespace {self.namespace}", hint) from error
+        if status.get("phase") == "Lost":
+            raise BenchError(f"the volume of the claim {claim} is gone", f"kubectl describe pvc {claim}")
 
     def _explained(self, error: Refused) -> BenchError:
         where = f"(context {self.client.access.context}, namespace {self.namespace})"

@@ -155,7 +155,7 @@ class KubernetesEngine:
             self._over.set()
 
     def _runs_on(self, item: SlotPod) -> bool:
-        return item.is_stopped and bool(item.pod) and not item.is_over and not self.lost
+        return item.is_stopped and item.words.state == "runs" and not item.is_over and not self.lost
 
     def give_back(self) -> None:
         """Nothing is kept of a cluster that was only looked at."""
