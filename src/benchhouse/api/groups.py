@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.images import Images
+    from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
     from benchhouse.api.servers import Servers
@@ -136,6 +137,13 @@ class Groups:
         from benchhouse.api.images import Images
 
         return Images(self._workspace)
+
+    @property
+    def infra(self) -> "Infrastructures":
+        """Clusters as plain files: `ws.infra.create(ws.infra.plan("kind", "lab"))`."""
+        from benchhouse.api.infra import Infrastructures
+
+        return Infrastructures(self._workspace)
 
     @property
     def views(self) -> "Views":

@@ -1,0 +1,79 @@
+"""What infrastructure costs, by a table of prices that has a date and a region: an estimate, never a bill."""
+
+from dataclasses import dataclass
+
+from benchhouse.schema.infra import InfraRequest, Prices
+from benchhouse.sites.infra.providers import DISK_GB
+
+HOURS_A_MONTH = 730
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One thing that is paid for; None where the table has no price of it."""
+
+    what: str
+    least: int
+    """How many there are at least."""
+    most: int
+    hourly: float | None
+    """Of one."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate: with the fewest nodes, which is what an idle cluster costs, and with the most."""
+
+    lines: list[CostLine]
+    least_hourly: float
+    most_hourly: float
+    least_monthly: float
+    most_monthly: float
+    currency: str
+    as_of: str
+    """When the prices were valid; empty where nothing is paid for."""
+    region: str
+    """Where they are valid."""
+    notes: list[str]
+    """What the sums leave out."""
+
+
+def estimate(request: InfraRequest, prices: Prices) -> Cost:
+    """Of AWS; the other providers use this machine, which nobody is charged for."""
+    if request.provider != "aws":
+        return Cost([], 0.0, 0.0, 0.0, 0.0, prices.currency, "", "", ["it runs on this machine: nothing is charged"])
+    nodes, gpu_nodes, hourly = request.nodes, request.gpu_nodes, prices.hourly
+    disk = prices.monthly_gb.get("disk")
+    lines = [
+        CostLine("EKS control plane", 1, 1, hourly.get("control-plane")),
+        CostLine("NAT gateway", 1, 1, hourly.get("nat-gateway")),
+        CostLine("public address", 1, 1, hourly.get("public-address")),
+        CostLine(f"node {request.instance_type}", nodes.min, nodes.max, hourly.get(request.instance_type)),
+        CostLine(
+            f"node {request.gpu_instance_type}", gpu_nodes.min, gpu_nodes.max, hourly.get(request.gpu_instance_type)
+        ),
+        CostLine(
+            f"disk of {DISK_GB} GB",
+            nodes.min + gpu_nodes.min,
+            nodes.max + gpu_nodes.max,
+            None if disk is None else disk * DISK_GB / HOURS_A_MONTH,
+        ),
+    ]
+    lines = [line for line in lines if line.most]
+    least = sum(line.least * (line.hourly or 0.0) for line in lines)
+    most = sum(line.most * (line.hourly or 0.0) for line in lines)
+    return Cost(
+        lines, least, most, least * HOURS_A_MONTH, most * HOURS_A_MONTH, prices.currency, prices.as_of, prices.region,
+        _left_out(request, prices, lines),
+    )  # fmt: skip
+
+
+def _left_out(request: InfraRequest, prices: Prices, lines: list[CostLine]) -> list[str]:
+    evidence = prices.monthly_gb.get("evidence")
+    price = "" if evidence is None else f" ({evidence:g} {prices.currency} a GB and month)"
+    notes = [f"not in the sums: evidence on S3{price}, data transfer, requests, taxes"]
+    if unknown := [line.what for line in lines if line.hourly is None]:
+        notes.append(f"no price known of: {', '.join(unknown)}; the sums are without. Add it to prices.yaml")
+    if prices.region != request.region:
+        notes.append(f"prices are of {prices.region}, the cluster is in {request.region}: expect other ones")
+    return notes
