@@ -8,7 +8,16 @@ GROUPS = {
     "Read results": ("report", "compare", "leaderboard", "views", "query", "why"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule"),
     "Prove and publish": ("trace", "verify", "claim", "contracts"),
-    "Servers, machines, packages": ("servers", "clients", "monitors", "dashboards", "images", "site", "infra", "packages"),
+    "Servers, machines, packages": (
+        "servers",
+        "clients",
+        "monitors",
+        "dashboards",
+        "images",
+        "site",
+        "infra",
+        "packages",
+    ),
 }
 REST = "Look after"
 
