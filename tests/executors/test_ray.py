@@ -207,6 +207,18 @@ def test_addresses(monkeypatch):
     assert endpoint("[::1]:6379") == ("::1", 6379)
 
 
+def test_a_run_that_kuberay_carries_uses_the_cluster_that_it_is_in(ray: Lab, ray_cluster: RayCluster):
+    """As in the head of a RayJob: workers that are still to come are counted, and the profile is that of the submitter."""
+    cluster = {"kuberay": {"workers": [{"cpus": 2, "memory": "1GiB", "min": 0, "max": 2}]}}
+    site = {"site": "t", "executor": "ray", "ray": {"cluster": cluster}}
+    (ray.workspace / "site.yaml").write_text(json.dumps(site))
+    ray.variables["RAY_ADDRESS"] = ray_cluster.address
+    ray.bench("run", ray.scenario("once"), timeout_s=280)
+    assert ray.trials()[0].meta["placed"]["node"] in ("n1", "n2")
+    done = ray.bench("run", "--new", ray.scenario("once", resources={"cpus": 3}), code=2, timeout_s=280)
+    assert "a pod of workers has 2 cores" in done.stderr
+
+
 def test_the_ranks_of_a_training_are_processes_of_its_trial(ray: Lab):
     steps = "for step in range(4): print(json.dumps({'step': step, 'step_s': 0.5}), flush=True)"
     target = {"argv": [sys.executable, "-S", "-c", f"import json\n{steps}"]}

@@ -167,7 +167,7 @@ def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, liste
         listener.note(f"note: {line}")
     if outlives:
         return Submitted(run_id, trials, under_way=execution.hand_over(workspace, prepared, ledger))
-    if carrier := batch.carrier(prepared, ledger):
+    if carrier := batch.carrier(prepared, ledger.folder):
         return Submitted(run_id, trials, job=batch.carry(workspace, ledger, carrier))
     return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
 

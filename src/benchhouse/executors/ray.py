@@ -7,16 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.kuberay import KubeRayJobs, to_come
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.http.client import HttpClient, NoAnswer
-from benchhouse.schema.clusters import RaySettings
+from benchhouse.schema.clusters import RaySettings, RaySite
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.kuberay import KubeRay
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import resolve
 
 _CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
 _STOP_S = 120.0
+_SCALE_UP_S = 1800.0  # a node that is bought for a pod takes minutes
 _SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment: everybody sees what a job was given
 
 
@@ -27,25 +32,36 @@ class RayExecutor(ClusterExecutor):
     engine = "benchhouse.executors.ray_engine"
     library = "ray"
 
+    carrier: "RayJobs | KubeRayJobs | None" = None
+
     def __init__(self, assignment: Assignment) -> None:
         self.ray = assignment.scenario.ray if assignment.scenario else RaySettings()
-        site = assignment.site.ray
-        where, patience_s = address(self.ray.address or site.address), self.ray.patience or site.patience
+        self.kuberay = made_for_a_run(self.ray, assignment.site.ray)
+        where = address(None if self.kuberay else self.ray.address or assignment.site.ray.address)
+        patience_s = self.ray.patience or assignment.site.ray.patience or (_SCALE_UP_S if self.kuberay else None)
         super().__init__(assignment, where, patience_s, self.ray.resources)
-        self.carrier = RayJobs(self.address) if self.address.startswith("http") else None
+        if self.kuberay and where == OWN:
+            self.carrier = KubeRayJobs(assignment, self.kuberay)
+        elif where.startswith("http"):
+            self.carrier = RayJobs(where)
 
     def settings(self) -> Mapping[str, Any]:
         return {"address": self.address, "runtime_env": resolve(self.ray.runtime_env, os.environ)}
 
     def check(self, resources: Resources) -> None:
-        """Of a cluster that takes the whole run, only whether it is there; the run itself looks at its nodes."""
+        """Of a cluster that takes the whole run, what can be known from outside."""
         if self.carrier:
-            self.carrier.check()
+            self.carrier.check(self.ask(resources))
         else:
             super().check(resources)
 
+    def expected(self) -> Sequence[Node]:
+        return to_come(self.kuberay) if self.kuberay else ()
+
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         if self.carrier:
+            if self.kuberay:
+                raise BenchError("KubeRay makes a cluster for a whole run", "bench submit hands the run over to it")
             raise BenchError(
                 f"{self.address} is Ray's address for whole runs, not for trials",
                 "bench submit hands the run over; to stay with it, give ray://HOST:10001, or HOST:6379 on a node of it",
@@ -54,6 +70,12 @@ class RayExecutor(ClusterExecutor):
 
     def python(self, job: Job) -> tuple[str, ...]:
         return () if self.ray.runtime_env else job.python  # then it is whatever Python Ray has made
+
+
+def made_for_a_run(own: RaySettings, site: RaySite) -> KubeRay | None:
+    """What the scenario says itself counts, be it a cluster or an address."""
+    cluster = own.cluster or (None if own.address else site.cluster)
+    return cluster.kuberay if cluster else None
 
 
 def address(configured: str | None) -> str:
@@ -73,18 +95,23 @@ class RayJobs:
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
 
-    def check(self) -> None:
-        """Raise BenchError where it does not answer, or does not let us in."""
+    def check(self, ask: Ask) -> None:
+        """Raise BenchError where it does not answer, or does not let us in; the run itself looks at its nodes."""
         self._ask("/api/version")
+
+    def render(self, name: str, command: Sequence[str]) -> str:
+        return f"# POST {self.address}/api/jobs/\n{dump_yaml(self._job(name, command))}"
 
     def carry(self, name: str, command: Sequence[str]) -> str:
         """Hand over the command; returns the id of its job. Ray takes a name only once."""
-        job = {
+        return str(self._ask("/api/jobs/", self._job(name, command))["submission_id"])
+
+    def _job(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+        return {
             "entrypoint": shlex.join(command),
             "submission_id": name,
             "runtime_env": {"env_vars": {key: os.environ[key] for key in os.environ if key.startswith(_SENT)}},
         }
-        return str(self._ask("/api/jobs/", job)["submission_id"])
 
     def goes_on(self, job: str) -> bool:
         return str(self._ask(f"/api/jobs/{job}")["status"]) in ("PENDING", "RUNNING")

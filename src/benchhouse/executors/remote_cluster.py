@@ -94,6 +94,10 @@ class ClusterExecutor(QueueExecutor):
         """The nodes and what they have; a cluster of the run's own is not started to find out."""
         return [this_machine()] if self.address == OWN else self._opened().nodes
 
+    def expected(self) -> Sequence[Node]:
+        """Nodes that may come where they are asked for, beside those that are there."""
+        return ()
+
     def python(self, job: Job) -> tuple[str, ...]:
         """The interpreter of a slot."""
         return job.python
@@ -104,7 +108,7 @@ class ClusterExecutor(QueueExecutor):
             raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
 
     def _refuse_unless_fits(self, ask: Ask) -> None:
-        refuse_unless_fits(self.title, ask, self.nodes())
+        refuse_unless_fits(self.title, ask, [*self.nodes(), *self.expected()])
 
     def _open(self) -> OpenEngine:
         if (parked := EngineProcess.parked(self.engine, self.settings())) is None:
@@ -305,7 +309,7 @@ class ClusterExecutor(QueueExecutor):
                     Exit.TRIAL_FAILED,
                 )  # fmt: skip
             if nodes := self._opened().look(_OPEN_S):  # none at all: they may come back
-                refuse_unless_fits(self.title, taken.slot.ask, nodes)
+                refuse_unless_fits(self.title, taken.slot.ask, [*nodes, *self.expected()])
 
     def _cluster_gone(self, reason: str, what: str = "") -> BenchError:
         run_id = self.assignment.run.run_id

@@ -114,30 +114,32 @@ def _executor(workspace: WorkspaceFolder, ledger: Ledger) -> Executor:
     return executor
 
 
-def carrier(prepared: Prepared, ledger: Ledger) -> Carrier | None:
+def carrier(prepared: Prepared, run: RunFolder) -> Carrier | None:
     """The cluster that takes this run as a whole; None where a process here carries it."""
-    return getattr(open_executor(prepared, ledger.folder, check=False), "carrier", None)
+    return getattr(open_executor(prepared, run, check=False), "carrier", None)
 
 
 def carry(workspace: WorkspaceFolder, ledger: Ledger, cluster: Carrier) -> str:
     """Have the run carried on there; returns the id of its job. Its nodes must see this workspace and this Python."""
-    run_id = ledger.folder.run_id
-    root = str(workspace.root.absolute())
-    command = [sys.executable, "-m", "benchhouse", "-C", root, "run", "--resume", run_id]
-    if site := ledger.record.site:
-        command += ["--site", site]
     earlier = sum(event.event == "submitted" for event in ledger.events())
-    job = cluster.carry(f"bench-{run_id}-{earlier + 1}", command)
+    job = cluster.carry(*handover(workspace, ledger.folder, ledger.record.site, earlier))
     write_text(ledger.folder.carried, job)
     ledger.tell("submitted", reason=f"job {job}")
     return job
+
+
+def handover(workspace: WorkspaceFolder, run: RunFolder, site: str | None, earlier: int = 0) -> tuple[str, list[str]]:
+    """Name and command of the job that carries a whole run, after so many earlier ones."""
+    root = str(workspace.root.absolute())
+    command = [sys.executable, "-m", "benchhouse", "-C", root, "run", "--resume", run.run_id]
+    return f"{run.job_name}{earlier + 1}", [*command, "--site", site] if site else command
 
 
 def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] | None:
     """The cluster and the job of a run that was handed over as a whole and is not known to have ended."""
     if not ledger.folder.carried.is_file():
         return None
-    cluster = carrier(resume_run(workspace, ledger.folder.run_id)[1], ledger)
+    cluster = carrier(resume_run(workspace, ledger.folder.run_id)[1], ledger.folder)
     job = ledger.folder.carried.read_text(encoding="utf-8").strip()
     return (cluster, job) if cluster and cluster.goes_on(job) else None
 

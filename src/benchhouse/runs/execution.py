@@ -14,7 +14,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
-from benchhouse.runs import stopping_rule
+from benchhouse.runs import batch, stopping_rule
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
@@ -197,6 +197,8 @@ def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jo
 def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan, run = prepared.plan, workspace.run("RUN")
+    if carrier := batch.carrier(prepared, run):
+        return carrier.render(*batch.handover(workspace, run, prepared.site_name))
     runtime, place = plug("runtimes", plan.scenario.runtime.kind)(), prepared.place(workspace)
     python = _pythons(plan, runtime, place)
     rendered = []

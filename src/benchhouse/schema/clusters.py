@@ -3,8 +3,9 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from benchhouse.schema.kuberay import RayCluster
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.secrets import credential, exposed, is_secret_key
@@ -97,7 +98,14 @@ class RaySite(Model, strict=True):
         description="HOST:6379 from one of its nodes, ray://HOST:10001 from elsewhere, http://HOST:8265 for `bench "
         "submit`; by default $RAY_ADDRESS, else a cluster of the run's own on this machine.",
     )
+    cluster: RayCluster | None = Field(None, description="A cluster that is made for the run, on Kubernetes.")
     patience: Patience = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "RaySite":
+        if self.address and self.cluster:
+            raise ValueError("give either address, of a cluster that is there, or cluster, which is made for a run")
+        return self
 
 
 class RaySettings(RaySite):

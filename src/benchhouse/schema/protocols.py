@@ -78,6 +78,9 @@ class Keepers(Protocol):
 class Carrier(Protocol):
     """Takes whole runs, orchestrator included; the attribute `carrier` of an executor that has one."""
 
+    def render(self, name: str, command: Sequence[str]) -> str:
+        """What `carry` would hand over, exactly."""
+
     def carry(self, name: str, command: Sequence[str]) -> str:
         """Have the command run there, once for each name; returns the id of its job."""
 
