@@ -1,4 +1,4 @@
-"""RayJobs on a real API server that knows them by their published fields. The operator is not here: nothing runs them."""
+"""RayJobs on a real API server that knows them by their published fields. Without the operator nothing runs them."""
 
 import json
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_cluster_without_kuberay_is_told_so(lab: Lab, kubernetes_cluster: Kube
 
 def test_a_whole_run_is_one_job_that_the_server_keeps_as_it_was_sent(kuberay, definitions):
     lab, cluster, namespace = kuberay
-    scenario = lab.scenario("once", scenario=f"_{'a' * 61}_b", resources={"gpus": 1})
+    scenario = lab.scenario("once", scenario=f"{'a' * 62}_b", resources={"gpus": 1})
     shown = yaml.safe_load(lab.bench("run", "--dry-run", scenario).stdout)
     assert not list(Draft202012Validator(closed(spec_schema(definitions))).iter_errors(shown["spec"]))
     assert not jobs(cluster, namespace)

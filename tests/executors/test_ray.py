@@ -208,7 +208,7 @@ def test_addresses(monkeypatch):
 
 
 def test_a_run_that_kuberay_carries_uses_the_cluster_that_it_is_in(ray: Lab, ray_cluster: RayCluster):
-    """As in the head of a RayJob: workers that are still to come are counted, and the profile is that of the submitter."""
+    """As in the head of a RayJob: workers that are still to come are counted."""
     cluster = {"kuberay": {"workers": [{"cpus": 2, "memory": "1GiB", "min": 0, "max": 2}]}}
     site = {"site": "t", "executor": "ray", "ray": {"cluster": cluster}}
     (ray.workspace / "site.yaml").write_text(json.dumps(site))

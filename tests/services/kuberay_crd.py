@@ -1,8 +1,8 @@
 """The definition of RayJobs (ray.io/v1), from the fields that KubeRay publishes, around a server's own pod template.
 
-KubeRay ships it generated from its types, a megabyte of mostly pod templates. Here are the names and kinds of those types
-(github.com/ray-project/kuberay, ray-operator/apis/ray/v1: rayjob_types.go, raycluster_types.go; Apache-2.0), and
-the template is what the API server that admits it says a pod is. Its operator is not here: nothing runs such a job.
+KubeRay ships it generated from its types, a megabyte of mostly pod templates. Here are the names and kinds of those
+types (github.com/ray-project/kuberay, ray-operator/apis/ray/v1: rayjob_types.go, raycluster_types.go), and the template
+is what the API server that admits it says a pod is. Its operator is not here: nothing runs such a job.
 """
 
 from typing import Any

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.cluster_places import refuse_unless_fits
@@ -60,7 +61,7 @@ class KubeRayJobs:
 
     def render(self, name: str, command: Sequence[str]) -> str:
         self._refuse_settings()
-        return dump_yaml(self.manifest(name, command))
+        return as_yaml([self.manifest(name, command)])
 
     def carry(self, name: str, command: Sequence[str]) -> str:
         """One of that name that is there already is this one: whoever made it did not live to say so."""

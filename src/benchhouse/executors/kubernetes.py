@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
+from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
-from benchhouse.executors.kubernetes_yaml import as_yaml
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
 from benchhouse.http.kubernetes import IN_CLUSTER, KubeClient, Refused, find_access, path_of
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
