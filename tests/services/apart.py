@@ -1,4 +1,4 @@
-"""An executor whose slots see no file of their orchestrator: an empty file system lies over the workspace there.
+"""An executor whose slots see no file of their orchestrator: an empty file system lies over workspace and cache.
 
 It stands for nodes that share nothing. Slots are processes in mount namespaces of their own, which needs root; what
 goes to and fro goes by a real bucket. A laboratory installs this file as a package (`tests/executors/conformance.py`).
@@ -20,7 +20,7 @@ from benchhouse.executors.remote_cluster import ClusterExecutor
 from benchhouse.schema.protocols import Assignment
 
 BUCKET = "APART_BUCKET"
-_EMPTY = 'mount -t tmpfs none "$1" && shift && exec "$@"'
+_EMPTY = 'mkdir -p "$2" && mount -t tmpfs none "$1" && mount -t tmpfs none "$2" && shift 2 && exec "$@"'
 
 
 class ApartExecutor(ClusterExecutor):
@@ -57,6 +57,7 @@ class Processes:
     def start(self, slot: Slot) -> None:
         command = [sys.executable, __file__, self._address, slot.model_dump_json()]
         shell = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _EMPTY, "sh", self._workspace]
+        shell.append(os.environ["BENCH_CACHE_DIR"])
         self._slots[slot.name] = subprocess.Popen([*shell, *command], cwd="/", stdout=subprocess.DEVNULL)
 
     def stop(self, slots: Sequence[str]) -> None:
