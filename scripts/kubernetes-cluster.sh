@@ -265,6 +265,18 @@ volumeStatsAggPeriod: 10m
 EOC
 }
 
+audit_policy() { # requests of people and of what is tested are kept in log/requests.jsonl, those of the cluster itself are not
+    cat >"$folder/audit.yaml" <<'EOC'
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: None, userGroups: ["system:nodes", "system:serviceaccounts:kube-system", "system:unauthenticated"]}
+  - {level: None, users: ["system:apiserver"]}
+  - {level: Metadata}
+EOC
+}
+
 launch() { # NAME CGROUP COMMAND...
     local name=$1 group=/sys/fs/cgroup
     (
@@ -302,6 +314,7 @@ start_daemon() { # NAME
             --service-account-signing-key-file "$pki/accounts.key" --service-account-key-file "$pki/accounts.pub" \
             --kubelet-certificate-authority "$pki/ca.crt" --kubelet-client-certificate "$pki/admin.crt" --kubelet-client-key "$pki/admin.key" \
             --kubelet-preferred-address-types InternalIP --feature-gates TTLAfterFinished=true \
+            --audit-policy-file "$folder/audit.yaml" --audit-log-path "$folder/log/requests.jsonl" \
             --default-not-ready-toleration-seconds 10 --default-unreachable-toleration-seconds 10
         ;;
     controllers)
@@ -365,6 +378,7 @@ start() {
     network
     cgroups
     identities
+    audit_policy
     start_daemon etcd
     start_daemon apiserver
     for node in "${nodes[@]}"; do

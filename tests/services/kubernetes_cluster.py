@@ -101,6 +101,15 @@ class KubernetesCluster:
         self.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
         self.kubectl("delete", "persistentvolume", namespace, "--wait=false", "--ignore-not-found")
 
+    def requests(self, since: int = 0, client: str = "benchhouse") -> list[dict[str, Any]]:
+        """What that client has asked the API server for, each once, from the `since`th on: `verb`, `requestURI`."""
+        seen: dict[str, dict[str, Any]] = {}
+        for line in (self.folder / "log" / "requests.jsonl").read_text().splitlines():
+            event = json.loads(line)
+            if event.get("userAgent", "").startswith(client):
+                seen.setdefault(event["auditID"], event)
+        return list(seen.values())[since:]
+
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def kill(self, daemon: str, signal_number: int = signal.SIGKILL) -> None:
