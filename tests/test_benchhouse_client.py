@@ -77,17 +77,25 @@ threads = [threading.Thread(target=many) for _ in range(4)]
     assert not any(process.lost for process in processes)
 
 
-def test_a_signal_handler_may_emit(program):
+def test_a_signal_handler_may_emit_also_while_threads_do(program):
     code = """
-import signal
-handled = []
+import signal, threading
+handled, stop = [], threading.Event()
+told = [0, 0]
+def tell(own):
+    while not stop.is_set():
+        emit({"thread": own}); told[own] += 1
+threads = [threading.Thread(target=tell, args=(own,)) for own in range(2)]
+[thread.start() for thread in threads]
 signal.signal(signal.SIGALRM, lambda *_: (handled.append(1), emit({"handled": len(handled)})))
 signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
 count = 0
-while len(handled) < 50:
+while len(handled) < 200:
     emit({"i": count}); count += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-print(count, len(handled))
+stop.set()
+[thread.join() for thread in threads]
+print(count + sum(told), len(handled))
 """
     processes = program(code)
     count, handled = map(int, program.done.stdout.split())

@@ -21,7 +21,7 @@ from gpt import Gpt
 
 from benchhouse_client import emit
 
-FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node")
+FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node", "truncate")
 
 
 def arguments() -> argparse.Namespace:
@@ -88,6 +88,9 @@ def main() -> None:
     for step in range(first, options.steps):
         fault = kind if planted and step >= int(when) else ""
         began, cpu = time.monotonic(), time.process_time()
+        if fault == "truncate" and saved:
+            os.truncate(saved, saved.stat().st_size // 2)
+            fault = "kill"
         if fault:
             strike(fault)
         chance = torch.Generator().manual_seed((options.seed * 100_003 + step) * 4099 + rank)

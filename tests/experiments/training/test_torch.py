@@ -7,6 +7,7 @@ import pytest
 from services.trainer import lab, trainer_python
 
 from benchhouse.experiments.training.run import train
+from benchhouse.schema.experiment import ExperimentFailed
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "training" / "gpt.py"
 
@@ -58,6 +59,13 @@ def test_after_a_kill_both_launchers_go_on_to_the_same_loss(play, tmp_path):
         assert (ctx.artifacts / "rank-1.attempt-1.log").is_file()
         losses.append(ctx.facts["loss_digest"])
     assert losses[0] == losses[1]
+
+
+def test_a_checkpoint_that_was_cut_short_is_told_where_nothing_can_begin_again_from_it(play, tmp_path):
+    options = ("--steps", 8, "--folder", tmp_path, "--save-every", 2, "--fault", "truncate:0:5")
+    says = r"rank_failed: rank 0 .* before the first step: .*PytorchStreamReader.*\(after 1 restarts\); is what it"
+    with pytest.raises(ExperimentFailed, match=says):
+        play(train, lab(*options), {"max_restarts": 1})
 
 
 def test_under_torchrun_the_rank_that_hangs_is_named_not_one_that_waits_and_the_training_goes_on(play, tmp_path):

@@ -5,17 +5,23 @@ Run by test_nvml.py in a process whose loader finds the fake: what was loaded on
 
 import ctypes
 import math
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.telemetry import Monitors
+import benchhouse_client
+from benchhouse.experiments.training.run import train
+from benchhouse.schema.telemetry import Monitors, Phase
 from benchhouse.worker import topology
+from benchhouse.worker.context import TrialContext
 from benchhouse.worker.monitors import nvml, watch
 from benchhouse.worker.monitors.sampler import Sampler
+from benchhouse.worker.monitors.store import summarise
 from benchhouse.worker.monitors.watch import Outward
+from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import read_gpus
 
 ASKED = Monitors(interval=0.1, sources=["gpu"])
@@ -194,3 +200,27 @@ def test_a_gpu_that_falls_off_the_bus_ends_nothing_and_is_named(fake_driver):
     assert math.isnan(lost[-1])
     assert set(well) == {0.0}
     assert recording.problems == ["gpu0 NVIDIA H200: the GPU is lost, its series end here"]
+
+
+def test_energy_of_a_training_is_what_its_gpus_drew_by_its_tokens(faults, tmp_path):
+    """Without a meter of energy, so that the truth is known: each draws 113.05 W all the time."""
+    faults.write_text("".join(f"nvmlDeviceGetTotalEnergyConsumption {gpu} 3\n" for gpu in range(2)))
+    program = f"import sys, time; sys.path.insert(0, {str(Path(benchhouse_client.__file__).parent)!r})\n"
+    program += "from benchhouse_client import emit\nbegin = time.monotonic()\nfor step in range(10):\n"
+    program += "    time.sleep(0.1); end = time.monotonic()\n"
+    program += "    emit({'step': step, 't_start': begin, 't_end': end, 'tokens': 50}); begin = end\n"
+    sampler = Sampler([], ASKED.interval)
+    sampler.start()
+    for gpu in nvml.open_gpus():
+        sampler.add(gpu)
+    ctx = TrialContext(train, "trial", 1, 0, tmp_path, tmp_path / "artifacts", None)
+    train.call({"argv": [sys.executable, "-S", "-c", program]}, {"warmup": 0}, ctx)
+    duration_s = time.monotonic() - sampler.zero_s
+    ((name, begin_ns, end_ns),) = ctx.phases
+    begin_s, end_s = (moment / 1e9 - sampler.zero_s for moment in (begin_ns, end_ns))
+    recording, phase = sampler.stop(), Phase(name=name, begin_s=begin_s, end_s=end_s)
+    handover = Handover(per_energy=ctx.per_energy)
+    handover.take_energy(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]))
+    (row,) = handover.measurements
+    assert (row.metric, row.unit) == ("energy_per_token", "J/token")
+    assert row.value == pytest.approx(2 * 113.05 * (end_s - begin_s) / (10 * 50))
