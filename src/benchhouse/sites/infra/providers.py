@@ -20,6 +20,7 @@ DISK_GB = 100
 NOT_APPLIED = frozenset({".gitignore", "site.yaml", "prices.yaml"})
 """For people and for `bench`: whoever edits them changes nothing that a provider makes."""
 _NAMESPACE = "bench"
+_KEYS = "kubernetes.bucket_secret: name a Secret of the namespace with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _PLANS = ("create.tfplan", "destroy.tfplan")
 _LONGEST_SOCKET = 107
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._+-]+")
@@ -95,7 +96,7 @@ def _aws(manifest: InfraManifest, folder: Path, workspace: Path) -> dict[str, st
     if request.gpu_nodes.max:
         files["nvidia.yaml"] = _filled("aws/nvidia.yaml", {})
         cluster["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    files["site.yaml"] = _kubernetes_site(request, f"EKS in {request.region}", cluster)
+    files["site.yaml"] = _kubernetes_site(request, f"EKS in {request.region}", cluster, _KEYS)
     return files
 
 
@@ -204,7 +205,7 @@ def _filled(template: str, values: Mapping[str, object]) -> str:
     return Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)
 
 
-def _kubernetes_site(request: InfraRequest, place: str, cluster: Mapping[str, Any]) -> str:
+def _kubernetes_site(request: InfraRequest, place: str, cluster: Mapping[str, Any], *to_confirm: str) -> str:
     return dump_yaml(
         {
             "site": request.name,
@@ -216,6 +217,9 @@ def _kubernetes_site(request: InfraRequest, place: str, cluster: Mapping[str, An
                 "service_account": _NAMESPACE,
                 **cluster,
             },
-            "to_confirm": ["kubernetes.image: name the image of the pods, pinned: registry/name@sha256:..."],
+            "to_confirm": [
+                "kubernetes.image: name the image of the pods, pinned: registry/name@sha256:...",
+                *to_confirm,
+            ],
         }
     )
