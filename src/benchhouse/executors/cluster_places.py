@@ -21,12 +21,13 @@ class Vacancy:
 
     def __init__(self, title: str, patience_s: float, say: Callable[[str], None]) -> None:
         self.title, self.patience_s, self._say = title, patience_s, say
+        self._ask_s = min(_ASK_S, patience_s / 4)
         self._since: float | None = None
         self._asked_at = time.monotonic()
 
     def is_due(self) -> bool:
         """Whether to ask for the nodes again."""
-        if time.monotonic() - self._asked_at < _ASK_S:
+        if time.monotonic() - self._asked_at < self._ask_s:
             return False
         self._asked_at = time.monotonic()
         return True

@@ -61,6 +61,7 @@ class EngineProcess(JsonProcess):
         self.nodes: list[Node] = []
         self.answered = False  # whether they are the answer to the last request
         self.lost = ""
+        self._lost_at = 0.0
         self._gone: dict[str, str] = {}
 
     @classmethod
@@ -118,8 +119,8 @@ class EngineProcess(JsonProcess):
         return bool(self.lost)
 
     def close(self) -> None:
-        """End it, and the cluster where it is its own."""
-        self.end(_LOST_CLOSE_S if self.lost else _CLOSE_S)
+        """End it, and the cluster where it is its own; one that is lost has been closing since it said so."""
+        self.end(max(0.0, self._lost_at + _LOST_CLOSE_S - time.monotonic()) if self.lost else _CLOSE_S)
 
     def _await_nodes(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
@@ -141,14 +142,17 @@ class EngineProcess(JsonProcess):
             elif "gone" in message:
                 self._gone[message["gone"]] = message["reason"]
             elif "lost" in message:
-                self.lost = message["lost"]
+                self._lose(message["lost"])
             elif "refused" in message:
                 raise BenchError(message["refused"], message["hint"], Exit.BAD_INPUT)
         if is_gone and not self.lost:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
-            self.lost = self.last_line()[:300] or "its process ended without a message"
+            self._lose(self.last_line()[:300] or "its process ended without a message")
         return True
+
+    def _lose(self, why: str) -> None:
+        self.lost, self._lost_at = why, time.monotonic()
 
 
 def _key(module: str, settings: Mapping[str, Any]) -> str:

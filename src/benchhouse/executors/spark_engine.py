@@ -84,12 +84,12 @@ class SparkEngine:
 
     def nodes(self) -> Sequence[Node]:
         """The cluster's workers; where it does not list them, this application's executors, if it was given any."""
+        first, self.looked = not self.looked, True
         if not self.standalone and not LOCAL_CLUSTER.fullmatch(self.master):
             return [this_machine(self.master)]
         if self.standalone and (known := workers(self.master, self.ui)) is not None:
             return known
-        deadline = time.monotonic() + (0 if self.looked else _EXECUTORS_S)  # they come some time after the application
-        self.looked = True
+        deadline = time.monotonic() + (_EXECUTORS_S if first else 0)  # they come some time after the application
         while not (executors := self._executors()) and time.monotonic() < deadline:
             time.sleep(0.2)
         return [Node(name=each.hostPort().rpartition(":")[0], cpus=each.totalCores()) for each in executors]
