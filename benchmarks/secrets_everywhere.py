@@ -177,6 +177,14 @@ class Echo(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+Call = Callable[[tuple[str, ...], Path, dict[str, str]], "subprocess.CompletedProcess[str]"]
+
+
+def call_bench(words: tuple[str, ...], folder: Path, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchhouse", *words]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", check=False)
+
+
 @dataclass
 class House:
     """A workspace, and how bench is called in it."""
@@ -184,22 +192,21 @@ class House:
     root: Path
     search: Search
     environ: dict[str, str]
+    call: Call
     commands: Counter[str] = field(default_factory=Counter)
 
     def bench(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-        command = [sys.executable, "-m", "benchhouse", *words]
-        done = subprocess.run(command, cwd=self.root / "ws", env=self.environ, capture_output=True, check=False)
+        done = self.call(words, self.root / "ws", self.environ)
         name = " ".join(word for word in words[:2] if word.isalpha())
         self.commands[name] += 1
-        self.search.add(f"stdout of {name}", done.stdout)
-        self.search.add(f"stderr of {name}", done.stderr)
+        self.search.add(f"stdout of {name}", done.stdout.encode())
+        self.search.add(f"stderr of {name}", done.stderr.encode())
         if done.returncode not in codes:
-            said = f"{done.stdout.decode()}\n{done.stderr.decode()}"
-            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{said}")
-        return done.stdout.decode()
+            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
 
 
-def make_house(root: Path, search: Search) -> House:
+def make_house(root: Path, search: Search, call: Call) -> House:
     for name in ("ws/recipes", "site/telltale-1.0.dist-info", "tmp", "cache", "other", "home", "keys-of-s3"):
         (root / name).mkdir(parents=True)
     (root / "site" / "telltale.py").write_text(EXPERIMENT)
@@ -218,7 +225,7 @@ def make_house(root: Path, search: Search) -> House:
         "PYTHONPATH": str(root / "site"), "BENCH_CACHE_DIR": str(root / "cache"), "TMPDIR": str(root / "tmp"),
         "SEEN": str(root / "seen"), "NO_COLOR": "1", "BENCH_KEYS_DIR": str(root / "keys"), "HOME": str(root / "home"),
     }  # fmt: skip
-    return House(root, search, environ)
+    return House(root, search, environ, call)
 
 
 def scenario(house: House, port: int) -> dict[str, Any]:
@@ -364,44 +371,49 @@ def check_arrival(house: House, echo: list[str]) -> list[str]:
     return missing
 
 
+def search_everywhere(root: Path, call: Call = call_bench) -> dict[str, Any]:
+    """The figures, from a new folder; `call` is how `bench` is called."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        house = make_house(root, Search(), call)
+        port = server.server_address[1]
+        use_everything(house, port)
+        use_the_rest(house, port)
+        server.shutdown()
+    for number, made_up in enumerate(sorted(made_up_secrets(root))):
+        house.search.secrets[f"made up for a server {number}"] = made_up
+    files = [path for name in ("ws", "store", "other", "cache", "tmp", "home") for path in (root / name).rglob("*")]
+    for path in files:
+        if path.is_file() and not path.is_symlink():
+            house.search.add(str(path.relative_to(root)), path.read_bytes())
+    return {
+        "ways_in": len(house.search.secrets), "ways_out": len(house.search.outputs), "encodings": list(ENCODINGS),
+        "bytes": sum(len(content) for _, content in house.search.outputs), "commands": sum(house.commands.values()),
+        "found": [
+            {"way_in": way, "way_out": out, "encoding": encoding} for way, out, encoding in sorted(house.search.found())
+        ],
+        "not_arrived": check_arrival(house, Echo.authorizations),
+    }  # fmt: skip
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     parser.add_argument("--keep", type=Path, help="Work in this new folder, and leave it.")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary, socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        root = (asked.keep or Path(temporary) / "house").absolute()
-        house = make_house(root, Search())
-        port = server.server_address[1]
-        use_everything(house, port)
-        use_the_rest(house, port)
-        server.shutdown()
-        for number, made_up in enumerate(sorted(made_up_secrets(root))):
-            house.search.secrets[f"made up for a server {number}"] = made_up
-        files = [path for name in ("ws", "store", "other", "cache", "tmp", "home") for path in (root / name).rglob("*")]
-        for path in files:
-            if path.is_file() and not path.is_symlink():
-                house.search.add(str(path.relative_to(root)), path.read_bytes())
-        found, missed = sorted(house.search.found()), check_arrival(house, Echo.authorizations)
-        searched = len(house.search.outputs)
-    result = {
-        "ways_in": len(house.search.secrets), "ways_out": searched, "encodings": list(ENCODINGS),
-        "bytes": sum(len(content) for _, content in house.search.outputs), "commands": sum(house.commands.values()),
-        "found": [{"way_in": way, "way_out": out, "encoding": encoding} for way, out, encoding in found],
-        "not_arrived": missed,
-    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as temporary:
+        result = search_everywhere((asked.keep or Path(temporary) / "house").absolute())
     if asked.json:
         print(json.dumps(result, indent=2))
     else:
-        counts = f"{result['ways_in']} ways in, {searched} files and outputs, {result['bytes']:,} bytes"
-        print(f"{counts}, {result['commands']} commands, {len(ENCODINGS)} encodings: {len(found)} found")
-        for way, out, encoding in found:
-            print(f"  {way}, {encoding}: in {out}")
-        for way in missed:
+        counts = f"{result['ways_in']} ways in, {result['ways_out']} files and outputs, {result['bytes']:,} bytes"
+        print(f"{counts}, {result['commands']} commands, {len(ENCODINGS)} encodings: {len(result['found'])} found")
+        for item in result["found"]:
+            print(f"  {item['way_in']}, {item['encoding']}: in {item['way_out']}")
+        for way in result["not_arrived"]:
             print(f"  {way}: did not reach who needs it")
-    return 1 if found or missed else 0
+    return 1 if result["found"] or result["not_arrived"] else 0
 
 
 def made_up_secrets(root: Path) -> set[str]:

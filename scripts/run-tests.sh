@@ -10,6 +10,12 @@ read -ra tests <<<"${TESTS:-tests}"
 few=20 # more than that is no neighbour's load
 again=()
 
+# The files in which a test has this mark, of the whole suite: to read all of it takes each worker half a minute.
+marked() {
+    [ "${tests[*]}" = tests ] || return 0
+    mapfile -t tests < <(grep -rlw --include='test_*.py' "pytest.mark.$1" tests)
+}
+
 pass() {
     local marks=$1
     shift
@@ -29,8 +35,12 @@ print(*json.loads(pathlib.Path(".pytest_cache/v/cache/lastfailed").read_text()),
     "${pytest[@]}" "${failed[@]}"
 }
 
+all=("${tests[@]}")
 pass 'not serial and not clients' -n "$workers" || exit
+marked clients
 pass 'clients and not serial' -n "$workers" || exit
+tests=("${all[@]}")
+marked serial
 pass 'serial' || exit
 if [ ${#again[@]} -gt 0 ]; then
     echo "passed only when they ran alone (twice is a defect):"

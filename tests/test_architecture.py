@@ -1,6 +1,7 @@
 """The house stays a house: who imports whom, how large a file is, what a package says of itself."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -97,3 +98,12 @@ def test_the_lock_names_only_the_public_index():
         sources = [package["source"] for package in tomllib.load(file)["package"]]
     assert {source["registry"] for source in sources if "registry" in source} == {"https://pypi.org/simple"}
     assert [source for source in sources if "registry" not in source] == [{"editable": "."}]
+
+
+def test_what_runs_in_a_pass_of_its_own_says_so_in_its_file():
+    """`scripts/run-tests.sh` finds the files of these passes by the words of the mark."""
+    mark = re.compile(r"mark\.(serial|clients)\b")
+    written = {path: mark.findall(path.read_text()) for path in (ROOT / "tests").rglob("*.py")}
+    by_words = {path: re.findall(r"pytest\.mark\.(serial|clients)\b", path.read_text()) for path in written}
+    assert [path for path in written if written[path] != by_words[path]] == []
+    assert [path for path, marks in written.items() if marks and not path.name.startswith("test_")] == []
