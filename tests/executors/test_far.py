@@ -11,7 +11,10 @@ from benchhouse.executors import cluster_node, remote_cluster
 from benchhouse.executors.cluster_engine import Ask, Node, carried
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, PLACED, REPORTS, Tail, append, keep_slot
 from benchhouse.executors.cluster_places import Vacancy, refuse_unless_fits
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import RunFolder
+from benchhouse.schema.protocols import Assignment, Job
+from benchhouse.schema.resources import Resources
 from benchhouse.worker import batch
 
 
@@ -157,3 +160,37 @@ def test_an_executor_that_was_mistyped_on_the_command_line_is_not_blamed_on_the_
     assert done.code == 2
     assert "--executor rya: no executor named 'rya'" in done.err and "did you mean 'ray'" in done.err
     assert "s.yaml:" not in done.err
+
+
+FAKE_ENGINE = """
+import json, sys
+for line in sys.stdin:
+    order = json.loads(line)
+    if "open" in order:
+        print(json.dumps({"nodes": [{"name": "n1", "cpus": 2}]}), flush=True)
+    elif "start" in order:
+        print(json.dumps({"gone": order["start"]["name"], "reason": "its worker has left"}), flush=True)
+    elif "nodes" in order:
+        print(json.dumps({"lost": "its scheduler no longer answers"}), flush=True)
+        break
+"""
+
+
+def test_a_cluster_that_is_lost_just_after_its_last_slot_is_told_as_gone(tmp_path, monkeypatch):
+    (tmp_path / "fake_engine.py").write_text(FAKE_ENGINE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    class Executor(remote_cluster.ClusterExecutor):
+        title, engine, library = "Fake", "fake_engine", "json"
+
+        def settings(self):
+            return {}
+
+    executor = Executor(Assignment(run=RunFolder(tmp_path / "run")), "fake://1", None)
+    executor.submit([Job("1", tmp_path, ("python",), Resources(), tmp_path / "log")])
+    with pytest.raises(BenchError) as caught:
+        executor.poll(["1"], 60)
+    executor.close()
+    assert caught.value.message == "the Fake cluster (fake://1) is gone: its scheduler no longer answers"
+    assert caught.value.hint.endswith("bench run --resume run --executor local")
+    assert caught.value.exit_code == Exit.TRIAL_FAILED

@@ -308,8 +308,14 @@ class ClusterExecutor(QueueExecutor):
                     f"no trial could begin on {self.title}: {reason}", "the run's folder has what was tried: slots/",
                     Exit.TRIAL_FAILED,
                 )  # fmt: skip
-            if nodes := self._opened().look(_OPEN_S):  # none at all: they may come back
+            if nodes := self._look(self._opened()):  # none at all: they may come back
                 refuse_unless_fits(self.title, taken.slot.ask, [*nodes, *self.expected()])
+
+    def _look(self, process: OpenEngine) -> Sequence[Node]:
+        try:
+            return process.look(_OPEN_S)
+        except BenchError as error:  # its slots may have been seen to end before the cluster was
+            raise self._cluster_gone(process.lost) if process.lost else error from None
 
     def _cluster_gone(self, reason: str, what: str = "") -> BenchError:
         run_id = self.assignment.run.run_id
