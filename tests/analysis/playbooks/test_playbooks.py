@@ -193,6 +193,12 @@ def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
     assert "straggler" not in " ".join(causes(STEPS, on_nodes()))
 
 
+def test_a_rank_of_one_machine_whose_core_others_use_is_named_by_its_own_wait():
+    waits = [signal(f"rank:{at}", "cpu_wait", QUIET, LOUD if at == 5 else QUIET, rank=at) for at in range(8)]
+    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=waits, members=members(ranks(5), ranks())))
+    assert (found.cause, found.suspect) == ("straggler:noisy_neighbour", "rank 5")
+
+
 def told_by(metric, now, slow=None, kind="rank", quiet=40.0):
     """Four members, of which one has `now` in place of what the others have."""
     return [
