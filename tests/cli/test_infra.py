@@ -163,6 +163,24 @@ def test_files_of_others_stay_and_what_tofu_would_read_of_them_stops_it(bench, t
     assert {path.name for path in folder.iterdir()} == {"notes.txt", "terraform.tfstate"}
 
 
+def test_what_was_applied_by_hand_is_destroyed_too(bench, tmp_path, fake_programs):
+    fake_programs.add("tofu")
+    bench(*AWS)
+    (tmp_path / "infra" / "lab" / "terraform.tfstate").write_text("{}")
+    assert "destroy.tfplan" in bench("infra", "destroy").out and not fake_programs.calls
+    assert bench("infra", "destroy", "--apply").code == 0
+    assert fake_programs.calls[-1][2:] == ["apply", "-input=false", "destroy.tfplan"]
+
+
+def test_prices_that_somebody_edits_count_and_stay_theirs(bench, tmp_path):
+    bench(*AWS)
+    table = tmp_path / "infra" / "lab" / "prices.yaml"
+    table.write_text(table.read_text().replace("m6i.2xlarge: 0.384", "m6i.2xlarge: 100"))
+    assert "100.0000" in bench(*AWS).out and "100.0000" in bench("infra", "show").out
+    assert shown(bench)[1]["prices.yaml"] == "edited"
+    assert bench("infra", "destroy", "--apply").code == 0 and table.exists()
+
+
 def test_a_folder_with_other_files_or_another_cluster_is_refused(bench, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "main.tf").write_text("mine\n")

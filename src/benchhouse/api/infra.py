@@ -52,6 +52,13 @@ class Infra:
     destroy: list[tuple[str, ...]]
     """The commands that remove it."""
 
+    @property
+    def may_run(self) -> bool:
+        """Whether there may be something to remove: it was applied from here, or the programs left their traces."""
+        return self.stage in ("applying", "applied", "destroying") or (
+            self.stage == "written" and bool(self.named("made"))
+        )
+
     def named(self, *states: str) -> list[str]:
         """The files in these states."""
         return [file.name for file in self.files if file.state in states]
@@ -99,10 +106,10 @@ class Infrastructures(VerbGroup):
         manifest = manifest.model_copy(update={"request": request})
         texts = providers.render(manifest, path, self._folder.root)
         known = {file.name: file for file in folder.states(manifest)} if before else {}
-        kept = InfraFile("prices.yaml", "written") in known.values()
-        source = Path(prices) if prices else path / "prices.yaml" if kept else _PRICES
-        if provider == "aws":
-            texts["prices.yaml"] = _text(source)
+        table = known.get("prices.yaml", InfraFile("prices.yaml", "planned"))
+        source = Path(prices) if prices else path / table.name if table.state in ("written", "edited") else _PRICES
+        if provider == "aws":  # what somebody edited is read, and stays theirs
+            texts[table.name] = _text(_PRICES if table.state == "edited" else source)
         files = [known.get(name, InfraFile(name, "planned")) for name in texts]
         drawn = _drawn(manifest, path, files, _prices(source))
         return InfraPlan(**vars(drawn) | {"stage": before.stage if before else None}, manifest=manifest, texts=texts)
@@ -154,7 +161,7 @@ class Infrastructures(VerbGroup):
         place = InfraFolder(infra.folder)
         manifest = place.manifest()
         assert manifest is not None
-        if manifest.stage not in ("written", "destroyed"):
+        if infra.may_run:
             self._only_ours(place, manifest, infra.destroy)
             commands = programs.resolved(providers.steps(infra.request, infra.folder).destroy)
             manifest = place.advance(manifest, "destroying")

@@ -163,7 +163,7 @@ def _tell_edited(infra: "Infra") -> None:
 
 
 def _show_destruction(infra: "Infra") -> None:
-    if infra.stage not in ("written", "destroyed"):
+    if infra.may_run:
         click.echo("to run:")
         for step in infra.destroy:
             click.echo(f"  {' '.join(step)}")
