@@ -14,8 +14,8 @@ from services.seaweedfs import SeaweedFS
 
 from benchhouse.executors import bucket_parcel
 from benchhouse.executors.bucket_parcel import Depot
-from benchhouse.executors.cluster_bucket import LEFT, BucketMirror
-from benchhouse.executors.cluster_node import ORDERS, REPORTS, append
+from benchhouse.executors.cluster_bucket import BucketMirror
+from benchhouse.executors.cluster_node import LEFT, ORDERS, REPORTS, append
 from benchhouse.schema.errors import BenchError
 
 RUN = "s3://mirror/runs/r1"

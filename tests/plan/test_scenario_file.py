@@ -36,6 +36,11 @@ def test_a_secret_stays_a_reference():
     assert file.scenario.target == {"api_key": "$KEY"}
 
 
+def test_the_name_of_a_kubernetes_secret_is_none():
+    file = parse_scenario("scenario: s\nkubernetes: {bucket_secret: keys}\n", "s", {})
+    assert file.scenario.kubernetes.bucket_secret == "keys"
+
+
 def test_a_secret_whose_variable_is_unset_is_an_error():
     with pytest.raises(ProblemsError, match=r"s:2:19: the environment variable KEY is not set"):
         parse_scenario("scenario: s\ntarget: {api_key: $KEY}\n", "s", {})

@@ -25,12 +25,11 @@ from typing import IO, Any
 
 from benchhouse.executors import bucket_parcel
 from benchhouse.executors.bucket_parcel import INDEX, Depot, Notice
-from benchhouse.executors.cluster_node import GIVEN_UP, ORDERS, REPORTS
+from benchhouse.executors.cluster_node import GIVEN_UP, LEFT, ORDERS, REPORTS
 from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder
 
-LEFT = "bucket"  # in the run's folder of slots: the address below which objects of the run may lie
 _BEAT_S = 5.0
 _LOCAL_S = 0.05  # between two looks at the executor's files
 _SOON_S, _LATE_S = 0.1, 2.0  # between two lists of the reports: after news, and where there was none for long
@@ -66,7 +65,7 @@ class BucketMirror:
 
         The index is written first: a slot of theirs that lives yet sees that it is over.
         """
-        if not (self.home / LEFT).is_file():
+        if self._threads or not (self.home / LEFT).is_file():
             return 0
         try:
             self._write_index()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ALIVE, ORDERS, REPORTS = "alive", "orders.jsonl", "reports.jsonl"
+LEFT = "bucket"  # beside the slots: below which address objects of the run may lie, where a bucket carries it
 GIVEN_UP = "given_up"  # in an order to end: the slot's trial is begun elsewhere
 PLACED = "BENCHHOUSE_PLACED"  # in the environment of a host: where the executor put it, as JSON
 _SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two looks: after news, while there is no trial, while one runs

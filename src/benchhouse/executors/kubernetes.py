@@ -65,7 +65,6 @@ class KubernetesExecutor(ClusterExecutor):
         return f"{self.client.access.context}, namespace {self.namespace}"
 
     def _open(self) -> KubernetesEngine:
-        self.sweep()
         engine = KubernetesEngine(self.client, self.pods(), self.patience_s, self.assignment.say)
         engine.look(0.0)
         return engine
@@ -83,15 +82,19 @@ class KubernetesExecutor(ClusterExecutor):
     def _mark(self) -> Path:
         return self.home / "kubernetes.json"
 
+    def _left(self) -> _Left | None:
+        try:
+            return _Left.model_validate_json(self._mark.read_bytes())
+        except (OSError, ValueError):
+            return None
+
     def sweep(self) -> None:
         """Of an earlier session of this run: one that ends by itself takes its mark with it."""
-        try:
-            left = _Left.model_validate_json(self._mark.read_bytes())
-        except (OSError, ValueError):
-            return
-        client = KubeClient(find_access(None if left.context == IN_CLUSTER else left.context))
-        delete_run(client, left.namespace, self.assignment.run.run_id, left.anchor)
-        self._mark.unlink(missing_ok=True)
+        if left := self._left():
+            client = KubeClient(find_access(None if left.context == IN_CLUSTER else left.context))
+            delete_run(client, left.namespace, self.assignment.run.run_id, left.anchor)
+            self._mark.unlink(missing_ok=True)
+        super().sweep()
 
     def close(self) -> None:
         super().close()

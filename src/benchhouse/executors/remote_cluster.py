@@ -8,6 +8,7 @@ docs/design/executors.md.
 
 import contextlib
 import itertools
+import os
 import shlex
 import threading
 import time
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
-from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, ORDERS, REPORTS, Tail, append
+from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, LEFT, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
 from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
@@ -144,9 +145,19 @@ class ClusterExecutor(QueueExecutor):
 
     def adopt(self) -> Mapping[JobId, int]:
         """No job outlives us; but a trial may have been sealed and sent when an earlier session was gone."""
-        if self.mirror:
-            self.mirror.recover()
+        self.sweep()
         return {}
+
+    def sweep(self) -> None:
+        """Bring home what an earlier session has left in a bucket, and remove the rest of it."""
+        if not (self.home / LEFT).is_file():
+            return
+        if self.mirror is None:  # as the scenario said, which nobody has given us
+            from benchhouse.executors.cluster_bucket import BucketMirror
+
+            address = (self.home / LEFT).read_text(encoding="utf-8").strip()
+            self.mirror = BucketMirror(self.home, address, self.assignment.say, os.environ)
+        self.mirror.recover()
 
     def cancel(self, ids: Sequence[JobId]) -> None:
         wanted = set(ids)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment", "services")
+_NAMES_OF_SECRETS = (("kubernetes", "bucket_secret"),)  # names of objects that hold secrets, and none themselves
 _RESOLVED = (*_PARAMETERS, "monitors", "ray", "spark")  # where references to secrets are understood
 _SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
@@ -160,7 +161,7 @@ class _Expansion:
             return {key: self.expand(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.expand(item, (*loc, index)) for index, item in enumerate(value)]
-        if value is not None and is_secret_key(_last_key(loc)):
+        if value is not None and is_secret_key(_last_key(loc)) and loc not in _NAMES_OF_SECRETS:
             return self._secret(value, loc)
         if not isinstance(value, str):
             return value
