@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
+    from benchhouse.api.schedules import Schedules
     from benchhouse.api.servers import Servers
     from benchhouse.api.sites import Sites
     from benchhouse.api.stores import EvidenceStore, Tables
@@ -123,6 +124,13 @@ class Groups:
         from benchhouse.api.observation import Logs
 
         return Logs(self._workspace)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """Runs that somebody else's clock starts: `ws.schedules.render("nightly.yaml", "0 2 * * *")`."""
+        from benchhouse.api.schedules import Schedules
+
+        return Schedules(self._workspace)
 
     @property
     def sites(self) -> "Sites":
