@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,10 +100,15 @@ class Kube:
 
 
 @contextmanager
-def kubernetes() -> Iterator[Kube]:
+def kubernetes(volume_bytes: int = 0) -> Iterator[Kube]:
+    """`volume_bytes`: the workspace is a filesystem of its own, so large."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, too
     with tempfile.TemporaryDirectory(prefix="figures-") as name:
         made = Kube(Path(name) / "kubernetes", Path(name) / "ws")
         made.workspace.mkdir()
+        if volume_bytes:
+            size = f"size={volume_bytes}"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", made.workspace], check=True)
         site = {
             "namespace": NAMESPACE,
             "image": IMAGE,
@@ -111,12 +117,13 @@ def kubernetes() -> Iterator[Kube]:
         }
         content = {"site": "lab", "executor": "kubernetes", "kubernetes": site}
         (made.workspace / "site.yaml").write_text(json.dumps(content))
-        for command in (["install"], ["start", str(made.folder)]):
-            done = subprocess.run([SCRIPT, *command], stdout=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                raise SystemExit(2)
         try:
+            for command in (["install"], ["start", str(made.folder)]):
+                if subprocess.run([SCRIPT, *command], stdout=subprocess.DEVNULL, check=False).returncode:
+                    raise SystemExit(2)
             made.make_namespace()
             yield made
         finally:
             subprocess.run([SCRIPT, "stop", made.folder], check=True)
+            if volume_bytes:
+                subprocess.run(["umount", made.workspace], check=True)

@@ -1,0 +1,119 @@
+"""Runs on a real Kubernetes while its parts break: what it costs, what is told, and that nothing is left."""
+
+import contextlib
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from laboratory import Lab, wait_until
+from services.kubernetes_cluster import KubernetesCluster
+
+from benchhouse.http.kubernetes import KubeClient, Refused, find_access
+
+pytestmark = pytest.mark.slow
+OURS = ("--selector", "app.kubernetes.io/managed-by=benchhouse")
+
+
+class Held:
+    """A run of `count` trials that go on until they are released, two at a time."""
+
+    def __init__(self, lab: Lab, cluster: KubernetesCluster, count: int = 2) -> None:
+        self.lab, self.cluster = lab, cluster
+        self.namespace = json.loads((lab.workspace / "site.yaml").read_text())["kubernetes"]["namespace"]
+        self.gate = lab.root / "gate"
+        self.gate.touch()
+        wait = f"echo . >>{lab.root}/began; while [ -e {self.gate} ]; do sleep 0.1; done"
+        path = lab.scenario(
+            "command", target={"argv": ["sh", "-c", wait]}, workload={"executions": 1, "warmup": 0},
+            repetitions=count, parallel=2, retries={"max_retries": 5, "backoff": 0.05},
+        )  # fmt: skip
+        self.process = lab.start("run", path, "--json")
+        wait_until(lambda: self.began() >= 2, "two trials to begin", 280)
+
+    def began(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return len((self.lab.root / "began").read_text().splitlines())
+        return 0
+
+    def release(self) -> None:
+        self.gate.unlink()
+
+    def finish(self, process: "subprocess.Popen[str] | None" = None) -> dict[str, Any]:
+        out, err = (process or self.process).communicate(timeout=280)
+        assert (process or self.process).returncode == 0, err
+        said: dict[str, Any] = json.loads(out)
+        return said
+
+    def is_clean(self) -> None:
+        kinds = "pods,jobs,configmaps"
+        wait_until(lambda: not self.cluster.get(kinds, "--namespace", self.namespace, *OURS), "objects to go")
+        assert self.lab.damage() == []
+
+
+@pytest.fixture
+def held(kubernetes: Lab, kubernetes_cluster: KubernetesCluster) -> Held:
+    return Held(kubernetes, kubernetes_cluster)
+
+
+def attempts(lab: Lab) -> list[int]:
+    return [len(trial.meta["attempts"]) for trial in lab.trials()]
+
+
+@pytest.mark.parametrize("daemon", ["apiserver", "kubelet-node1"])
+def test_a_daemon_that_dies_and_comes_back_costs_no_trial(
+    held: Held, kubernetes: Lab, kubernetes_cluster: KubernetesCluster, daemon: str
+):
+    kubernetes_cluster.kill(daemon)
+    kubernetes_cluster.bring_back(daemon)
+    kubernetes_cluster.wait_ready()
+    held.release()
+    assert held.finish()["outcomes"] == {"succeeded": 2}
+    assert attempts(kubernetes) == [1, 1]
+    held.is_clean()
+
+
+def test_a_node_that_loses_power_costs_its_trials_an_attempt(
+    held: Held, kubernetes: Lab, kubernetes_cluster: KubernetesCluster
+):
+    pods = kubernetes_cluster.get("pods", "--namespace", held.namespace)
+    node = pods[0]["spec"]["nodeName"]
+    hit = sum(pod["spec"]["nodeName"] == node for pod in pods)
+    kubernetes_cluster.crash(node)
+    kubernetes_cluster.revive(node)
+    wait_until(lambda: held.began() == 2 + hit, "the trials to begin again", 280)
+    held.release()
+    assert held.finish()["outcomes"] == {"succeeded": 2}
+    assert sum(attempts(kubernetes)) == 2 + hit
+    kubernetes_cluster.wait_ready()
+    held.is_clean()
+
+
+def test_an_orchestrator_that_is_killed_is_resumed_and_its_pods_end(held: Held, kubernetes: Lab):
+    held.process.kill()
+    held.process.communicate()
+    held.release()
+    assert held.finish(kubernetes.start("run", "--resume", "@last", "--json"))["outcomes"] == {"succeeded": 2}
+    held.is_clean()
+    kubernetes.is_tidy()
+
+
+def test_a_namespace_that_is_deleted_ends_the_run_with_words(
+    held: Held, kubernetes: Lab, kubernetes_cluster: KubernetesCluster
+):
+    kubernetes_cluster.kubectl("delete", "namespace", held.namespace, "--wait=false")
+    words = "".join(held.process.communicate(timeout=280))
+    assert held.process.returncode
+    assert held.namespace in words, words
+    assert "Traceback" not in words
+    wait_until(lambda: not kubernetes.left_running(), "processes to end")
+
+
+def test_a_watch_from_a_forgotten_version_is_told_to_list_again(
+    kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
+    client = KubeClient(find_access())
+    with pytest.raises(Refused) as refused:
+        list(client.watch("/api/v1/pods", "1", 5))
+    assert refused.value.status == 410
