@@ -113,6 +113,9 @@ def test_a_watch_from_a_forgotten_version_is_told_to_list_again(
     kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
+    kubernetes_cluster.kill("apiserver")  # a new one knows nothing of what was before it
+    kubernetes_cluster.bring_back("apiserver")
+    kubernetes_cluster.wait_ready()
     client = KubeClient(find_access())
     with pytest.raises(Refused) as refused:
         list(client.watch("/api/v1/pods", "1", 5))
