@@ -135,7 +135,7 @@ class _Questions:
             granted = [verb for verb in right.verbs if self.may(right, verb)]
             if granted:
                 self.answers.tell(f"may use {right.api}", "good", ", ".join(granted), right.purpose)
-            state: State = "missing" if right.level == "run" else "unknown"
+            state: State = "missing" if right.level in ("run", "evidence") else "unknown"
             for verb in right.verbs:
                 if verb not in granted:
                     why = f"needed to {right.purpose}: {_ADMIN}" if state == "missing" else f"only to {right.purpose}"
@@ -186,7 +186,7 @@ class _Questions:
             ("priority class", "scheduling.k8s.io/v1", "", "priorityclasses", self.site.priority_class),
             ("runtime class", "node.k8s.io/v1", "", "runtimeclasses", self.site.runtime_class),
             ("secret", "v1", here, "secrets", self.site.bucket_secret),
-            *(("secret", "v1", here, "secrets", secret) for secret in self.site.pull_secrets),
+            *(("secret", "v1", here, "secrets", name) for name in (*self.site.pull_secrets, *self.site.secrets)),
         ):
             if name is not None:
                 self._named(kind, (api, namespace, plural, name))
@@ -252,7 +252,8 @@ def _image(answers: ClusterAnswers, site: KubernetesSite) -> None:
         answers.to_confirm.append("kubernetes.image: an image with Python 3.11 or newer, pinned by its digest")
     elif "@sha256:" not in site.image:
         note = "no digest: two runs may use two images under one name; pin it as registry/name@sha256:..."
-        answers.tell("image", "missing", site.image, note)
+        is_local = site.image.startswith("localhost/")  # no registry can put another in its place
+        answers.tell("image", "good" if is_local else "missing", site.image, note)
     else:
         answers.tell("image", "good", site.image, "pinned; for which architecture it was made only its registry tells")
 

@@ -1,0 +1,200 @@
+"""`bench site check` and `bench site render` on a real cluster: what is there, what is missing, what a pod sees."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from laboratory import wait_until
+from services.kubernetes_cluster import IMAGE, KubernetesCluster
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Team:
+    """A namespace with a volume that is a folder of this machine, and a profile that names them."""
+
+    cluster: KubernetesCluster
+    bench: Callable[..., Any]
+    folder: Path
+    site: dict[str, Any]
+
+    @property
+    def namespace(self):
+        return self.site["namespace"]
+
+    def check(self, *args, **settings):
+        """The findings, by what was asked."""
+        profile = {"site": "team", "executor": "kubernetes", "kubernetes": self.site | settings}
+        (self.folder / "site.yaml").write_text(json.dumps(profile))
+        done = self.bench("site", "check", "--json", *args, cwd=self.folder)
+        assert done.code == 0, done.err
+        return {item["what"]: item for item in json.loads(done.out)["findings"]}
+
+    def make(self, kind, name, spec, api="v1"):
+        metadata = {"name": name, "namespace": self.namespace}
+        document = {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+        self.cluster.kubectl("apply", "--filename", "-", document=document)
+
+
+@pytest.fixture(scope="module")
+def shared(kubernetes_cluster, tmp_path_factory):
+    folder, namespace = tmp_path_factory.mktemp("volume"), kubernetes_cluster.make_namespace()
+    yield folder, kubernetes_cluster.site(namespace, folder)
+    kubernetes_cluster.forget(namespace)
+
+
+@pytest.fixture
+def team(kubernetes_cluster, shared, bench, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
+    made = Team(kubernetes_cluster, bench, *shared)
+    wait_until(lambda: made.check()["volume shared"]["state"] == "good", "the volume")
+    return made
+
+
+def states(found, *names):
+    return [found[name]["state"] if name in found else "" for name in names]
+
+
+def test_what_a_cluster_is_like(team, kubernetes_cluster):
+    kubernetes_cluster.plant("node2", "nvidia.com/gpu", 4)
+    try:
+        found = team.check("--job")
+    finally:
+        kubernetes_cluster.plant("node2", "nvidia.com/gpu", 0)
+    assert found["kubernetes"]["value"].startswith("v1.") and found["namespace"]["value"].endswith(", Active")
+    assert states(found, "volume shared", "volume's path", "nodes", "a pod", "volume in a pod") == ["good"] * 5
+    assert found["nvidia.com/gpu"]["value"] == "node2 4"
+    assert found["a pod"]["value"].startswith("Python 3.11") and "the same here and in the pod" in str(found)
+    assert "no digest" in found["image"]["note"]
+    assert not [what for what in found if what.startswith("may ") and not what.startswith("may use ")]
+    assert not team.cluster.get("jobs", "--namespace", team.namespace)
+
+
+def test_names_that_are_not_there(team, tmp_path):
+    found = team.check(
+        "--job",
+        service_account="nobody",
+        priority_class="urgent",
+        runtime_class="nvidia",
+        pull_secrets=["registry"],
+        secrets=["tokens"],
+        queue="gpus",
+        volume={"claim": "lost", "path": str(tmp_path / "nowhere")},
+        node_selector={"pool": "fast"},
+    )
+    names = ("service account nobody", "priority class urgent", "runtime class nvidia", "secret registry",
+             "secret tokens", "queue gpus", "volume lost", "volume's path", "nodes", "a pod")  # fmt: skip
+    assert states(found, *names) == ["missing"] * len(names)
+    assert "the cluster has no Kueue" in found["queue gpus"]["note"]
+    assert 'serviceaccount "nobody" not found' in found["a pod"]["note"]
+
+
+def test_another_volume_is_noticed_by_a_pod(team, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    found = team.check("--job", volume={"claim": "shared", "path": str(elsewhere)})
+    assert "the claim shared is another volume" in found["volume in a pod"]["note"]
+    assert "pods would not see it" in found["workspace on the volume"]["note"]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_image_that_is_not_there_is_told_in_the_clusters_words(team):
+    found = team.check("--job", image=IMAGE.replace("3.11", "none"))
+    assert "ErrImage" in found["a pod"]["note"] or "ImagePull" in found["a pod"]["note"]
+
+
+def test_a_quota_of_nothing(team):
+    team.make("ResourceQuota", "tight", {"hard": {"pods": "0", "limits.memory": "1Gi"}})
+    wait_until(
+        lambda: "quota tight" in (found := team.check()) and "of 0" in found["quota tight"]["value"], "the quota"
+    )
+    found = team.check("--job")
+    team.cluster.kubectl("delete", "resourcequota", "tight", "--namespace", team.namespace)
+    assert found["quota tight"]["state"] == "missing" and "no pods left" in found["quota tight"]["note"]
+    assert found["memory of a pod"]["state"] == "missing"
+    assert "exceeded quota: tight" in found["a pod"]["note"]
+
+
+def test_a_namespace_that_is_not_there_or_being_deleted(team, kubernetes_cluster):
+    assert team.check(namespace="no-such-team")["namespace"]["state"] == "missing"
+    namespace = kubernetes_cluster.make_namespace()
+    metadata = {"name": "held", "namespace": namespace, "finalizers": ["benchhouse.dev/held"]}
+    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    kubernetes_cluster.kubectl("create", "--filename", "-", document=held)
+    kubernetes_cluster.forget(namespace)
+    try:
+        found = team.check("--job", namespace=namespace)
+        assert found["namespace"]["value"].endswith("Terminating") and "being deleted" in found["namespace"]["note"]
+        assert "being terminated" in found["a pod"]["note"]
+    finally:
+        kubernetes_cluster.kubectl(
+            "patch", "configmap", "held", "--namespace", namespace, "--type", "merge",
+            "--patch", '{"metadata": {"finalizers": null}}',
+        )  # fmt: skip
+
+
+def test_a_queue_of_kueue_is_found_and_a_missing_one_told_with_those_there_are(team, kubernetes_cluster):
+    """Kueue itself can't be had: a definition with its names, that keeps any field."""
+    names = {"kind": "LocalQueue", "listKind": "LocalQueueList", "plural": "localqueues", "singular": "localqueue"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "localqueues.kueue.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {"group": "kueue.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    kubernetes_cluster.kubectl("apply", "--filename", "-", document=definition)
+    try:
+        kubernetes_cluster.kubectl("wait", "--for", "condition=established", "crd/localqueues.kueue.x-k8s.io")
+        wait_until(lambda: "queues of" in team.check(queue="gpus")["queue gpus"]["note"], "the definition")
+        team.make("LocalQueue", "gpus", {"clusterQueue": "shared"}, "kueue.x-k8s.io/v1beta1")
+        assert team.check(queue="gpus")["queue gpus"]["value"] == "shared, 0 waiting, 0 admitted"
+        missing = team.check(queue="cpus")["queue cpus"]
+        assert missing["state"] == "missing" and missing["note"].endswith(f"queues of {team.namespace}: gpus")
+    finally:
+        kubernetes_cluster.kubectl("delete", "crd", "localqueues.kueue.x-k8s.io")
+
+
+def test_manifests_are_valid_and_admitted(bench, kubernetes_cluster, team):
+    validator = pytest.importorskip("kubernetes_validate", reason="of the group dev")
+    name = f"{team.namespace}-new"
+    done = bench(
+        "site", "render", "--namespace", name, "--cpus", "8", "--memory", "16G", "--gpus", "2", "--size", "1G",
+        "--storage-class", "local", "--nodes", "--no-egress", "--user", "ann",
+    )  # fmt: skip
+    manifests = list(yaml.safe_load_all(done.out))
+    for manifest in manifests:
+        validator.validate(manifest, validator.latest_version(), strict=True)
+    try:
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "local",
+                "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": str(team.folder)},
+                "claimRef": {"name": "bench", "namespace": name},
+            },
+        }  # as the provisioner of a storage class would make it
+        kubernetes_cluster.kubectl(
+            "apply", "--filename", "-", document={"apiVersion": "v1", "kind": "List", "items": [*manifests, volume]}
+        )
+        own = {"namespace": name, "volume": {"claim": "bench", "path": str(team.folder)}}
+        names = ("namespace", "quota bench", "limits bench", "volume bench")
+        wait_until(lambda: states(team.check(**own), *names) == ["good"] * 4, "all that was applied")
+        found = team.check("--job", **own)
+        assert "requests.cpu 8 of 8" in found["quota bench"]["value"] and "memory 1Gi" in found["limits bench"]["value"]
+        assert states(found, "a pod", "volume in a pod") == ["good", "good"], found
+    finally:
+        kubernetes_cluster.forget(name)
+        kubernetes_cluster.kubectl("delete", "clusterrole,clusterrolebinding", f"{name}-bench-nodes")
