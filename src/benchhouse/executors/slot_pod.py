@@ -37,7 +37,7 @@ def main() -> int:
         with carried(address, folder, given["needs"]):
             return _keep(given, folder, facts)
     except BenchError as error:
-        return _fail(folder, error.message)
+        return _fail(folder, f"the bucket {address}, asked as kubernetes: {{bucket_secret: ...}} says: {error.message}")
 
 
 def _keep(given: Mapping[str, Any], folder: Path, facts: Mapping[str, str]) -> int:
