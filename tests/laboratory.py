@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_bench import READING, WarmBench
+from warm_bench import READING, RUNNING, WarmBench
 
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -396,7 +396,7 @@ class Lab:
         )  # fmt: skip
 
     def bench(self, *args: object, code: int | None = 0, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
-        if args[0] in READING:
+        if args[0] in READING or self._runs_without_keepers(*args):
             done = warm_bench().call(tuple(map(str, args)), self.workspace, self.environment(), timeout_s)
         else:
             process = self.start(*args)
@@ -408,6 +408,12 @@ class Lab:
         if code is not None:
             assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def _runs_without_keepers(self, verb: object, *more: object) -> bool:
+        """Services that outlive a trial are kept by forks of `bench`: those `left_running` must know from afresh."""
+        if verb not in RUNNING or not more or not (path := self.workspace / str(more[0])).is_file():
+            return False
+        return not any(word in path.read_text() for word in ("services", "uses"))
 
     def run(self, experiment: str, code: int | None = 0, **scenario: Any) -> dict[str, Any]:
         """Run a scenario to its end; what `--json` says."""

@@ -1,6 +1,7 @@
 """`bench` in a process of its own, without the start of an interpreter: one that has imported all of it forks.
 
-For verbs that read. Those that start, stop or watch processes are really started: tests look for what they leave.
+For verbs that read, and for runs that a test waits for, whose workers are started anew as ever. What tests signal, and
+what keeps a process of its own, is really started: tests look for what they leave.
 """
 
 import atexit
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 READING = frozenset(["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"])
-READING |= {"trace", "validate", "verify", "warehouse"}
+READING |= {"claim", "evidence", "gate", "trace", "validate", "verify", "warehouse", "why"}
+RUNNING = frozenset(["run", "submit"])  # of a file
 
 
 class WarmBench:
@@ -78,7 +80,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _import_all() -> None:
-    """What reading verbs use; nothing of it starts a thread."""
+    """What reading verbs and runs use; nothing of it starts a thread."""
     import importlib
     import pkgutil
 
@@ -88,8 +90,12 @@ def _import_all() -> None:
 
     import benchhouse.api
     import benchhouse.cli.verbs
+    import benchhouse.executors.local
+    import benchhouse.report.terminal
+    import benchhouse.runtimes.process
+    import benchhouse.warehouse
 
-    for package in (benchhouse.cli.verbs, benchhouse.api):
+    for package in (benchhouse.cli.verbs, benchhouse.api, benchhouse.report.terminal, benchhouse.warehouse):
         for found in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{found.name}")
 
