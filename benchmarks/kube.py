@@ -80,6 +80,13 @@ class Kube:
         what, name = arguments
         subprocess.run([SCRIPT, what, self.folder, name], check=True, timeout=120)
 
+    def supervise(self) -> None:
+        """What has ended by itself is started again, as systemd does: controllers end where no API answers them."""
+        for name in ("controllers", "scheduler", *(f"kubelet-{node}" for node in NODES)):
+            stat = Path(f"/proc/{self.daemon_pid(name)}/stat")
+            if not stat.exists() or stat.read_text().rpartition(") ")[2].startswith("Z"):
+                self.cluster("daemon", name)
+
     def make_namespace(self) -> None:
         access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
         claim = {"name": "shared", "namespace": NAMESPACE}

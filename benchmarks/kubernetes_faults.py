@@ -67,7 +67,8 @@ class Storm:
                 self.sealed.setdefault(manifest.parent.name, manifest.read_text())
 
     def follow(self) -> None:
-        """An orchestrator must be at work, or the run over."""
+        """The cluster's daemons must be at work, and an orchestrator, or the run over."""
+        self.kube.supervise()
         if self.orchestrator.poll() is not None and not self.over():
             made = list((self.kube.workspace / ".bench" / "runs").glob("*/run.json"))
             self.orchestrator = self._start("run", *(["--resume", "@last"] if made else [self.path]))
