@@ -74,6 +74,12 @@ def test_what_could_not_run_is_refused(run: dict[str, Any], site: dict[str, Any]
         cron_job(replace(RUN, **run), SITE.model_copy(update=site), (1, 30))
 
 
+def test_a_cluster_that_takes_whole_runs_is_refused(lab: Lab):
+    scenario = lab.scenario("once", executor="ray", ray={"address": "http://127.0.0.1:9"})
+    done = lab.bench("schedule", "render", scenario, "--cron", "@daily", "--kubernetes", "1.30", code=2)
+    assert "can't be given them on schedule yet" in done.stderr
+
+
 def test_names_are_those_of_objects_and_no_two_scenarios_share_one():
     assert cron_name("nightly") == "bench-nightly"
     names = {cron_name(name) for name in ("Nightly", "nightly", "night_ly", "night-ly", "a" * 100, "a" * 99)}

@@ -32,8 +32,14 @@ class Schedules(VerbGroup):
     ) -> str:
         """The CronJob that runs it; `kubernetes_version` (`1.32`) in place of asking the API server for its own."""
         from benchhouse.api.execution import prepare_source
+        from benchhouse.runs import batch
 
         prepared, file = prepare_source(self._folder, scenario, where)
+        if batch.carrier(prepared, self._folder.run("RUN")):
+            raise BenchError(
+                "a Ray cluster that takes whole runs can't be given them on schedule yet",
+                "run it in the pod, --executor local, or in pods of its own, --executor kubernetes",
+            )
         plan, site = prepared.plan, prepared.site
         settings = chosen(site.kubernetes, plan.scenario.kubernetes)
         each, count = plan.all_resources, min(plan.scenario.parallel, plan.trial_count)
