@@ -372,6 +372,11 @@ class Lab:
         """Where experiments leave marks that are no evidence."""
         return self.root / "marks"
 
+    @property
+    def own_variables(self) -> dict[str, str]:
+        """What its trials need, for executors that do not carry our environment: `environment` of a site."""
+        return {"LAB": str(self.marks), "PYTHONPATH": str(self.root / "site")}
+
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BENCH", "SLURM"))}
         return kept | {

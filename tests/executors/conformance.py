@@ -12,6 +12,7 @@ import pytest
 import services.apart
 from laboratory import Lab
 from services.dask_cluster import DaskCluster
+from services.kubernetes_cluster import KubernetesCluster
 from services.ray_cluster import RayCluster
 from services.seaweedfs import SeaweedFS
 from services.slurm_cluster import Cluster
@@ -27,13 +28,15 @@ class Place:
     variables: dict[str, str]
     outlives: bool = False  # its jobs go on without an orchestrator
     module: Path | None = None  # that holds it, where it is none of ours
+    carries: bool = True  # its jobs have the orchestrator's variables
 
     def furnish(self, lab: Lab) -> Lab:
         lab.variables |= self.variables
         if self.module:
             entry = f"[benchhouse.executors]\n{self.name} = {self.name}:{self.name.title()}Executor\n"
             lab.install(self.name, "1.0", self.module.read_text(), entry)
-        site = {"site": "test", "executor": self.name, "environment": {"FROM_SITE": "1.5"}, **self.site}
+        environment = {"FROM_SITE": "1.5"} | ({} if self.carries else lab.own_variables)
+        site = {"site": "test", "executor": self.name, "environment": environment, **self.site}
         (lab.workspace / "site.yaml").write_text(json.dumps(site))
         return lab
 
@@ -62,6 +65,15 @@ def spark(request: pytest.FixtureRequest) -> Place:
     return Place("spark", {"spark": {"master": "local[2]"}}, {})
 
 
+def kubernetes(request: pytest.FixtureRequest) -> Place:
+    cluster: KubernetesCluster = request.getfixturevalue("kubernetes_cluster")
+    folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    namespace = cluster.make_namespace()
+    request.addfinalizer(lambda: cluster.forget(namespace))
+    site = {"kubernetes": cluster.site(namespace, folders.getbasetemp())}
+    return Place("kubernetes", site, {"KUBECONFIG": cluster.kubeconfig}, carries=False)
+
+
 def apart(request: pytest.FixtureRequest) -> Place:
     """Slots that see no file of ours: a bucket carries all."""
     if os.geteuid() or not shutil.which("unshare"):
@@ -77,7 +89,7 @@ def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDe
     return pytest.param(make, id=make.__name__, marks=marks)
 
 
-PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(apart)]
+PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(kubernetes), joined(apart)]
 
 SWEEP: dict[str, Any] = {
     "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon", "site_variable"]},

@@ -191,7 +191,12 @@ def kubernetes(lab: Lab, kubernetes_cluster: KubernetesCluster) -> Iterator[Lab]
     """A laboratory whose scenarios go to the cluster: a namespace of its own, whose volume is the laboratory."""
     namespace = kubernetes_cluster.make_namespace()
     lab.variables["KUBECONFIG"] = kubernetes_cluster.kubeconfig
-    site = {"site": "test", "executor": "kubernetes", "kubernetes": kubernetes_cluster.site(namespace, lab.root)}
+    site = {
+        "site": "test",
+        "executor": "kubernetes",
+        "environment": lab.own_variables,
+        "kubernetes": kubernetes_cluster.site(namespace, lab.root),
+    }
     (lab.workspace / "site.yaml").write_text(json.dumps(site))
     yield lab
     kubernetes_cluster.forget(namespace)

@@ -166,7 +166,7 @@ class KubernetesEngine:
         if not self._new:
             return
         if not self._anchor:
-            self._anchor = self._made("configmaps", self.pods.anchor())["metadata"]["uid"]
+            self._anchor = self._made_anchor()
         new, self._new = self._new, []
         kinds: list[list[Slot]] = []
         for slot in new:
@@ -177,19 +177,29 @@ class KubernetesEngine:
             name, now = job["metadata"]["name"], time.monotonic()
             with self._lock:
                 self._slots |= {slot.name: SlotPod(slot, name, now, index) for index, slot in enumerate(kind)}
-            self._made("jobs", job)
+            self._make_job(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, daemon=True, name="pods")
             self._thread.start()
 
-    def _made(self, plural: str, manifest: Object) -> Object:
-        """Names are a run's own: what is there already was made by a request whose answer was lost."""
+    def _made_anchor(self) -> str:
+        """Its uid. One that is there already was made by a request whose answer was lost, and owns nothing yet."""
+        manifest, path = self.pods.anchor(), self._path("configmaps")
         try:
-            return self.client.create(self._path(plural), manifest)
+            return str(self.client.create(path, manifest)["metadata"]["uid"])
         except Refused as error:
             if error.reason != "AlreadyExists":
                 raise
-            return self.client.get(self._path(plural, manifest["metadata"]["name"]))
+            self.client.delete(self._path("configmaps", self.pods.anchor_name))
+            return str(self.client.create(path, manifest)["metadata"]["uid"])
+
+    def _make_job(self, job: Object) -> None:
+        """Names are a slot's own: one that is there already was made by a request whose answer was lost."""
+        try:
+            self.client.create(self._path("jobs"), job)
+        except Refused as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     def _path(self, plural: str, name: str = "", part: str = "") -> str:
         return path_of("batch/v1" if plural == "jobs" else "v1", self.pods.namespace, plural, name, part)

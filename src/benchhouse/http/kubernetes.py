@@ -1,29 +1,23 @@
-"""The API of a Kubernetes cluster: who we are there (kubeconfig, or a pod's own account), requests, and watches.
+"""The API of a Kubernetes cluster: requests and watches. Who we are there is found by `kubeconfig`.
 
 Spoken by hand: the client libraries take a second of CPU to load, and a run makes a handful of requests (docs/design/
 kubernetes.md). Objects are plain dicts, as in the manifests.
 """
 
-import base64
 import json
-import os
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from benchhouse.http.kubeconfig import Access, ask_plugin, seconds_of, tls_context
 from benchhouse.schema.errors import BenchError
 
 Object = dict[str, Any]
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-IN_CLUSTER = "in-cluster"  # the context of a pod that has no kubeconfig
 _TIMEOUT_S = 30.0
 _BUSY = (429, 500, 502, 503, 504)
 _OUTAGE_S = 120.0  # an API server that is restarted is waited for this long
@@ -43,115 +37,6 @@ class Unreachable(BenchError):  # noqa: N818
     """No API server answered."""
 
 
-@dataclass
-class Access:
-    """Where a cluster is and who we are there. Tokens and keys stay in here: nothing of it is ever printed."""
-
-    server: str
-    context: str = ""
-    namespace: str = "default"
-    authority: str = ""  # PEM; empty: the machine's own authorities
-    verify: bool = True
-    server_name: str = ""
-    certificate: tuple[str, str] = ("", "")  # certificate and key, PEM
-    token: str = ""
-    token_file: str = ""
-    plugin: Mapping[str, Any] | None = None  # `exec` of the kubeconfig: a program that prints a token
-    proxy: str = ""
-    expires: float = 0.0  # of the plugin's token, seconds since the epoch
-
-
-def kubeconfig_files() -> list[Path]:
-    named = os.environ.get("KUBECONFIG", "")
-    return [Path(name) for name in named.split(os.pathsep) if name] or [Path.home() / ".kube" / "config"]
-
-
-def find_access(context: str | None = None) -> Access:
-    """By kubeconfig, as kubectl reads it: files of $KUBECONFIG are joined, the first that says something counts. Inside
-    of a pod without one, by the pod's service account."""
-    files = [path for path in kubeconfig_files() if path.is_file()]
-    if not files:
-        if context is None and (_ACCOUNT / "token").exists():
-            return _own_account()
-        raise BenchError(
-            f"there is no kubeconfig: {', '.join(map(str, kubeconfig_files()))}", "export KUBECONFIG=/path/to/config"
-        )
-    clusters: dict[str, Any] = {}
-    users: dict[str, Any] = {}
-    contexts: dict[str, Any] = {}
-    current = ""
-    for path in files:
-        document = _read_config(path)
-        current = current or str(document.get("current-context") or "")
-        for items, key, kind in ((clusters, "clusters", "cluster"), (users, "users", "user")):
-            for item in document.get(key) or ():
-                items.setdefault(item["name"], (path.parent, item.get(kind) or {}))
-        for item in document.get("contexts") or ():
-            contexts.setdefault(item["name"], item.get("context") or {})
-    name = context or current
-    if name not in contexts:
-        known = ", ".join(sorted(contexts)) or "none"
-        raise BenchError(
-            f"there is no context {name!r} in {', '.join(map(str, files))}; it has: {known}",
-            "name one of them in the site profile: kubernetes: {context: ...}",
-        )
-    chosen = contexts[name]
-    try:
-        folder, cluster = clusters[chosen["cluster"]]
-        home, user = users.get(chosen.get("user", ""), (folder, {}))
-    except KeyError as error:
-        raise BenchError(f"the context {name!r} names a cluster that its kubeconfig does not have: {error}") from error
-    return Access(
-        server=str(cluster.get("server") or ""),
-        context=name,
-        namespace=chosen.get("namespace") or "default",
-        authority=_material(folder, cluster, "certificate-authority"),
-        verify=not cluster.get("insecure-skip-tls-verify"),
-        server_name=cluster.get("tls-server-name") or "",
-        certificate=(_material(home, user, "client-certificate"), _material(home, user, "client-key")),
-        token=user.get("token") or "",
-        token_file=str(home / user["tokenFile"]) if user.get("tokenFile") else "",
-        plugin=user.get("exec"),
-        proxy=cluster.get("proxy-url") or "",
-    )
-
-
-def _own_account() -> Access:
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return Access(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        context=IN_CLUSTER,
-        namespace=(_ACCOUNT / "namespace").read_text().strip(),
-        authority=(_ACCOUNT / "ca.crt").read_text(),
-        token_file=str(_ACCOUNT / "token"),  # it is renewed while we run
-    )
-
-
-def _read_config(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
-        raise BenchError(f"{path}: can't be read as a kubeconfig: {error}", "kubectl config view") from error
-    if not isinstance(document, dict):
-        raise BenchError(f"{path}: is no kubeconfig", "export KUBECONFIG=/path/to/config")
-    return document
-
-
-def _material(folder: Path, item: Mapping[str, Any], key: str) -> str:
-    """PEM text that is in the file itself, or in a file that it names."""
-    if data := item.get(f"{key}-data"):
-        return base64.b64decode(data).decode()
-    if not item.get(key):
-        return ""
-    path = folder / str(item[key])
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise BenchError(f"the kubeconfig names {path}, which can't be read: {error.strerror}") from error
-
-
 class KubeClient:
     """One cluster. Requests may come from several threads: each has a connection of its own."""
 
@@ -164,7 +49,7 @@ class KubeClient:
             raise BenchError(f"the context {access.context!r} has no address of an API server: {access.server!r}")
         self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/")
-        self._context = _tls(access) if parts.scheme == "https" else None
+        self._context = tls_context(access) if parts.scheme == "https" else None
         self._local, self._lock = threading.local(), threading.Lock()
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -326,12 +211,12 @@ class KubeClient:
         if not access.plugin:
             return False
         with self._lock:
-            credential = _from_plugin(access.plugin)
+            credential = ask_plugin(access.plugin)
         access.token = credential.get("token") or ""
         if credential.get("clientCertificateData"):
             access.certificate = (credential["clientCertificateData"], credential["clientKeyData"])
-            self._context = _tls(access)
-        access.expires = _seconds(credential.get("expirationTimestamp"))
+            self._context = tls_context(access)
+        access.expires = seconds_of(credential.get("expirationTimestamp"))
         return True
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -340,50 +225,6 @@ class KubeClient:
             f"the API server {self.access.server} of the context {self.access.context!r} can't be reached: {why}",
             "is the cluster up, and is this the right context? kubectl cluster-info",
         )
-
-
-def _tls(access: Access) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=access.authority or None)
-    if not access.verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    certificate, key = access.certificate
-    if certificate:
-        with NamedTemporaryFile("w", suffix=".pem") as file:  # only the owner reads it, and it is gone at once
-            file.write(f"{certificate}\n{key}\n")
-            file.flush()
-            context.load_cert_chain(file.name)
-    return context
-
-
-def _from_plugin(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
-    command = [str(plugin["command"]), *(str(word) for word in plugin.get("args") or ())]
-    asked = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
-    variables = {item["name"]: item["value"] for item in plugin.get("env") or ()}
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
-            capture_output=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-            check=True,
-        )
-        status: Mapping[str, Any] = json.loads(done.stdout)["status"]
-        return status
-    except FileNotFoundError as error:
-        hint = plugin.get("installHint") or "install it, or choose another context"
-        raise BenchError(f"the kubeconfig asks {command[0]} for a token, and it is not installed", hint) from error
-    except subprocess.CalledProcessError as error:
-        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise BenchError(f"{command[0]} gave no token: {' '.join(last)[:300]}", "log in there first") from error
-    except (subprocess.TimeoutExpired, KeyError, ValueError) as error:
-        raise BenchError(f"{command[0]} gave no token that can be used", "run it by hand to see why") from error
-
-
-def _seconds(stamp: str | None) -> float:
-    from datetime import datetime
-
-    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
 
 
 def _refusal(status: int, data: bytes) -> Refused:
