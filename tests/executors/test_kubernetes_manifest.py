@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.kubernetes_manifest import Pods, kept_fields, label, name
 from benchhouse.executors.kubernetes_nodes import place_of, quantity
 from benchhouse.executors.kubernetes_words import read_pod, why_deleted
-from benchhouse.executors.kubernetes_yaml import as_yaml
 from benchhouse.schema.kubernetes import KubernetesSite
 
 VERSIONS = ("1.29", "1.33", kubernetes_validate.latest_version())

@@ -1,4 +1,4 @@
-"""Who we are on a cluster: kubeconfig files as kubectl reads them, and each kind of credential at the real API server."""
+"""Who we are on a cluster: kubeconfig files as kubectl reads them, and each credential at the real API server."""
 
 import base64
 import json
@@ -48,7 +48,10 @@ def test_files_are_joined_and_the_first_that_says_something_counts(monkeypatch: 
 def test_files_that_a_kubeconfig_names_lie_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     document = config("a", **{"current-context": "a"})
     document["clusters"][0]["cluster"]["certificate-authority"] = "ca.pem"
-    document["users"][0]["user"] = {"client-certificate": "me.pem", "client-key-data": base64.b64encode(b"key").decode()}
+    document["users"][0]["user"] = {
+        "client-certificate": "me.pem",
+        "client-key-data": base64.b64encode(b"key").decode(),
+    }
     for name in ("ca.pem", "me.pem"):
         (tmp_path / name).write_text(name)
     use(monkeypatch, tmp_path, document)
@@ -115,7 +118,7 @@ ACCOUNT = "system:serviceaccount:kube-public:default"
 def test_a_certificate_and_a_token_are_credentials(access: Access, token: str, tmp_path: Path):
     assert who(access) == "admin"
     bare = Access(access.server, authority=access.authority)
-    with pytest.raises(Refused, match="system:anonymous|Unauthorized"):
+    with pytest.raises(Refused, match=r"system:anonymous|Unauthorized"):
         KubeClient(bare).get(path_of("v1", "default", "pods"))
     (tmp_path / "token").write_text(f"{token}\n")
     assert who(Access(access.server, authority=access.authority, token=token)) == ACCOUNT
@@ -164,7 +167,7 @@ def test_a_plugin_that_is_not_installed_is_told():
 def test_a_server_that_is_not_there_and_one_with_another_authority_are_told(access: Access):
     with pytest.raises(Unreachable, match="can't be reached: Connection refused"):
         KubeClient(Access("https://127.0.0.1:1"), outage_s=0.1).get("/version")
-    with pytest.raises(Unreachable, match="can't be reached: .*certificate"):
+    with pytest.raises(Unreachable, match=r"can't be reached: .*certificate"):
         KubeClient(Access(access.server)).get("/version")
 
 

@@ -11,7 +11,8 @@ from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.cluster_places import refuse_unless_fits
-from benchhouse.http.kubernetes import KubeClient, Refused, find_access, path_of
+from benchhouse.http.kubeconfig import find_access
+from benchhouse.http.kubernetes import KubeClient, Refused, path_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kuberay import KubeRay, RayWorkers
 from benchhouse.schema.kubernetes import KubernetesSite

@@ -15,7 +15,8 @@ from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
-from benchhouse.http.kubernetes import IN_CLUSTER, KubeClient, Refused, find_access, path_of
+from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
+from benchhouse.http.kubernetes import KubeClient, Refused, path_of
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite

@@ -6,7 +6,8 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, find_access, kubeconfig_files, path_of
+from benchhouse.http.kubeconfig import find_access, kubeconfig_files
+from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS, Right
