@@ -9,7 +9,8 @@ import pytest
 from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
 
-from benchhouse.http.kubernetes import KubeClient, Refused, find_access
+from benchhouse.http.kubeconfig import find_access
+from benchhouse.http.kubernetes import KubeClient, Refused
 
 pytestmark = pytest.mark.slow
 OURS = ("--selector", "app.kubernetes.io/managed-by=benchhouse")

@@ -13,7 +13,8 @@ from laboratory import wait_until
 from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import RUN, Pods
-from benchhouse.http.kubernetes import KubeClient, Refused, find_access, path_of, selector
+from benchhouse.http.kubeconfig import find_access
+from benchhouse.http.kubernetes import KubeClient, Refused, path_of, selector
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS
 from benchhouse.sites.kubernetes_manifests import role

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation.cron_jobs import CronRun, cron_job
 from benchhouse.documents.manifest_yaml import as_yaml
-from benchhouse.http.kubernetes import KubeClient, find_access
+from benchhouse.http.kubeconfig import find_access
+from benchhouse.http.kubernetes import KubeClient
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import chosen
