@@ -193,7 +193,7 @@ def judge(storm: Storm, trials: int) -> dict[str, Any]:
     partial = results / ".partial"
     return {
         "corrupt": 0 if verified.returncode == 0 else 1,
-        "verify_said": verified.stderr[-500:] if verified.returncode else "",
+        "verify_said": (verified.stdout + verified.stderr)[-800:] if verified.returncode else "",
         "lost_finished": len(lost),
         "doubled": sum(count > 1 for count in won.values()),
         "outcomes": status["outcomes"],
