@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.executors.cluster_engine import Ask, Slot
-from benchhouse.executors.kubernetes_manifest import Pods, kept_fields, label, name
-from benchhouse.executors.kubernetes_nodes import place_of, quantity
+from benchhouse.executors.kubernetes_manifest import Pods, kept_fields, name
+from benchhouse.executors.kubernetes_nodes import place_of
 from benchhouse.executors.kubernetes_words import read_pod, why_deleted
 from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.pod_template import label, read_quantity
 
 VERSIONS = ("1.29", "1.33", kubernetes_validate.latest_version())
 INDEXED = frozenset(["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "suspend"])
@@ -39,7 +40,7 @@ EVERYTHING = {
 
 def pods(known: frozenset[str] = frozenset(), **settings: Any) -> Pods:
     site = KubernetesSite.model_validate({"image": "localhost/python:3.11", **settings})
-    return Pods(site, "team", "20260101-000000-1", "s", "me", site.image or "", ("python3",), known=known)
+    return Pods(site, "team", "20260101-000000-1", "s", "me", ("python3",), known=known)
 
 
 def slots(count: int = 1, **ask: Any) -> list[Slot]:
@@ -106,7 +107,7 @@ def test_text_stays_text_for_every_reader_of_yaml(text: str, odd: str):
     ("text", "value"), [("2", 2), ("100m", 0.1), ("1536Mi", 1536 * 2**20), ("1e3", 1000), ("12k", 12000)]
 )
 def test_quantities(text: str, value: float):
-    assert quantity(text) == pytest.approx(value)
+    assert read_quantity(text) == pytest.approx(value)
 
 
 def pod(state: dict[str, Any], phase: str = "Pending", **status: Any) -> dict[str, Any]:

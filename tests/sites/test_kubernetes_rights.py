@@ -82,9 +82,9 @@ def lacking(bench):
 def work(access, namespace, folder):
     """All that the executor asks of the API, with a pod that no node takes; raises where one thing is refused."""
     client, followed = KubeClient(access), KubeClient(access)
-    site = KubernetesSite(node_selector={"benchhouse.dev/nowhere": "yes"})
+    site = KubernetesSite(image="i", node_selector={"benchhouse.dev/nowhere": "yes"})
     name = access.context
-    pods = Pods(site=site, namespace=namespace, run_id=name, scenario="s", owner="o", image="i", command=("true",))
+    pods = Pods(site=site, namespace=namespace, run_id=name, scenario="s", owner="o", command=("true",))
     slot = Slot(name=f"{name}-1", ask=Ask(), folder=str(folder), python=())
     delete_run(client, namespace, name, pods.anchor_name)
     engine, later = (KubernetesEngine(one, pods, 600, lambda text: None) for one in (followed, client))

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
-from benchhouse.schema.pod_template import QUEUE_LABEL, SCENARIO_LABEL, label_value, pod_template, quantities
+from benchhouse.schema.pod_template import QUEUE_LABEL, SCENARIO_LABEL, label, pod_template, quantities
 from benchhouse.schema.resources import Resources
 
 _FIELD = r"[0-9A-Za-z*/,?-]+"
@@ -41,7 +41,7 @@ class CronRun:
 def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -> dict[str, Any]:
     """For a server of that version: what it does not know it would drop in silence."""
     _refuse(run, settings, version)
-    labels = {"app.kubernetes.io/managed-by": "benchhouse", SCENARIO_LABEL: label_value(run.scenario)}
+    labels = {"app.kubernetes.io/managed-by": "benchhouse", SCENARIO_LABEL: label(run.scenario)}
     command = [settings.python, "-m", "benchhouse", "-C", str(run.workspace), "run", str(run.file)]
     command += ["--executor", run.executor] + (["--site", run.site] if run.site else [])
     here = run.executor == "local"
@@ -52,9 +52,7 @@ def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -
         "env": [{"name": key, "value": value} for key, value in _variables(run, settings).items()],
         "resources": quantities(asked.cpus, asked.memory or settings.memory, asked.gpus, settings),
     }
-    template = pod_template(settings, container, labels, api=run.executor in _ASK_THE_API)
-    if run.user:
-        template["spec"]["securityContext"] = {"runAsUser": run.user[0], "runAsGroup": run.user[1]}
+    template = pod_template(settings, container, labels, user=run.user, api=run.executor in _ASK_THE_API)
     queued = {QUEUE_LABEL: settings.queue} if settings.queue and here else {}
     spec: dict[str, Any] = {
         "schedule": run.cron,

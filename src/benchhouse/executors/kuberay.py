@@ -21,7 +21,7 @@ from benchhouse.schema.pod_template import (
     RUN_LABEL,
     SCENARIO_LABEL,
     chosen,
-    label_value,
+    label,
     pinned_image,
     pod_template,
     quantities,
@@ -125,7 +125,7 @@ class KubeRayJobs:
         return {"apiVersion": _API, "kind": "RayJob", "metadata": metadata, "spec": spec}
 
     def _labels(self) -> dict[str, str]:
-        scenario = label_value(self.assignment.scenario.scenario) if self.assignment.scenario else ""
+        scenario = label(self.assignment.scenario.scenario) if self.assignment.scenario else ""
         return {RUN_LABEL: self.assignment.run.run_id} | ({SCENARIO_LABEL: scenario} if scenario else {})
 
     def _variables(self) -> dict[str, str]:

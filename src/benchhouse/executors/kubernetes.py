@@ -19,8 +19,8 @@ from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
 from benchhouse.http.kubernetes import KubeClient, Refused, path_of
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.model import Model
+from benchhouse.schema.pod_template import chosen
 from benchhouse.schema.protocols import Assignment, Job
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import holds_secret, mentioned
@@ -41,7 +41,8 @@ class KubernetesExecutor(ClusterExecutor):
     title = "Kubernetes"
 
     def __init__(self, assignment: Assignment) -> None:
-        self.site = merged(assignment)
+        scenario = assignment.scenario
+        self.site = chosen(assignment.site.kubernetes, scenario.kubernetes if scenario else None)
         super().__init__(assignment, "", self.site.patience)
         self._pending: dict[str, Mapping[str, str]] = {}  # slots that have told of their Python and wait for ours
         self._known: frozenset[str] | None = None
@@ -211,7 +212,6 @@ class KubernetesExecutor(ClusterExecutor):
             run_id=run.run_id,
             scenario=scenario.scenario if scenario else "",
             owner=getpass.getuser(),
-            image=self.site.image or "",
             command=self._command(),
             needs=self.needs,
             known=self._known or frozenset(),
@@ -280,11 +280,3 @@ class KubernetesExecutor(ClusterExecutor):
 
     def _outcome(self, taken: Taken) -> Outcome | None:
         return "out_of_memory" if taken.slot.name in self.cluster.out_of_memory else None
-
-
-def merged(assignment: Assignment) -> KubernetesSite:
-    """The site's settings, with what the scenario says in their place."""
-    scenario = assignment.scenario
-    given = scenario.kubernetes if scenario else None
-    update = {name: getattr(given, name) for name in given.model_fields_set} if given else {}
-    return assignment.site.kubernetes.model_copy(update=update)

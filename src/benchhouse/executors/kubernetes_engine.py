@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.executors.cluster_engine import Node, Slot
-from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, RUN, Pods, label
+from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, Pods
 from benchhouse.executors.kubernetes_nodes import as_node, place_of, takes_pods
 from benchhouse.executors.kubernetes_words import PodWords, first_container, read_pod, why_deleted
 from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of, selector
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.pod_template import RUN_LABEL, label
 
 _WATCH_S = 240  # then asked for anew: a connection that died silently is noticed by then
 _AGAIN_S = 1.0
@@ -27,7 +28,7 @@ _PASSING = (410, 429, 500, 502, 503, 504)  # answers after which a watch begins 
 def delete_run(client: KubeClient, namespace: str, run_id: str, anchor: str) -> None:
     """All objects of a run, by their anchor; returns when no pod of it runs, or after a minute."""
     client.delete(path_of("v1", namespace, "configmaps", anchor))
-    query, deadline = {"labelSelector": selector({RUN: label(run_id)})}, time.monotonic() + _GONE_S
+    query, deadline = {"labelSelector": selector({RUN_LABEL: label(run_id)})}, time.monotonic() + _GONE_S
     while time.monotonic() < deadline:
         pods = client.get(path_of("v1", namespace, "pods"), **query)["items"]
         if all(read_pod(pod).state == "ended" for pod in pods):
@@ -211,7 +212,7 @@ class KubernetesEngine:
 
         Without an answer trials go on: they need the API server only for new slots.
         """
-        query, path, version = {"labelSelector": selector({RUN: label(self.pods.run_id)})}, self._path("pods"), ""
+        query, path, version = {"labelSelector": selector({RUN_LABEL: label(self.pods.run_id)})}, self._path("pods"), ""
         while not self._over.is_set():
             try:
                 if not version:

@@ -11,14 +11,22 @@ from typing import Any
 from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.slot_pod import GIVEN
 from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.pod_template import (
+    QUEUE_LABEL,
+    RUN_LABEL,
+    SCENARIO_LABEL,
+    VOLUME,
+    Manifest,
+    label,
+    pod_template,
+    quantities,
+)
 
-RUN, SCENARIO, OWNER = "benchhouse.dev/run", "benchhouse.dev/scenario", "benchhouse.dev/owner"
-SLOT = "benchhouse.dev/slot"
+OWNER, SLOT = "benchhouse.dev/owner", "benchhouse.dev/slot"
 INDEX = "batch.kubernetes.io/job-completion-index"  # an annotation of the pods of an Indexed Job
 CODE = ".benchhouse"  # of the volume: what pods of `code: volume` run, shown to them read-only
 CONTAINER = "slot"
 _INDEXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex")
-_QUEUE = "kueue.x-k8s.io/queue-name"
 _FIELDS = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -30,7 +38,6 @@ _SOON_GONE = [  # a node that does not answer loses its pods after a minute, and
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
     for state in ("unreachable", "not-ready")
 ]
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,6 @@ class Pods:
     run_id: str
     scenario: str
     owner: str
-    image: str
     command: tuple[str, ...]  # that starts `slot_pod` in the image
     needs: tuple[str, ...] = ()  # variables that must come from Secrets
     known: frozenset[str] = frozenset()  # fields of a Job's spec that this server keeps
@@ -53,8 +59,8 @@ class Pods:
     def labels(self) -> dict[str, str]:
         return {
             "app.kubernetes.io/managed-by": "benchhouse",
-            RUN: label(self.run_id),
-            SCENARIO: label(self.scenario),
+            RUN_LABEL: label(self.run_id),
+            SCENARIO_LABEL: label(self.scenario),
             OWNER: label(self.owner),
         }
 
@@ -99,7 +105,7 @@ class Pods:
             "parallelism": len(slots),
             "activeDeadlineSeconds": max(1, round(site.time)),
             "ttlSecondsAfterFinished": round(site.keep),
-            "template": {"metadata": {"labels": dict(labels)}, "spec": self._pod(slots)},
+            "template": self._template(slots, labels),
         }
         if self.is_indexed:
             spec |= {
@@ -113,49 +119,33 @@ class Pods:
         else:
             spec["backoffLimit"] = 0
         if site.queue:
-            metadata["labels"][_QUEUE] = site.queue
+            metadata["labels"][QUEUE_LABEL] = site.queue
             if "suspend" in self.known:
                 spec["suspend"] = True
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
-    def _pod(self, slots: Sequence[Slot]) -> Manifest:
+    def _template(self, slots: Sequence[Slot], labels: Mapping[str, str]) -> Manifest:
         site = self.site
-        mounts, volumes = self._volumes()
         container: Manifest = {
             "name": CONTAINER,
-            "image": self.image,
             "command": list(self.command),
             "env": self._environment(slots),
             "resources": self._resources(slots[0].ask),
-            "volumeMounts": mounts,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": {"allowPrivilegeEscalation": False},
         }
         if secrets := [*site.secrets, *([site.bucket_secret] if site.bucket_secret else [])]:
             container["envFrom"] = [{"secretRef": {"name": item}} for item in secrets]
-        pod: Manifest = {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "containers": [container],
-            "volumes": volumes,
-        }
-        if self.user:
-            pod["securityContext"] = {"runAsUser": self.user[0], "runAsGroup": self.user[1]}
-        pod |= {
-            key: value
-            for key, value in (
-                ("serviceAccountName", site.service_account),
-                ("priorityClassName", site.priority_class),
-                ("runtimeClassName", site.runtime_class),
-                ("nodeSelector", dict(site.node_selector)),
-                ("imagePullSecrets", [{"name": item} for item in site.pull_secrets]),
-                ("tolerations", [*_SOON_GONE, *(item.model_dump(exclude_none=True) for item in site.tolerations)]),
-                ("topologySpreadConstraints", self._spread()),
-            )
-            if value
-        }
-        return pod
+        template = pod_template(site, container, labels, user=self.user)
+        pod = template["spec"]
+        pod["tolerations"] = [*_SOON_GONE, *pod.get("tolerations", ())]
+        mounts = pod["containers"][0]["volumeMounts"]
+        if site.volume and site.code == "volume":
+            place = str(Path(site.volume.path) / CODE)
+            mounts.append({"name": VOLUME, "mountPath": place, "subPath": CODE, "readOnly": True})
+        if self.scratch:
+            pod["volumes"].append({"name": "files", "emptyDir": {}})
+            mounts.append({"name": "files", "mountPath": self.scratch})
+        return template
 
     def _environment(self, slots: Sequence[Slot]) -> list[Manifest]:
         given = {
@@ -169,57 +159,14 @@ class Pods:
         return [*fields, {"name": GIVEN, "value": json.dumps(given)}]
 
     def _resources(self, ask: Ask) -> Manifest:
-        """As much as is asked for is reserved, and no more can be used: QoS class Guaranteed where memory is known."""
-        amounts = {"cpu": str(ask.cpus)}
-        if ask.memory:
-            amounts["memory"] = str(ask.memory)
-        if ask.gpus:
-            amounts[self.site.gpu_resource] = str(ask.gpus)
-        amounts |= {key: f"{amount:g}" for key, amount in ask.custom.items()}
-        return {"requests": dict(amounts), "limits": dict(amounts)}
-
-    def _volumes(self) -> tuple[list[Manifest], list[Manifest]]:
-        mounts: list[Manifest] = []
-        volumes: list[Manifest] = []
-        if volume := self.site.volume:
-            volumes.append({"name": "shared", "persistentVolumeClaim": {"claimName": volume.claim}})
-            mounts.append({"name": "shared", "mountPath": volume.path})
-            if self.site.code == "volume":
-                place = str(Path(volume.path) / CODE)
-                mounts.append({"name": "shared", "mountPath": place, "subPath": CODE, "readOnly": True})
-        if self.scratch:
-            volumes.append({"name": "files", "emptyDir": {}})
-            mounts.append({"name": "files", "mountPath": self.scratch})
-        if self.site.shm:
-            volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(self.site.shm)}})
-            mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - of the pod
-        return mounts, volumes
-
-    def _spread(self) -> list[Manifest]:
-        if not self.site.spread:
-            return []
-        alike = {"matchLabels": {RUN: label(self.run_id)}}
-        return [
-            {
-                "maxSkew": 1,
-                "topologyKey": self.site.spread,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": alike,
-            }
-        ]
+        amounts = quantities(ask.cpus, ask.memory, ask.gpus, self.site)
+        more = {key: f"{amount:g}" for key, amount in ask.custom.items()}
+        return {kind: amounts[kind] | more for kind in amounts}
 
 
 def kept_fields(answer: Mapping[str, Any]) -> frozenset[str]:
     """Which fields of a Job's spec a server has not dropped, by its answer to the probe."""
     return frozenset(answer.get("spec") or {})
-
-
-def label(text: str) -> str:
-    """A label's value: as it is where that is allowed, else shortened and made unlike any other by a digest."""
-    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
-        return text
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:50].strip("-._")
-    return "-".join(filter(None, [plain, hashlib.sha256(text.encode()).hexdigest()[:8]]))
 
 
 def name(*words: str) -> str:

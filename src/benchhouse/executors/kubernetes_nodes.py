@@ -5,6 +5,7 @@ from typing import Any
 
 from benchhouse.executors.cluster_engine import Node
 from benchhouse.executors.kubernetes_words import first_container
+from benchhouse.schema.pod_template import read_quantity
 
 _LABELS = {
     "topology.kubernetes.io/zone": "zone",
@@ -19,9 +20,6 @@ _LABELS = {
     "kubernetes.io/arch": "arch",
     "nvidia.com/gpu.product": "gpu",
 }
-_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
-    f"{letter}i": float(1 << (10 * power)) for power, letter in enumerate("KMGTPE", 1)
-}
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
@@ -35,18 +33,10 @@ def as_node(node: Mapping[str, Any], gpu: str) -> Node:
     have = node["status"].get("allocatable") or {}
     return Node(
         name=node["metadata"]["name"],
-        cpus=quantity(have.get("cpu", "0")),
-        gpus=quantity(have.get(gpu, "0")),
-        memory=int(quantity(have.get("memory", "0"))),
+        cpus=read_quantity(have.get("cpu", "0")),
+        gpus=read_quantity(have.get(gpu, "0")),
+        memory=int(read_quantity(have.get("memory", "0"))),
     )
-
-
-def quantity(text: str) -> float:
-    """A Kubernetes quantity: 100m, 2, 1536Mi, 1e3."""
-    for unit in sorted(_UNITS, key=len, reverse=True):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * _UNITS[unit]
-    return float(text)
 
 
 def place_of(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str] | None:

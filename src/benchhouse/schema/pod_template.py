@@ -1,5 +1,7 @@
 """The pod that a site's Kubernetes settings describe, as a plain manifest, around one container."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +11,11 @@ from benchhouse.schema.kubernetes import KubernetesSite
 Manifest = dict[str, Any]
 RUN_LABEL, SCENARIO_LABEL = "benchhouse.dev/run", "benchhouse.dev/scenario"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-_VOLUME, _SHM = "workspace", "shm"
+_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTPE]i|[numkMGTPE])?")
+_UNITS = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
+    f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)
+}
+VOLUME, _SHM = "shared", "shm"
 
 
 def chosen(site: KubernetesSite, own: KubernetesSite | None) -> KubernetesSite:
@@ -41,19 +47,28 @@ def quantities(cpus: float, memory: int | None, gpus: int, settings: KubernetesS
 
 
 def pod_template(
-    settings: KubernetesSite, container: Mapping[str, Any], labels: Mapping[str, str], *, api: bool = False
+    settings: KubernetesSite,
+    container: Mapping[str, Any],
+    labels: Mapping[str, str],
+    *,
+    user: tuple[int, int] | None = None,
+    api: bool = False,
 ) -> Manifest:
-    """`container` with the volume, and what the site says of all pods; `api`: it may speak to the API server."""
+    """`container` with the volume, and what the site says of all pods.
+
+    `user` and group write the files of the volume; None: the image's. `api`: the pod may speak to the API server.
+    """
     mounts, volumes = [], []
     if settings.volume:
-        mounts.append({"name": _VOLUME, "mountPath": settings.volume.path})
-        volumes.append({"name": _VOLUME, "persistentVolumeClaim": {"claimName": settings.volume.claim}})
+        mounts.append({"name": VOLUME, "mountPath": settings.volume.path})
+        volumes.append({"name": VOLUME, "persistentVolumeClaim": {"claimName": settings.volume.claim}})
     if settings.shm:
         mounts.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108 - where the pod has it
         volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(settings.shm)}})
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": api,
+        "enableServiceLinks": False,
         "containers": [
             {
                 **container,
@@ -65,10 +80,11 @@ def pod_template(
         "volumes": volumes,
     }
     given: Manifest = {
+        "securityContext": {"runAsUser": user[0], "runAsGroup": user[1]} if user else {},
         "serviceAccountName": settings.service_account,
         "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
         "priorityClassName": settings.priority_class,
-        "nodeSelector": settings.node_selector,
+        "nodeSelector": dict(settings.node_selector),
         "tolerations": [item.model_dump(exclude_none=True) for item in settings.tolerations],
         "runtimeClassName": settings.runtime_class,
         "topologySpreadConstraints": [_spread(settings.spread, labels)] if settings.spread else [],
@@ -78,14 +94,27 @@ def pod_template(
 
 
 def _spread(key: str, labels: Mapping[str, str]) -> Manifest:
+    """Over the pods of the run, where they are of one."""
+    alike = {name: labels[name] for name in labels if RUN_LABEL not in labels or name == RUN_LABEL}
     return {
         "maxSkew": 1,
         "topologyKey": key,
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": dict(labels)},
+        "labelSelector": {"matchLabels": alike},
     }
 
 
-def label_value(name: str) -> str:
-    """As much of a scenario's name as a label may hold."""
-    return name[:63].strip("-_.")
+def label(text: str) -> str:
+    """A label's value: as it is where that is allowed, else shortened and made unlike any other by a digest."""
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:50].strip("-._")
+    return "-".join(filter(None, [plain, hashlib.sha256(text.encode()).hexdigest()[:8]]))
+
+
+def read_quantity(text: object) -> float:
+    """`500m` is 0.5, `2Gi` is 2147483648. Raises ValueError for what is none."""
+    match = _QUANTITY.fullmatch(str(text))
+    if not match:
+        raise ValueError(f"{text!r} is no quantity of Kubernetes")
+    return float(match[1]) * _UNITS[match[2] or ""]

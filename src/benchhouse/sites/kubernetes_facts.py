@@ -1,29 +1,17 @@
 """What objects of Kubernetes say to a site engineer: quotas left, limits, volumes, nodes, queues. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.pod_template import read_quantity
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.site import Finding
 
 Object = Mapping[str, Any]
-_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTPE]i|[numkMGTPE])?")
-_UNITS = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
-    f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)
-}
 _EVERY_POD = ("pods", "count/pods", "count/jobs.batch", "count/configmaps", "cpu", "memory",
               "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")  # fmt: skip
 _JOB_FEATURES = ("completionMode", "suspend", "podFailurePolicy", "backoffLimitPerIndex")
-
-
-def read_quantity(text: object) -> float:
-    """`500m` is 0.5, `2Gi` is 2147483648. Raises ValueError for what is none."""
-    match = _QUANTITY.fullmatch(str(text))
-    if not match:
-        raise ValueError(f"{text!r} is no quantity of Kubernetes")
-    return float(match[1]) * _UNITS[match[2] or ""]
 
 
 def _show(resource: str, amount: float) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of, selector
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
+from benchhouse.schema.pod_template import QUEUE_LABEL, pod_template
 from benchhouse.schema.site import Finding
 
 _WAIT_S = 60.0
@@ -91,38 +92,21 @@ def _job(namespace: str, site: KubernetesSite, marker: Path | None) -> Object:
     """A Job whose pod has the settings of a run's, and next to no resources."""
     name = f"bench-check-{secrets.token_hex(4)}"
     labels = {"app.kubernetes.io/managed-by": "benchhouse", _LABEL: name}
+    if site.queue:
+        labels[QUEUE_LABEL] = site.queue
     amounts = {"cpu": "100m", "memory": "128Mi"}
     container: Object = {
         "name": "check",
-        "image": site.image,
         "command": [site.python, "-c", _SCRIPT, *([str(marker)] if marker else [])],
         "resources": {"requests": amounts, "limits": dict(amounts)},
     }
-    pod: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
-    if site.volume:
-        container["volumeMounts"] = [{"name": "shared", "mountPath": site.volume.path}]
-        pod["volumes"] = [{"name": "shared", "persistentVolumeClaim": {"claimName": site.volume.claim}}]
-        pod["securityContext"] = {"runAsUser": os.getuid(), "runAsGroup": os.getgid()}
-    pod |= {
-        key: value
-        for key, value in (
-            ("serviceAccountName", site.service_account),
-            ("priorityClassName", site.priority_class),
-            ("runtimeClassName", site.runtime_class),
-            ("nodeSelector", dict(site.node_selector)),
-            ("imagePullSecrets", [{"name": secret} for secret in site.pull_secrets]),
-            ("tolerations", [item.model_dump(exclude_none=True) for item in site.tolerations]),
-        )
-        if value
-    }
+    user = (os.getuid(), os.getgid()) if site.volume else None
     spec = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": round(_WAIT_S),
         "ttlSecondsAfterFinished": 60,
-        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        "template": pod_template(site, container, labels, user=user),
     }
-    if site.queue:
-        labels["kueue.x-k8s.io/queue-name"] = site.queue
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
