@@ -172,6 +172,8 @@ class Notice:
 
     def __init__(self, key: str) -> None:
         self.kind, self.slot, last = key.split("/")
+        if self.slot in (".", ".."):
+            raise BenchError(f"{key} is no parcel of ours: its slot would be another folder")
         at, _, pieces = last.partition(".")
         self.at = int(at)
         self.keys = [f"pieces/{self.slot}/{self.kind}/{at}/{number:06d}" for number in range(int(pieces))] + [key]

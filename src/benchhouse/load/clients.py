@@ -18,6 +18,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from benchhouse.load.shape import CLIENT
+from benchhouse.processes.own_python import own_python
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import Ready, Recipe
 
@@ -99,7 +100,7 @@ class _Loan:
 
     def __init__(self, connection: socket.socket, arguments: Sequence[str]) -> None:
         self._connection = connection
-        command = [sys.executable, "-P", "-m", "benchhouse.load.node", *arguments]
+        command = [*own_python(), "-m", "benchhouse.load.node", *arguments]
         self.handle = connection.fileno()
         self._process = subprocess.Popen(command, stdin=self.handle, stdout=self.handle, start_new_session=True)
         self.child = os.pidfd_open(self._process.pid)

@@ -10,7 +10,6 @@ import pickle
 import selectors
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 from benchhouse.load.book import Book, Lost
 from benchhouse.load.shards import NotReached, joined
+from benchhouse.processes.own_python import own_python
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 250_000_000  # from the moment that all are ready to the start
@@ -48,7 +48,7 @@ class Step:
 
     def __init__(self, prefix: Sequence[str], arguments: Sequence[str]) -> None:
         """`prefix` is what a command must begin with to run there."""
-        command = [*prefix, sys.executable, "-P", "-m", "benchhouse.load.node", *arguments]
+        command = [*prefix, *own_python(), "-m", "benchhouse.load.node", *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._down, self._up = self._process.stdin, self._process.stdout

@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from time import monotonic, sleep
 from typing import Any, BinaryIO
 
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.processes.own_python import own_python
 from benchhouse.processes.services import end_of
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
@@ -134,7 +134,7 @@ class RemoteServices:
             created=now(),
         )
         write_model(folder.spec, spec, sync=False)
-        keeper = [sys.executable, "-P", "-m", "benchhouse.worker", "--keep", str(folder.path)]
+        keeper = [*own_python(), "-m", "benchhouse.worker", "--keep", str(folder.path)]
         command = [*nodes.command_on(node, self._cpus), *keeper]
         with folder.log.open("wb") as log:
             step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)

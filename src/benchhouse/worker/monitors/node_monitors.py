@@ -8,7 +8,6 @@ import contextlib
 import os
 import select
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from benchhouse.analysis.clocks import Clock, RoundTrip
+from benchhouse.processes.own_python import own_python
 from benchhouse.processes.owner import TAG
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.telemetry import Monitors, NodeSummary
@@ -119,7 +119,7 @@ class NodeMonitors:
             step.known = len(step.trips)
 
     def _begin(self, name: str) -> _Step:
-        command = [*self._command(name, 1), sys.executable, "-P", "-m", "benchhouse.worker", "--sample"]
+        command = [*self._command(name, 1), *own_python(), "-m", "benchhouse.worker", "--sample"]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the step
         environment = {key: value for key, value in os.environ.items() if key != TAG}  # it is no part of the trial
         process = subprocess.Popen(

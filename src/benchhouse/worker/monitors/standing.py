@@ -11,7 +11,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from pydantic import ValidationError
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
+from benchhouse.processes.own_python import own_python
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.processes.services import job_of
 from benchhouse.schema.errors import BenchError, unwritable
@@ -258,7 +258,7 @@ def _start_process(folder: MonitorFolder) -> None:
     environment = {key: value for key, value in os.environ.items() if key != OWNER}
     with folder.log.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchhouse.worker", "--monitor", str(folder.path)],
+            [*own_python(), "-m", "benchhouse.worker", "--monitor", str(folder.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,0 +1,34 @@
+"""A process that was begun by a `start.py` begins others by it: they have our code by no other way."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import benchhouse
+from benchhouse.processes.own_python import own_python
+from benchhouse.processes.worker_copy import copy_own_code, own_code
+
+PRINT = "import json, sys\nfrom benchhouse.processes.own_python import own_python\nprint(json.dumps(own_python()))\n"
+
+
+def test_an_ordinary_python_is_named_and_looks_into_no_current_folder():
+    assert own_python() == [sys.executable, "-P"]
+
+
+@pytest.mark.parametrize("folders", [0, 1])
+def test_what_a_start_file_began_begins_others_by_it(tmp_path, folders):
+    copy_own_code(tmp_path)
+    code, more = own_code(tmp_path), tmp_path / "more"
+    more.mkdir()
+    (code / "print_own.py").write_text(PRINT)
+    packages = [str(Path(path)) for path in sys.path if path.endswith("site-packages")]
+    begun = [sys.executable, "-I", "-S", str(code / "start.py"), *packages, *[str(more)][:folders]]
+    first = subprocess.run([*begun, "-m", "print_own"], capture_output=True, text=True, check=True)
+    named = json.loads(first.stdout)
+    assert named == begun
+    again = subprocess.run([*named, "-m", "print_own"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(again.stdout) == named
+    assert Path(benchhouse.__file__).parent != code / "benchhouse"
