@@ -37,7 +37,7 @@ bring_apptainer() {
 begin_kubernetes() {
     local cache=${BENCH_TEST_CACHE:-$HOME/.cache/benchhouse-tests}
     mkdir -p "$cache"
-    setsid --fork nice -n 19 "$here/kubernetes-cluster.sh" install >"$cache/kubernetes.log" 2>&1 </dev/null
+    setsid --fork nice -n 5 "$here/kubernetes-cluster.sh" install >"$cache/kubernetes.log" 2>&1 </dev/null
 }
 if [ ${#missing[@]} -eq 0 ]; then
     begin_kubernetes

@@ -89,7 +89,7 @@ def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDe
     return pytest.param(make, id=make.__name__, marks=marks)
 
 
-PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(kubernetes), joined(apart)]
+PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(kubernetes)]
 
 SWEEP: dict[str, Any] = {
     "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon", "site_variable"]},

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from executors.conformance import Place, apart
+from executors.conformance import OUTCOMES, SWEEP, Place, apart
 from laboratory import Lab, wait_until
 from services.refusing_proxy import Refusal, refusing
 from services.seaweedfs import SeaweedFS
@@ -169,6 +169,15 @@ def test_a_parcel_can_t_write_elsewhere(ends: Ends, name: str):
             time.sleep(0.02)
     mirror.close()
     assert sorted(path.name for path in ends.root.iterdir()) == ["evil", "ws"]
+
+
+def test_every_end_has_the_name_that_it_has_everywhere(place: Place, lab: Lab):
+    done = place.furnish(lab).bench("run", lab.scenario("mischief", **SWEEP), "--json", code=1, timeout_s=400)
+    trials = lab.by("act")
+    assert {act: trial.outcome for act, trial in trials.items()} == OUTCOMES
+    assert json.loads(done.stdout)["outcomes"]["lost"] == 1
+    assert {trial.meta["placed"]["executor"] for trial in trials.values()} == {place.name}
+    lab.is_tidy()
 
 
 def test_wrong_credentials_are_refused_before_a_run_begins(place: Place, lab: Lab):

@@ -61,6 +61,7 @@ def test_evidence_names_pod_node_image_and_what_it_was_given(kubernetes: Lab, ob
 
 
 def test_a_dry_run_prints_what_kubectl_takes(kubernetes: Lab, kubernetes_cluster: KubernetesCluster, objects: Any):
+    change_site(kubernetes, volume={"claim": "shared", "path": str(kubernetes.root)})
     done = kubernetes.bench("run", "--dry-run", kubernetes.scenario("once", workload={"n": [0, 1, 2]}, parallel=2))
     taken = subprocess.run(
         [kubernetes_cluster.folder / "bin" / "kubectl", "--kubeconfig", kubernetes_cluster.kubeconfig, "apply",
