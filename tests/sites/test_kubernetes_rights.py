@@ -12,11 +12,12 @@ from laboratory import wait_until
 
 from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
-from benchhouse.executors.kubernetes_manifest import RUN, Pods
+from benchhouse.executors.kubernetes_manifest import Pods
 from benchhouse.http.kubeconfig import find_access
 from benchhouse.http.kubernetes import KubeClient, Refused, path_of, selector
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS
+from benchhouse.schema.pod_template import RUN_LABEL
 from benchhouse.sites.kubernetes_manifests import role
 
 pytestmark = pytest.mark.slow
@@ -93,7 +94,7 @@ def work(access, namespace, folder):
     wait_until(lambda: engine.lost or followed.requests >= 4, "two objects made, pods listed and watched")
     later.start(slot)  # of a session that comes after one that was killed
     later.gone()
-    of_run = {"labelSelector": selector({RUN: name})}
+    of_run = {"labelSelector": selector({RUN_LABEL: name})}
     wait_until(lambda: engine.lost or client.get(path_of("v1", namespace, "pods"), **of_run)["items"], "the pod")
     client.get(path_of("v1", namespace, "events"))
     client.delete(path_of("v1", namespace, "pods", "no-such-pod"))  # asked of an Indexed Job's pods, which 1.20 has not
