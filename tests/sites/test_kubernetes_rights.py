@@ -98,11 +98,12 @@ def work(access, namespace, folder):
     wait_until(lambda: engine.lost or client.get(path_of("v1", namespace, "pods"), **of_run)["items"], "the pod")
     client.get(path_of("v1", namespace, "events"))
     client.delete(path_of("v1", namespace, "pods", "no-such-pod"))  # asked of an Indexed Job's pods, which 1.20 has not
-    try:
-        client.text(path_of("v1", namespace, "pods", "no-such-pod", "log"))
-    except Refused as error:
-        if error.status != 404:
-            raise
+    for path in (path_of("v1", namespace, "pods", "no-such-pod", "log"), path_of("batch/v1", namespace, "jobs", "no")):
+        try:
+            client.text(path)
+        except Refused as error:
+            if error.status != 404:
+                raise
     engine.stop([slot.name])
     wait_until(lambda: engine.lost or slot.name in engine.gone(), "the end of the pod")
     if engine.lost:

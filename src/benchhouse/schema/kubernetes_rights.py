@@ -26,7 +26,7 @@ class Right:
 RIGHTS = (
     Right("batch", "jobs", ("create", "get", "delete"), "start and end the pods of a run"),
     Right("", "pods", ("list", "watch", "delete"), "follow and end the pods of a run"),
-    Right("", "configmaps", ("create", "get", "delete"), "hold a run's objects together, so that none is left"),
+    Right("", "configmaps", ("create", "delete"), "hold a run's objects together, so that none is left"),
     Right("", "pods/log", ("get",), "keep what a pod printed as evidence", "evidence"),
     Right("", "events", ("list",), "tell why a pod waits or was ended", "evidence"),
     Right("", "persistentvolumeclaims", ("get",), "find the volume", "check"),
