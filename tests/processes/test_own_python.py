@@ -32,3 +32,12 @@ def test_what_a_start_file_began_begins_others_by_it(tmp_path, folders):
     again = subprocess.run([*named, "-m", "print_own"], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(again.stdout) == named
     assert Path(benchhouse.__file__).parent != code / "benchhouse"
+
+
+def test_what_is_lent_to_trainers_comes_along(tmp_path):
+    copy_own_code(tmp_path)
+    code = own_code(tmp_path)
+    for module in ("benchhouse_client", "benchhouse_training"):
+        prints = f"import sys; sys.path.append({str(code)!r}); import {module} as lent; print(lent.__file__)"
+        done = subprocess.run([sys.executable, "-I", "-S", "-c", prints], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(code / f"{module}.py")

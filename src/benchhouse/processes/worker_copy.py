@@ -24,6 +24,7 @@ module = sys.argv[at + 1]
 del sys.argv[1 : at + 2]
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 '''
+_BESIDE = ("benchhouse_client.py", "benchhouse_training.py")  # modules of ours that are lent to programs
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
@@ -31,9 +32,9 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 def _content() -> str:
     """Digest of our code as it is now; the version alone does not change with every edit."""
     total = hashlib.sha256(_START.encode())
-    for path in sorted(OURS.rglob("*")):
+    for path in [*sorted(OURS.rglob("*")), *(OURS.parent / name for name in _BESIDE)]:
         if path.is_file() and "__pycache__" not in path.parts:
-            total.update(f"{path.relative_to(OURS)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+            total.update(f"{path.relative_to(OURS.parent)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
     return total.hexdigest()[:12]
 
 
@@ -51,6 +52,8 @@ def copy_own_code(home: Path) -> None:
     shutil.rmtree(made, ignore_errors=True)
     try:
         shutil.copytree(OURS, made / "benchhouse", ignore=_IGNORED)
+        for name in _BESIDE:
+            shutil.copyfile(OURS.parent / name, made / name)
         (made / "start.py").write_text(_START, encoding="utf-8")
         compile_for(f"{sys.version_info[0]}.{sys.version_info[1]}", made)
         made.rename(folder)
