@@ -33,6 +33,7 @@ class Kube:
         return kept | {
             "KUBECONFIG": str(self.folder / "kubeconfig"),
             "BENCH_CACHE_DIR": str(self.workspace / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "",  # an installed package is compiled once
         }
 
     def kubectl(self, *arguments: str, document: Any = None) -> str:

@@ -218,6 +218,13 @@ def _same(path: Path, text: str) -> bool:
 
 def rage(kube: Kube, faults: int, trials: int, seed: int) -> dict[str, Any]:
     storm = Storm(kube, trials, seed)
+    try:
+        return carry_through(storm, faults, trials)
+    finally:
+        storm.orchestrator.kill()  # has ended by itself, unless something went wrong
+
+
+def carry_through(storm: Storm, faults: int, trials: int) -> dict[str, Any]:
     while not storm.sealed and storm.orchestrator.poll() is None:
         storm.look()
         time.sleep(0.5)

@@ -25,7 +25,8 @@ import psutil  # type: ignore[import-untyped]
 
 from benchhouse.processes.tree import children
 from benchhouse.schema.telemetry import Source
-from benchhouse.worker.monitors.procfs import Joined, Kept, Processors, besides_processors, node
+from benchhouse.worker.monitors.machine import besides_processors, node
+from benchhouse.worker.monitors.procfs import Joined, Kept, Processors
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 

@@ -21,7 +21,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchhouse.api.workspace import Workspace, open_workspace
+from benchhouse.api.opening import open_workspace
+from benchhouse.api.workspace import Workspace
 from benchhouse.claims import signatures
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.catalog import FILE_NAME

@@ -27,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.evidence.writing import write_text
 from benchhouse.results.cells import make_cells

@@ -31,5 +31,6 @@ show trace "$ref"
 cat <<END
 
 The report:  $page   (one file, opens offline)
+In a browser, with logs and evidence:  cd demo && ../.venv/bin/bench serve
 Next: open it; change examples/quickstart.yaml and 'make demo' again; or read docs/quickstart.md
 END

@@ -282,10 +282,10 @@ launch() { # NAME CGROUP COMMAND...
     (
         echo "$BASHPID" >"$group/pids/$bridge/daemons/$2/cgroup.procs"
         echo "$BASHPID" >"$group/cpuacct/$bridge/daemons/$2/cgroup.procs"
-        echo "$BASHPID" >"$folder/run/$name.pid"
         shift 2
         exec setsid "$@" </dev/null >>"$folder/log/$name.log" 2>&1 9>&-
     ) &
+    echo $! >"$folder/run/$name.pid" # whole when this returns
 }
 
 address_of() {
@@ -321,7 +321,7 @@ start_daemon() { # NAME
         launch controllers control kube-controller-manager --kubeconfig "$folder/kubeconfig" --use-service-account-credentials \
             --service-account-private-key-file "$pki/accounts.key" --root-ca-file "$pki/ca.crt" --leader-elect=false \
             --bind-address "$etcd" --port 0 --secure-port 10257 --flex-volume-plugin-dir "$folder/plugins" \
-            --node-monitor-grace-period 20s --feature-gates TTLAfterFinished=true,CronJobControllerV2=true
+            --node-monitor-grace-period 20s --pvclaimbinder-sync-period 1s --feature-gates TTLAfterFinished=true,CronJobControllerV2=true
         ;;
     scheduler)
         launch scheduler control kube-scheduler --kubeconfig "$folder/kubeconfig" --leader-elect=false --bind-address "$etcd" --port 0 --secure-port 10259

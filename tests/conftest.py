@@ -73,7 +73,7 @@ def _put_off_kubernetes(items: list[pytest.Item]) -> None:
     """On a fresh machine it is still being built while the first tests run; whoever comes too early waits."""
     late = [item for item in items if together(item.nodeid) == "kubernetes"]
     others = [item for item in items if together(item.nodeid) != "kubernetes"]
-    at = next((at for at, item in enumerate(others) if item.nodeid.startswith("tests/runs/")), len(others))
+    at = next((at for at, item in enumerate(others) if item.nodeid.startswith("tests/executors/")), len(others))
     items[:] = others[:at] + late + others[at:]
     for item in late:
         item.add_marker(pytest.mark.timeout(900))

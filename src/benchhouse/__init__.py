@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from benchhouse.api.opening import open_workspace as open
     from benchhouse.api.run import Run
     from benchhouse.api.workspace import Workspace
-    from benchhouse.api.workspace import open_workspace as open
     from benchhouse.documents.problems import Problem, ProblemsError
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import Context, Data, Deprecated, Experiment, Metric, experiment
@@ -35,7 +35,7 @@ _HOMES = {
     "Scenario": "benchhouse.schema.scenario:Scenario",
     "Workspace": "benchhouse.api.workspace:Workspace",
     "experiment": "benchhouse.schema.experiment:experiment",
-    "open": "benchhouse.api.workspace:open_workspace",
+    "open": "benchhouse.api.opening:open_workspace",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 from trial_maker import make_trial
 
 from benchhouse.api.claims import Claims
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.evidence.folder import read_spec, seal
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder

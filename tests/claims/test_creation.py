@@ -5,7 +5,7 @@ import pytest
 from claim_maker import NUMBER, STEADY, make, make_run_of, recollect
 from trial_maker import flip_byte, make_trial
 
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import NotSafe
 from benchhouse.documents.problems import ProblemsError

@@ -5,7 +5,7 @@ import json
 import pytest
 from claim_maker import claims_of, export, make
 
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.schema.digests import file_digest
 from benchhouse.warehouse.ingest import rebuild
 from benchhouse.warehouse.query import Warehouse

@@ -6,7 +6,7 @@ import re
 import pytest
 from claim_maker import STEADY, make, make_run_of
 
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.schema.errors import BenchError
 
 

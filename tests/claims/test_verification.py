@@ -5,8 +5,8 @@ from claim_maker import NUMBER, STEADY, claims_of, make, make_run_of
 from trial_maker import flip_byte
 
 from benchhouse.analysis.compare import DEFINITION
+from benchhouse.api.opening import open_workspace
 from benchhouse.api.verification import verify_all
-from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import comparison_fields, value_fields
 from benchhouse.schema.claim import Reason

@@ -177,22 +177,21 @@ def test_a_metric_whose_unit_changed_is_refused_not_averaged(bench, tmp_path):
 
     from benchhouse.warehouse.ingest import collect
     from benchhouse.warehouse.query import Warehouse
+    from benchhouse.warehouse.summaries import Summaries
 
     workspace = WorkspaceFolder(tmp_path)
     for number in range(2):
         collect(workspace, day(number), [make_trial(workspace, day(number), minute=number)])
     from benchhouse.results import metric_history
 
-    with Warehouse.open(workspace) as warehouse:
-        case = metric_history.find_case(warehouse, "demo")
-        rows = warehouse.query(
-            metric_history.VALUES, {"case_id": case.benchmark_case_id, "target": case.target_name}
-        ).dicts()
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
+        case = metric_history.find_case(summaries, "demo")
+        rows = summaries.values(case.benchmark_case_id, case.target_name, "qps", "value")
     mixed = [row | {"unit": "1/min" if row["run_id"] == day(1) else row["unit"]} for row in rows]
     from benchhouse.schema.errors import BenchError
 
     with pytest.raises(BenchError, match="its unit changed"):
-        metric_history._refuse_mixed([row for row in mixed if row["metric"] == "qps"], "qps", "value")
+        metric_history._refuse_mixed(mixed, "qps", "value")
 
 
 def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):

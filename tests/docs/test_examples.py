@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,20 @@ def test_training_example_runs(name, trials, bash, tmp_path):
     assert result["outcomes"] == {"succeeded": trials}
     assert {"step_time", "data_share", "loss"} <= {row["metric"] for row in result["points"]}
     assert len(list(tmp_path.glob("results/*/*/artifacts/profiles/*.trace.json.gz"))) == (3 if name == "gpt" else 0)
+
+
+@pytest.mark.slow
+def test_the_example_of_ray_train_has_the_records_of_all_its_workers(bash, tmp_path):
+    both = tmp_path / "both"  # a Python that has torch and Ray
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", both], check=True)
+    (packages,) = both.glob("lib/*/site-packages")
+    torch, ours = trainer_bin().parent.glob("lib/*/site-packages"), sysconfig.get_path("purelib")
+    (packages / "both.pth").write_text("\n".join([*map(str, torch), ours]))
+    path = os.pathsep.join([str(both / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = bash(f"bench run {EXAMPLES / 'training' / 'ray_train.yaml'} --json", tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    (meta,) = tmp_path.glob("results/*/*/meta.json")
+    facts = json.loads(meta.read_text())["custom"]
+    assert (facts["world"], facts["records_from"]) == (2, "emitted")
+    assert facts["warmup_steps"] + facts["measured_steps"] == 12
+    assert "loss" in {row["metric"] for row in json.loads(done.stdout)["points"]}

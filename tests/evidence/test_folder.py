@@ -1,5 +1,6 @@
 """Trial folders: tidied, cleared of secrets, sealed in an order that a power cut can't spoil, and read again."""
 
+import itertools
 import os
 import socket
 import stat
@@ -9,6 +10,7 @@ import pytest
 from benchhouse.evidence.folder import (
     LinkedFile,
     blank_secrets,
+    discard,
     packages_of,
     read_manifest,
     read_packages,
@@ -122,6 +124,46 @@ def test_every_file_is_on_disk_before_the_manifest_and_the_manifest_before_the_r
         "rename demo/.partial demo/t1",
         "sync demo",
     ]
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_folder_that_is_discarded_while_it_is_sealed_is_whole_or_gone(partial, spec, monkeypatch, step):
+    """A worker that was given up may still live. `step`: of those that reach the disk, the one before which it goes."""
+    steps = itertools.count()
+
+    def before(real):
+        def call(*arguments):
+            if next(steps) == step:
+                discard(partial.path)
+            return real(*arguments)
+
+        return call
+
+    for name in ("fsync", "rename", "replace"):
+        monkeypatch.setattr(os, name, before(getattr(os, name)))
+    final = TrialFolder(partial.path.parent / "t1")
+    if step < 7:
+        with pytest.raises(OSError):
+            seal(partial, spec, "succeeded")
+        assert list(final.path.parent.iterdir()) == []
+    else:
+        seal(partial, spec, "succeeded")
+        assert verify(final) == []
+
+
+def test_a_folder_that_is_being_removed_can_not_be_sealed_any_more(partial, spec, monkeypatch):
+    real, refused = os.unlink, []
+
+    def unlink(*arguments, **options) -> None:
+        with pytest.raises(OSError):
+            seal(partial, spec, "succeeded")
+        refused.append(arguments)
+        real(*arguments, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    discard(partial.path)
+    assert len(refused) == 3
+    assert list(partial.path.parent.iterdir()) == []
 
 
 def test_a_sealed_folder_says_whose_it_is_and_what_is_in_it(sealed):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from benchhouse.api.opening import open_workspace
 from benchhouse.api.verification import Verification, verify_all, verify_run
-from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest, read_spec
 from benchhouse.evidence.manifest import Manifest, describe_file, list_files

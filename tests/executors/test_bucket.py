@@ -224,8 +224,9 @@ def test_a_trial_that_is_sealed_after_its_orchestrator_was_killed_counts(place: 
     lab.release()
     wait_until(lambda: len(list(bucket.keys(reports))) > before, "the sealed trial to be in the bucket")
     (lab.marks / "slow-0-0").unlink()
-    done = lab.bench("run", "--resume", "@last", timeout_s=240)
+    done = lab.bench("stop", "@last")
     assert "1 sealed trial of an earlier session came home" in done.stderr
+    lab.bench("run", "--resume", "@last", timeout_s=240)
     assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 2
     assert not list(lab.marks.glob("slow-0-0")), "it was not run again"
     assert list(bucket.keys(f"runs/{lab.run_id()}/")) == []

@@ -6,6 +6,7 @@ import os
 import socket
 
 import pytest
+from executors.test_gang import summary_of, training
 from laboratory import Lab, wait_until
 from pydantic import ValidationError
 from services.dask_cluster import DaskCluster, TlsCluster
@@ -204,17 +205,45 @@ def test_dask_counts_what_a_worker_declares_so_that_others_are_counted_too():
 @pytest.mark.parametrize(
     ("ask", "taken", "goes_to"),
     [
-        (Ask(cpus=1), [], "roomy"),
-        (Ask(cpus=2), [Ask(cpus=3)], "small"),
-        (Ask(cpus=4), [Ask(cpus=1)], None),
-        (Ask(cpus=1, memory=6 << 30), [Ask(cpus=1, memory=4 << 30)], None),
-        (Ask(cpus=1, gpus=1), [], None),
-        (Ask(cpus=1, custom={"licence": 1}), [Ask(cpus=1, custom={"licence": 1})], None),
+        (Ask(cpus=1), [], ["roomy"]),
+        (Ask(cpus=2), [Ask(cpus=3)], ["small"]),
+        (Ask(cpus=4), [Ask(cpus=1)], []),
+        (Ask(cpus=1, memory=6 << 30), [Ask(cpus=1, memory=4 << 30)], []),
+        (Ask(cpus=1, gpus=1), [], []),
+        (Ask(cpus=1, custom={"licence": 1}), [Ask(cpus=1, custom={"licence": 1})], []),
+        (Ask(cpus=1, nodes=2), [Ask(cpus=3)], ["small", "roomy"]),
+        (Ask(cpus=1, nodes=2), [Ask(cpus=4)], ["small", "beside"]),
+        (Ask(cpus=2, nodes=2), [Ask(cpus=4)], []),
+        (Ask(cpus=1, nodes=3), [], []),  # the third shares a host with the second
     ],
 )
 def test_a_slot_goes_where_it_fits_beside_our_others(ask, taken, goes_to):
     engine = DaskEngine()
-    engine.workers = {"small": worker(nthreads=2, memory_limit=1 << 30), "roomy": worker(resources={"licence": 1})}
+    engine.workers = {
+        "small": worker(nthreads=2, memory_limit=1 << 30, host="a"),
+        "roomy": worker(resources={"licence": 1}, host="b"),
+        "beside": worker(nthreads=1, memory_limit=1, host="b"),
+    }
     for at, other in enumerate(taken):
         engine.held[str(at)] = Held(Slot(name=str(at), ask=other, folder="/x", python=("p",)), "roomy", None)
     assert engine._roomiest(ask) == goes_to
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a worker a host name of its own")
+def test_a_training_over_two_hosts_has_ranks_and_samples_of_both(lab, dask_cluster):
+    names = ("left", "right")
+    for name in names:
+        dask_cluster.add(name)
+    try:
+        run(lab, "training.run", dask_cluster, dask={"resources": {"pair": 1}}, **training())
+    finally:
+        for name in names:
+            dask_cluster.kill(name)
+    (trial,) = lab.trials()
+    facts = trial.meta["custom"]
+    first, second = facts["nodes"]
+    assert {first, second} == set(names) and facts["world"] == 4 and facts["measured_steps"] == 6
+    assert [place["node"] for place in facts["ranks"]] == [first, first, second, second]
+    (sampled,) = summary_of(trial).nodes
+    assert sampled.name == second and not sampled.problem and sampled.samples
+    lab.is_tidy()

@@ -2,11 +2,12 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from executors.test_gang import summary_of
 from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
 
@@ -57,6 +58,52 @@ def test_evidence_names_pod_node_image_and_what_it_was_given(kubernetes: Lab, ob
         assert placed["pod_created"] <= placed["pod_scheduled"] <= placed["pod_started"]
         assert placed["pod_uid"]
     assert not objects("jobs", "configmaps")
+    kubernetes.is_tidy()
+
+
+STEPS = """
+import json, os, time
+print(os.environ["RANK"], os.environ["MASTER_ADDR"], os.environ["BENCHHOUSE_NODE"], flush=True)
+for step in range(4):
+    time.sleep(0.02)
+    print(json.dumps({"step": step, "step_s": 0.5}), flush=True)
+"""
+
+
+def test_a_training_over_two_nodes_has_a_pod_on_each(kubernetes: Lab, objects: Any):
+    target = {"argv": ["python3", "-S", "-c", STEPS], "name": "t"}
+    workload = {"ranks_per_node": 2, "warmup": 0}
+    kubernetes.run("training.run", target=target, workload=workload, resources={"nodes": 2, "memory": "500MB"})
+    (trial,) = kubernetes.trials()
+    facts, placed = trial.meta["custom"], trial.meta["placed"]
+    first, second = facts["nodes"]
+    assert {first, second} == {"node1", "node2"} and facts["world"] == 4
+    assert [place["node"] for place in facts["ranks"]] == [first, first, second, second]
+    assert (placed["node"], placed["nodes"]) == (first, f"{first},{second}")
+    words = (trial.folder / "artifacts" / "rank-3.attempt-0.log").read_text()
+    assert words.startswith(f"3 {placed['address']} {second}\n"), "ranks meet at the address of the first pod"
+    (sampled,) = summary_of(trial).nodes
+    assert sampled.name == second and not sampled.problem and sampled.samples
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
+    kubernetes.is_tidy()
+
+
+def test_with_one_of_its_pods_a_trial_of_two_nodes_is_lost_and_run_again(
+    kubernetes: Lab, kubernetes_cluster: KubernetesCluster, objects: Any
+):
+    kubernetes.hold(0)
+    process = kubernetes.start("run", kubernetes.scenario("slow", workload={"seconds": 0}, resources={"nodes": 2}))
+    kubernetes.wait_for_mark("slow-*")
+    namespace = settings(kubernetes)["namespace"]
+    (far,) = [folder for folder in slot_folders(kubernetes) if json.loads((folder / "gang.json").read_text())["member"]]
+    (pod,) = [item["metadata"]["name"] for item in objects("pods") if far.name in item["metadata"]["name"]]
+    kubernetes_cluster.kubectl("delete", "pod", pod, "--namespace", namespace, "--wait=false")
+    kubernetes.wait_for_lost(1)
+    kubernetes.release()
+    _, words = process.communicate(timeout=280)
+    assert process.returncode == 0, words
+    assert [item["outcome"] for item in kubernetes.trials()[0].meta["attempts"]] == ["lost", "succeeded"]
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
     kubernetes.is_tidy()
 
 
@@ -147,6 +194,38 @@ def test_what_a_killed_orchestrator_left_is_deleted_by_stop(kubernetes: Lab, obj
     kubernetes.is_tidy()
 
 
+def test_two_users_with_one_scenario_name_in_a_namespace_leave_each_other_alone(
+    kubernetes: Lab, objects: Any, tmp_path_factory: pytest.TempPathFactory
+):
+    other = Lab(tmp_path_factory.mktemp("other"), variables=kubernetes.variables | {"LOGNAME": "bo"})
+    site = json.loads((kubernetes.workspace / "site.yaml").read_text()) | {"environment": other.own_variables}
+    (other.workspace / "site.yaml").write_text(json.dumps(site))
+    kubernetes.variables["LOGNAME"] = "ann"
+    processes = []
+    for lab in (kubernetes, other):
+        lab.hold(0)
+        processes.append(lab.start("run", lab.scenario("slow", workload={"seconds": 0})))
+    for lab in (kubernetes, other):
+        lab.wait_for_mark("slow-*")
+
+    def owners(*kinds: str) -> list[str]:
+        return sorted(item["metadata"]["labels"]["benchhouse.dev/owner"] for item in objects(*kinds))
+
+    everything = ("configmaps", "jobs", "pods")
+    assert owners(*everything) == ["ann"] * 3 + ["bo"] * 3
+    kubernetes.bench("stop", "@last")
+    processes[0].communicate(timeout=60)
+    assert owners("configmaps") == ["bo"], "what owned the objects of the first is gone, and nothing of the other's"
+    assert owners(*everything).count("bo") == 3
+    other.release()
+    _, words = processes[1].communicate(timeout=120)
+    assert processes[1].returncode == 0, words
+    [trial] = other.trials()
+    assert (trial.outcome, len(trial.meta["attempts"])) == ("succeeded", 1)
+    assert kubernetes.trials() == []
+    assert not owners("configmaps"), "nothing owns an object any more"
+
+
 def test_a_secret_reaches_the_pod_by_name_alone(kubernetes: Lab, kubernetes_cluster: KubernetesCluster, objects: Any):
     kubernetes.variables["DB_PASSWORD"] = "another-word"  # stays here
     target = {"password": "$DB_PASSWORD"}
@@ -167,18 +246,46 @@ def test_a_secret_reaches_the_pod_by_name_alone(kubernetes: Lab, kubernetes_clus
     assert not [text for text in everything if b"sesame-open" in text or b"another-word" in text]
 
 
-def test_gpus_are_an_extended_resource_of_the_node(kubernetes: Lab, kubernetes_cluster: KubernetesCluster):
-    scenario = kubernetes.scenario("once", resources={"gpus": 1})
-    change_site(kubernetes, gpu_resource="example.com/card")
-    assert "1 GPU" in kubernetes.bench("run", scenario, code=2).stderr
-    kubernetes_cluster.plant("node2", "example.com/card", 1)
-    try:
-        kubernetes.bench("run", scenario)
-    finally:
-        kubernetes_cluster.plant("node2", "example.com/card", 0)
-    placed = kubernetes.trials()[0].meta["placed"]
-    assert placed["node"] == "node2"
-    assert "example.com/card=1" in placed["limits"]
+SHARED_MEMORY = """
+import os
+size = os.statvfs("/dev/shm")
+assert size.f_blocks * size.f_frsize > 64 << 20, "as large as without the setting"
+"""
+
+
+@pytest.fixture
+def gpu_node(kubernetes_cluster: KubernetesCluster) -> Iterator[str]:
+    """A node with one GPU that nobody gets by accident, and the classes that a profile may name."""
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
+    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
+    classes = [item | {"metadata": {"name": "bench"}} for item in (runtime, priority)]
+    everything = {"apiVersion": "v1", "kind": "List", "items": classes}
+    kubernetes_cluster.kubectl("apply", "--filename", "-", document=everything)
+    kubernetes_cluster.kubectl("taint", "node", "node2", "gpus=here:NoSchedule")
+    kubernetes_cluster.kubectl("label", "node", "node2", "pool=gpus")
+    kubernetes_cluster.plant("node2", "nvidia.com/mig-1g.5gb", 1)
+    yield "node2"
+    kubernetes_cluster.plant("node2", "nvidia.com/mig-1g.5gb", 0)
+    kubernetes_cluster.kubectl("label", "node", "node2", "pool-")
+    kubernetes_cluster.kubectl("taint", "node", "node2", "gpus-")
+    kubernetes_cluster.kubectl("delete", "runtimeclass,priorityclass", "bench")
+
+
+def test_a_slice_of_a_gpu_and_all_that_a_profile_says_of_pods_hold_on_a_cluster(
+    kubernetes: Lab, kubernetes_cluster: KubernetesCluster, gpu_node: str, objects: Any
+):
+    work = {"target": {"argv": ["python3", "-c", SHARED_MEMORY]}, "workload": {"executions": 1, "warmup": 0}}
+    work |= {"resources": {"gpus": 1, "memory": "300MB"}}
+    tainted = {"tolerations": [{"key": "gpus", "operator": "Exists"}], "node_selector": {"pool": "gpus"}}
+    classes = {"runtime_class": "bench", "priority_class": "bench", "spread": "kubernetes.io/hostname"}
+    change_site(kubernetes, gpu_resource="example.com/card", shm="128MiB", **tainted, **classes)
+    assert "1 GPU" in kubernetes.bench("run", kubernetes.scenario("command", **work), code=2).stderr
+    change_site(kubernetes, gpu_resource="nvidia.com/mig-1g.5gb")
+    kubernetes.run("command", **work)
+    (trial,) = kubernetes.trials()
+    assert trial.outcome == "succeeded"
+    assert trial.meta["placed"]["node"] == gpu_node
+    assert "nvidia.com/mig-1g.5gb=1" in trial.meta["placed"]["limits"]
 
 
 def test_a_quota_that_is_used_up_is_told_and_ends_the_run(kubernetes: Lab, kubernetes_cluster: KubernetesCluster):

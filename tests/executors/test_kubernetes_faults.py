@@ -3,10 +3,12 @@
 import contextlib
 import json
 import subprocess
+from datetime import datetime
 from typing import Any
 
 import pytest
 from laboratory import Lab, wait_until
+from services.busy_api import RETRY_S, busy
 from services.kubernetes_cluster import KubernetesCluster
 
 from benchhouse.http.kubeconfig import find_access
@@ -121,3 +123,27 @@ def test_a_watch_from_a_forgotten_version_is_told_to_list_again(
     with pytest.raises(Refused) as refused:
         list(client.watch("/api/v1/pods", "1", 5))
     assert refused.value.status == 410
+
+
+def test_a_busy_server_that_forgets_and_has_another_clock_costs_no_trial(
+    kubernetes: Lab, kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+):
+    ahead_s = -7200.0
+    monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
+    with busy(find_access(), ahead_s) as api:
+        kubernetes.variables["KUBECONFIG"] = api.kubeconfig(kubernetes.root / "busy.json")
+        kubernetes.run("once", workload={"n": [0, 1, 2]}, parallel=2)
+    assert attempts(kubernetes) == [1, 1, 1]
+    kinds = [kind for kind, _ in api.asked]
+    assert {"POST jobs", "POST configmaps", "GET pods", "WATCH pods", "DELETE configmaps"} <= set(api.gaps())
+    assert min(api.gaps().values()) >= RETRY_S, api.gaps()
+    assert kinds.count("POST jobs") == 1 + 2, "refused, and then a Job a slot: nothing was made twice"
+    assert api.gone == 1 and kinds.count("GET pods") >= 3, "it was listed again when the server had forgotten"
+    for trial in kubernetes.trials():
+        there, here = trial.meta["placed"]["pod_started"], trial.meta["started"]
+        skew = datetime.fromisoformat(there) - datetime.fromisoformat(here)
+        assert abs(skew.total_seconds() - ahead_s) < 300, "their clock, and not ours"
+    rows = json.loads(kubernetes.bench("query", "SELECT queue_s FROM trial_fact", "--json").stdout)["rows"]
+    assert all(0 <= row["queue_s"] < 300 for row in rows), "by the clocks of the cluster alone"
+    namespace = json.loads((kubernetes.workspace / "site.yaml").read_text())["kubernetes"]["namespace"]
+    assert not kubernetes_cluster.get("configmaps", "--namespace", namespace, *OURS), "what owned all that was made"

@@ -11,8 +11,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from executors.test_gang import summary_of, training
 from laboratory import Lab, wait_until
 from services.ray_cluster import RayCluster
+from services.trainer import lab as small_gpt
 
 from benchhouse.executors.ray import address
 from benchhouse.executors.ray_engine import endpoint, unanswered
@@ -227,3 +229,43 @@ def test_the_ranks_of_a_training_are_processes_of_its_trial(ray: Lab):
     facts = trial.meta["custom"]
     assert facts["world"] == 2 and len(facts["nodes"]) == 1 and facts["records_from"] == "JSON lines of the log"
     assert {place["local_rank"] for place in facts["ranks"]} == {0, 1}
+
+
+def test_a_training_over_two_nodes_has_ranks_and_samples_of_both(ray: Lab):
+    ray.run("training.run", **training())
+    (trial,) = ray.trials()
+    facts = trial.meta["custom"]
+    assert sorted(facts["nodes"]) == ["n1", "n2"] and facts["world"] == 4 and facts["measured_steps"] == 6
+    first, second = facts["nodes"]
+    assert [place["node"] for place in facts["ranks"]] == [first, first, second, second]
+    assert trial.meta["placed"]["nodes"] == f"{first},{second}" and trial.meta["placed"]["node"] == first
+    (sampled,) = summary_of(trial).nodes
+    assert sampled.name == second and not sampled.problem and sampled.samples
+    ray.is_tidy()
+
+
+def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(ray: Lab):
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(ray.marks)}  # torch makes it at import, and leaves it
+    workload = {"ranks_per_node": 1, "launcher": "torchrun", "warmup": 1, "environment": own}
+    target = small_gpt("--steps", 5)
+    ray.run("training.run", target=target, workload=workload, resources={"nodes": 2}, monitors=False)
+    facts = ray.trials()[0].meta["custom"]
+    assert len({place["node"] for place in facts["ranks"]}) == facts["world"] == 2
+    assert facts["loss_digest"] and facts["records_from"] == "emitted"
+    ray.is_tidy()
+
+
+def test_with_one_of_its_nodes_a_trial_of_two_is_lost_and_waits_for_another(ray: Lab, ray_cluster: RayCluster):
+    ray.hold(0)
+    process = ray.start("run", ray.scenario("slow", workload={"seconds": 0}, resources={"nodes": 2}), "--json")
+    ray.wait_for_mark("slow-*")
+    ray_cluster.do("kill", "n2")
+    ray.wait_for_lost(1)
+    ray_cluster.do("add", "n2")
+    ray.release()
+    output, words = process.communicate(timeout=280)
+    assert process.returncode == 0, words
+    assert json.loads(output)["outcomes"] == {"succeeded": 1}
+    (lost,) = [event for event in ray.events() if event.get("outcome") == "lost"]
+    assert "its slot on n2 ended" in lost["reason"]
+    ray.is_tidy()

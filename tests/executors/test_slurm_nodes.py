@@ -213,7 +213,7 @@ def test_a_trial_that_is_lost_is_tried_again_with_the_same_server(slurm):
     """The reaper of the first array must not end what the second one needs."""
     scenario = slurm.scenario("ask", workload={"seconds": 5}, retries={"backoff": 0.1}, **attached())
     process = slurm.start("run", scenario, "--json")
-    wait_until(lambda: list(slurm.marks.glob("asked-*")), "a trial that asks")
+    wait_until(lambda: [mark for mark in slurm.marks.glob("asked-*") if mark.read_text()], "a trial that asks")
     (mark,) = slurm.marks.glob("asked-*")
     began = state(slurm)["started"]
     os.kill(parent(parent(int(mark.read_text()))), signal.SIGKILL)

@@ -59,7 +59,7 @@ def slurm(lab: Lab, apart: Cluster) -> Lab:
 def train(slurm: Lab, target: dict, nodes: int, **workload: object) -> dict:
     """The trial's meta.json."""
     more = {"target": target, "workload": workload, "resources": {"nodes": nodes, "memory": "2GB"}, "monitors": False}
-    slurm.run("training.run", **more)
+    slurm.bench("run", slurm.scenario("training.run", **more), timeout_s=280)
     return slurm.trials()[-1].meta
 
 
@@ -90,8 +90,13 @@ def test_ranks_of_four_nodes_are_one_training_whatever_their_clocks_say(slurm, l
 def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(slurm):
     torch = small_gpt("--steps", 5)
     own = {"TORCHINDUCTOR_CACHE_DIR": str(slurm.marks)}  # torch makes it at import, and leaves it
-    facts = train(slurm, torch, 2, ranks_per_node=1, launcher="torchrun", warmup=1, environment=own)["custom"]
+    given = {"ranks_per_node": 1, "warmup": 1, "environment": own, "peak": {"measure": True, "seconds": 0.3}}
+    facts = train(slurm, torch, 2, launcher="torchrun", **given)["custom"]
     assert len({place["node"] for place in facts["ranks"]}) == facts["world"] == 2
+    measured = facts["utilisation"]["peak_measured_by"]
+    assert [(place["node"], place["local_rank"]) for place in measured] == [(node, 0) for node in facts["nodes"]]
+    reached = [place["flops"] for place in measured]
+    assert min(reached) > 1e8 and facts["utilisation"]["peak_measured"] == pytest.approx(sum(reached) / 2)
     assert facts["loss_digest"] and facts["records_from"] == "emitted"
     slurm.is_tidy()
 

@@ -17,6 +17,7 @@ from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.declared import all_series
 
 NAMES = ["runs", "telemetry", "serving"]
+EVERY = [*NAMES, "served"]  # that one asks no Prometheus: tests/serve/test_outlets.py
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(written):
-    return {name: json.loads((written / f"{name}.json").read_text()) for name in NAMES}
+    return {name: json.loads((written / f"{name}.json").read_text()) for name in EVERY}
 
 
 def expressions(dashboard) -> list[str]:
@@ -71,7 +72,7 @@ def test_a_new_declaration_is_in_the_next_dashboard():
     assert panel["targets"][0]["expr"].startswith(f"{TELEMETRY}_new_thing_watts{{")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_panels_do_not_overlap_and_have_ids_of_their_own(made, name):
     panels = made[name]["panels"]
     cells = set()
@@ -85,7 +86,7 @@ def test_panels_do_not_overlap_and_have_ids_of_their_own(made, name):
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_grafanas_own_types_read_it_and_write_the_same(made, name):
     pytest.importorskip("grafana_foundation_sdk", reason="a development dependency: uv sync")
     from grafana_foundation_sdk.cog.encoder import JSONEncoder

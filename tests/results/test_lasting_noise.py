@@ -27,7 +27,7 @@ def side(name, values, first_minute, step=1):
 
 def compared(earlier=(), late=20, **options):
     history = [row(run=f"old-{at}", values=values) for at, values in enumerate(earlier)]
-    return compare_runs(side("a", A, 0), side("b", B, late), CompareOptions(**options), earlier=lambda: history)
+    return compare_runs(side("a", A, 0), side("b", B, late), CompareOptions(**options), earlier=lambda columns: history)
 
 
 def test_where_noise_lasts_intervals_are_wider_and_the_note_says_why():
@@ -57,12 +57,12 @@ def test_where_no_history_says_so_the_verdict_does(earlier):
 
 def test_another_metric_says_nothing_about_this_one():
     history = [row(run="old", metric="latency", values=WAVES), row(run="old", target="flat", values=WAVES)]
-    table = compare_runs(side("a", A, 0), side("b", B, 20), earlier=lambda: history)
+    table = compare_runs(side("a", A, 0), side("b", B, 20), earlier=lambda columns: history)
     assert table.rows[0].memory is None
 
 
 def test_sides_that_took_turns_need_no_history():
-    def ask():
+    def ask(columns):
         raise AssertionError("nobody needs it")
 
     table = compare_runs(side("a", A, 0, step=2), side("b", B, 1, step=2), CompareOptions(paired=False), earlier=ask)
@@ -76,8 +76,9 @@ def test_earlier_runs_of_the_scenario_are_read_from_the_warehouse(tmp_path):
         folders = [make_trial(workspace, run, at, value=value, minute=start + at) for at, value in enumerate(values, 1)]
         collect(workspace, run, folders)
     with Warehouse.open(workspace) as warehouse:
-        rows = [item for item in queries.points(warehouse, ["run-3", "run-4"]).dicts() if item["metric"] == "qps"]
-        assert {item["run_id"] for item in earlier_rows(warehouse, rows)} == {"run-1", "run-2"}
+        rows = queries.points(warehouse, ["run-3", "run-4"]).dicts()
+        read = earlier_rows(warehouse, rows, {("qps", "value")})
+        assert {(item["run_id"], item["metric"]) for item in read} == {("run-1", "qps"), ("run-2", "qps")}
         (found,) = compare_selected(warehouse, "run-4", "run-5", CompareOptions(("qps",))).rows
         assert found.memory > 0.5 and found.verdict == "no evidence of a difference"
         (early,) = compare_selected(warehouse, "run-1", "run-2", CompareOptions(("qps",))).rows

@@ -12,7 +12,7 @@ from laboratory import wait_until
 from services.small_server import with_small
 
 ASK = """
-import os, re, time, urllib.request
+import contextlib, os, re, time, urllib.request
 from pathlib import Path
 from benchhouse import Context
 
@@ -32,8 +32,11 @@ def ask(target: dict, ctx: Context, seconds: float = 0.0, n: int = 0):
     ctx.emit("asked", 1)
     ctx.metadata(url=target["url"])
 
-def wait(target: dict, ctx: Context, n: int = 0):
+def wait(target: dict, ctx: Context, n: int = 0, kill: bool = False):
     Path(os.environ["LAB"], f"waits-{n}").touch()
+    if kill:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(target["url"] + "/die", timeout=5)
     time.sleep(60)
     ctx.emit("x", 1)
 
@@ -129,9 +132,9 @@ def test_all_replicas_are_handed_over_and_one_can_be_named(served):
 
 
 def test_a_service_that_dies_in_mid_trial_fails_it_at_once_and_ends_the_sweep(served):
-    served.small("answer", "die-after:1.5")
+    served.small("answer", "mortal")
     began = time.monotonic()
-    told = served.run("wait", code=1, **scenario(workload={"n": [1, 2, 3]}))
+    told = served.run("wait", code=1, **scenario(workload={"n": [1, 2, 3], "kill": True}))
     assert time.monotonic() - began < 50, "no time-out was waited for"
     (failure,) = told["failures"]
     assert failure["code"] == "server_died" and "ended with 3" in failure["message"]

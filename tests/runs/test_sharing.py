@@ -20,6 +20,7 @@ from benchhouse.evidence.deposits import deposits
 from benchhouse.evidence.store import object_key
 from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.runs import evidence_transfer, s3_shelf, sharing
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 DEAD = "postgresql://nobody@127.0.0.1:1/none"
@@ -178,6 +179,14 @@ def test_a_file_that_says_nothing_is_refused_at_its_place(bench, tmp_path, text)
     done = bench("warehouse", "share", cwd=tmp_path)
     assert done.code == 2
     assert "workspace.yaml:1" in done.err
+
+
+def test_a_file_of_schedules_alone_shares_nothing_in_silence(tmp_path):
+    workspace = WorkspaceFolder(tmp_path)
+    workspace.settings.write_text("schedules: postgresql://127.0.0.1/none\n")
+    said = []
+    sharing.after_run(workspace, said.append)
+    assert said == []
 
 
 def test_without_a_file_nothing_is_shared_and_the_command_says_what_to_write(bench, tmp_path):

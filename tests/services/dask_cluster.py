@@ -18,6 +18,7 @@ from laboratory import wait_until
 from services.kin import end_with_parent
 
 PATIENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "300s"}
+_HOSTS = {"left": "127.0.0.2", "right": "127.0.0.3"}
 _TLS = """
 import os, sys
 from distributed import LocalCluster, Security
@@ -50,7 +51,8 @@ def spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 class DaskCluster:
-    """Worker `one` has two threads and a nanny, worker `two` has one thread and a licence."""
+    """Worker `one` has two threads and a nanny, worker `two` has one thread and a licence. `left` and `right` can be
+    added: they have a host name and an address of their own, and a `pair`."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="daskt-"))
@@ -64,11 +66,12 @@ class DaskCluster:
 
     def add(self, name: str) -> None:
         """Start a worker, and wait until the scheduler has it."""
-        own = ["--nthreads", "2"] if name == "one" else ["--nthreads", "1", "--no-nanny", "--resources", "licence=1"]
+        more = {"one": ["--nthreads", "2"], "two": ["--nthreads", "1", "--no-nanny", "--resources", "licence=1"]}
+        own = more.get(name, ["--nthreads", "1", "--no-nanny", "--resources", "pair=1"])
         before = self._log("scheduler").count(f"name: {name}")
         self._run(
             name, "worker", "--scheduler-file", str(self.file), "--name", name, *own,
-            "--local-directory", str(self.folder / "scratch"),
+            "--local-directory", str(self.folder / "scratch"), host=_HOSTS.get(name, "127.0.0.1"),
         )  # fmt: skip
         wait_until(lambda: self._log("scheduler").count(f"name: {name}") > before, f"Dask's worker {name}", 300)
 
@@ -81,9 +84,10 @@ class DaskCluster:
             self.kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _run(self, name: str, kind: str, *more: str) -> None:
-        program = ["-m", "dask", kind, "--host", "127.0.0.1", "--no-dashboard", *more]
-        self.processes[name] = spawn([sys.executable, *program], self.folder / f"{name}.log")
+    def _run(self, name: str, kind: str, *more: str, host: str = "127.0.0.1") -> None:
+        program = [sys.executable, "-m", "dask", kind, "--host", host, "--no-dashboard", *more]
+        apart = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name] if name in _HOSTS else []
+        self.processes[name] = spawn([*apart, *program], self.folder / f"{name}.log")
 
     def _log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")

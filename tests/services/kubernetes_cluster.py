@@ -4,15 +4,18 @@ One test process runs all tests of it (conftest), so that there is one. A test t
 """
 
 import fcntl
+import hashlib
+import io
 import json
 import os
 import secrets
 import signal
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import pytest
 from laboratory import Lab, wait_until
@@ -70,27 +73,29 @@ class KubernetesCluster:
         wait_until(lambda: self.get("serviceaccounts", "--namespace", name), f"the service account of {name}")
         return name
 
-    def make_volume(self, namespace: str, root: Path) -> dict[str, str]:
-        """A claim whose volume is that folder: a site profile's `volume`."""
+    def make_volume(self, namespace: str, root: Path, name: str = "shared", **more: Any) -> dict[str, str]:
+        """A claim whose volume is that folder: a site profile's `volume`. `more`: of the volume's spec."""
         access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-        claim = {"name": "shared", "namespace": namespace}
+        claim, full_name = {"name": name, "namespace": namespace}, f"{namespace}-{name}"
         volume = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": namespace},
+            "metadata": {"name": full_name, "labels": {"lab": namespace}},
             "spec": access | {
                 "capacity": {"storage": "10Gi"},
                 "persistentVolumeReclaimPolicy": "Retain",
                 "hostPath": {"path": str(root), "type": "Directory"},
                 "claimRef": claim,
-            },
+            } | more,
         }  # fmt: skip
-        asked = access | {"volumeName": namespace, "resources": {"requests": {"storage": "10Gi"}}}
+        asked = access | {"volumeName": full_name, "resources": {"requests": {"storage": "10Gi"}}}
         document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": asked}
         self.kubectl(
             "apply", "--filename", "-", document={"apiVersion": "v1", "kind": "List", "items": [volume, document]}
         )
-        return {"claim": "shared", "path": str(root)}
+        claims = ("persistentvolumeclaims", "--namespace", namespace)  # a pod that comes first waits up to a minute
+        wait_until(lambda: all(item["status"]["phase"] == "Bound" for item in self.get(*claims)), "a bound claim")
+        return {"claim": name, "path": str(root)}
 
     def site(self, namespace: str, root: Path) -> dict[str, Any]:
         """Settings of a site profile whose pods share `root`, which holds the workspace, with this machine."""
@@ -104,7 +109,55 @@ class KubernetesCluster:
     def forget(self, namespace: str) -> None:
         """With all that is in it; Kubernetes takes its time for that, and nobody waits."""
         self.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
-        self.kubectl("delete", "persistentvolume", namespace, "--wait=false", "--ignore-not-found")
+        self.kubectl("delete", "persistentvolumes", "--selector", f"lab={namespace}", "--wait=false")
+
+    def pin_image(self) -> str:
+        """The image with its digest, by which recipes name theirs; nodes know it by that name from then on."""
+        for node in NODES:
+            rows = self._ctr(node, "ls").splitlines()
+            digest = next(row.split()[2] for row in rows if row.startswith(IMAGE))
+            pinned = f"{IMAGE.partition(':')[0]}@{digest}"
+            self._ctr(node, "tag", "--force", IMAGE, pinned)
+        return pinned
+
+    def add_image(self, name: str, packages: Path, user: int) -> str:
+        """The nodes get `IMAGE` with these packages in its Python, run by that user."""
+        base, archive, own = (
+            (self.folder / "bin").resolve().parent / "image.tar",
+            self.folder / "more.tar",
+            io.BytesIO(),
+        )
+        with tarfile.open(fileobj=own, mode="w") as layer:
+            layer.add(packages, "usr/local/lib/python3.11/dist-packages")
+        with tarfile.open(base) as given:
+            config = json.load(cast("IO[bytes]", given.extractfile("0.json")))
+            whole = cast("IO[bytes]", given.extractfile("layer.tar")).read()
+        config["rootfs"]["diff_ids"].append(f"sha256:{hashlib.sha256(own.getvalue()).hexdigest()}")
+        config["config"]["User"] = str(user)
+        manifest = [{"Config": "0.json", "RepoTags": [f"localhost/{name}"], "Layers": ["layer.tar", "own.tar"]}]
+        files = {"layer.tar": whole, "own.tar": own.getvalue()}
+        files |= {"0.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+        with tarfile.open(archive, "w") as image:
+            for path, data in files.items():
+                member = tarfile.TarInfo(path)
+                member.size = len(data)
+                image.addfile(member, io.BytesIO(data))
+        for node in NODES:
+            self._ctr(node, "import", str(archive))
+        archive.unlink()
+        return f"localhost/{name}"
+
+    def _ctr(self, node: str, *arguments: str) -> str:
+        command = [self.folder / "bin" / "ctr", "-a", "run/containerd/containerd.sock", "-n", "k8s.io", "images"]
+        done = subprocess.run(
+            [*command, *arguments], cwd=self.folder / node, check=True, text=True, capture_output=True, timeout=60
+        )
+        return done.stdout
+
+    @property
+    def gateway(self) -> str:
+        """An address of this machine that only pods reach."""
+        return f"10.{200 + int((self.folder / 'run' / 'number').read_text())}.0.1"
 
     def requests(self, since: int = 0, client: str = "benchhouse") -> list[dict[str, Any]]:
         """What that client has asked the API server for, each once, from the `since`th on: `verb`, `requestURI`."""

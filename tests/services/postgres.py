@@ -5,9 +5,11 @@ from services.postgres import postgres_server     # the fixture, one server a te
 
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -109,3 +111,11 @@ def fake_server_of_version(version: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, daemon=True).start()
         yield f"postgresql://somebody@127.0.0.1:{listening.getsockname()[1]}/old"
+
+
+def new_database(endpoint: str) -> str:
+    """Its address, without a password: who is on the machine itself is let in."""
+    name = f"team_{uuid.uuid4().hex[:12]}"
+    ask(endpoint, f"CREATE DATABASE {name}")
+    parts = urlsplit(endpoint)
+    return f"postgresql://postgres@{parts.hostname}:{parts.port}/{name}"

@@ -30,6 +30,12 @@ scrape_configs:
   - job_name: node
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
+_BENCH = """  - job_name: bench
+    scrape_interval: 2s
+    scrape_timeout: 2s
+    authorization: {{credentials: "{token}"}}
+    static_configs: [{{targets: ["{address}"]}}]
+"""
 
 
 def promtool(*arguments: object, text: str = "") -> "subprocess.CompletedProcess[str]":
@@ -45,15 +51,17 @@ def is_clean(text: str) -> None:
 class Prometheus:
     """Scrapes a node exporter, which reads text files. All that it keeps is below `folder`."""
 
-    def __init__(self, folder: Path, textfiles: Path, rules: list[Path]) -> None:
-        self.folder, self.textfiles, self.rules = folder, textfiles, rules
+    def __init__(self, folder: Path, textfiles: Path, rules: list[Path], scrape: tuple[str, str] | None = None) -> None:
+        """`scrape`: address and token of a `bench serve` that is scraped too, as the job `bench`."""
+        self.folder, self.textfiles, self.rules, self.scrape = folder, textfiles, rules, scrape
         self.port, self.exporter_port = free_ports(2)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "Prometheus":
         config = self.folder / "prometheus.yml"
         rules = json.dumps([str(path) for path in self.rules])
-        config.write_text(_CONFIG.format(port=self.exporter_port, rules=rules))
+        jobs = _BENCH.format(address=self.scrape[0], token=self.scrape[1]) if self.scrape else ""
+        config.write_text(_CONFIG.format(port=self.exporter_port, rules=rules) + jobs)
         self._start(
             "prometheus-node-exporter",
             "--collector.disable-defaults",

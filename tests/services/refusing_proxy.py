@@ -39,7 +39,7 @@ class RefusingProxy:
 
 
 @contextmanager
-def refusing(server_url: str) -> Iterator[RefusingProxy]:
+def refusing(server_url: str, at: str = "127.0.0.1") -> Iterator[RefusingProxy]:
     host = urlsplit(server_url).netloc
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,8 +73,8 @@ def refusing(server_url: str) -> Iterator[RefusingProxy]:
             self.wfile.write(body[: len(body) // 2] if half else body)
             self.close_connection = self.close_connection or half
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    proxy = RefusingProxy(f"http://127.0.0.1:{server.server_port}")
+    server = ThreadingHTTPServer((at, 0), Handler)
+    proxy = RefusingProxy(f"http://{at}:{server.server_port}")
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield proxy

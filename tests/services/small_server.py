@@ -5,7 +5,7 @@
 
 Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (prints N MB), `stubborn`, `family`
 (starts children, one of which leaves its session), `flap` (every other answer is 503), `sick-after:S` (503 from then
-on), `secret` (prints its {secret}).
+on), `secret` (prints its {secret}), `mortal` (ends when asked for /die).
 """
 
 import json
@@ -46,6 +46,9 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         Answers.asked += 1
+        if self.path == "/die" and "mortal" in sys.argv:
+            print("out of memory", flush=True)
+            os._exit(3)
         flaps = "flap" in sys.argv and Answers.asked % 2
         self.send_response(503 if flaps or time.monotonic() > Answers.sick_at else 200)
         self.end_headers()

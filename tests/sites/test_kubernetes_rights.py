@@ -4,74 +4,33 @@ On a real API server with RBAC: each account has the Role, without one of its ve
 """
 
 import json
-from dataclasses import dataclass, replace
-from pathlib import Path
+import subprocess
+from dataclasses import replace
 
 import pytest
+from executors.test_kubernetes_ray import IMAGE, WORKERS
+from executors.test_kubernetes_ray import definitions as definitions
 from laboratory import wait_until
+from services.kubernetes_accounts import accounts as accounts
 
+from benchhouse.automation.cron_jobs import CronRun, cron_job
 from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.kuberay import KubeRayJobs
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import Pods
 from benchhouse.http.kubeconfig import find_access
 from benchhouse.http.kubernetes import KubeClient, Refused, path_of, selector
+from benchhouse.schema.kuberay import KubeRay
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS
+from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.pod_template import RUN_LABEL
-from benchhouse.sites.kubernetes_manifests import role
+from benchhouse.schema.protocols import Assignment
+from benchhouse.schema.site import Site
 
 pytestmark = pytest.mark.slow
 NEEDED = [(right, verb) for right in RIGHTS if right.level in ("run", "evidence") for verb in right.verbs]
-_RBAC = "rbac.authorization.k8s.io/v1"
-
-
-@dataclass
-class Accounts:
-    """Accounts of one namespace, by what they may not do."""
-
-    admin: KubeClient
-    namespace: str
-    folder: Path
-
-    def make(self, name, rights):
-        """A kubeconfig of an account with just these rights."""
-        labels = {"name": name, "namespace": self.namespace}
-        self._create("v1", "serviceaccounts", {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": labels})
-        self._create(_RBAC, "roles", role(self.namespace, name, rights))
-        binding = {
-            "kind": "RoleBinding",
-            "apiVersion": _RBAC,
-            "metadata": labels,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", **labels}],
-        }
-        self._create(_RBAC, "rolebindings", binding)
-        asked = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {"expirationSeconds": 3600}}
-        token = self.admin.create(path_of("v1", self.namespace, "serviceaccounts", name, "token"), asked)
-        access = self.admin.access
-        cluster = {"server": access.server, "certificate-authority": "ca.pem"}
-        document = {
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": name, "user": {"token": token["status"]["token"]}}],
-            "contexts": [{"name": name, "context": {"cluster": "c", "user": name, "namespace": self.namespace}}],
-            "current-context": name,
-        }
-        (self.folder / "ca.pem").write_text(access.authority)
-        (path := self.folder / f"{name}.json").write_text(json.dumps(document))
-        return path
-
-    def _create(self, api, plural, manifest):
-        self.admin.create(path_of(api, self.namespace, plural), manifest)
-
-
-@pytest.fixture(scope="module")
-def accounts(kubernetes_cluster, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
-        admin = KubeClient(find_access())
-    namespace = kubernetes_cluster.make_namespace()
-    yield Accounts(admin, namespace, tmp_path_factory.mktemp("accounts"))
-    kubernetes_cluster.forget(namespace)
+OPTIONAL = [right for right in RIGHTS if right.level in ("ray", "schedules")]
 
 
 def lacking(bench):
@@ -92,7 +51,8 @@ def work(access, namespace, folder):
     engine.start(slot)
     engine.gone()
     wait_until(lambda: engine.lost or followed.requests >= 4, "two objects made, pods listed and watched")
-    later.start(slot)  # of a session that comes after one that was killed
+    second = slot.model_copy(update={"name": f"{name}-2"})
+    later.start(second)  # of a session that comes after one that was killed
     later.gone()
     of_run = {"labelSelector": selector({RUN_LABEL: name})}
     wait_until(lambda: engine.lost or client.get(path_of("v1", namespace, "pods"), **of_run)["items"], "the pod")
@@ -104,8 +64,8 @@ def work(access, namespace, folder):
         except Refused as error:
             if error.status != 404:
                 raise
-    engine.stop([slot.name])
-    wait_until(lambda: engine.lost or slot.name in engine.gone(), "the end of the pod")
+    later.stop([second.name])
+    wait_until(lambda: engine.lost or second.name in later.gone(), "the end of the pod")
     if engine.lost:
         raise Refused(403, "Forbidden", engine.lost)
     engine.close()
@@ -147,3 +107,66 @@ def test_a_run_succeeds_with_the_role(accounts, kubernetes):
     (kubernetes.workspace / "quick.yaml").write_text(json.dumps(scenario))
     done = kubernetes.bench("run", "quick.yaml")
     assert done.returncode == 0 and "2 succeeded" in done.stderr, done.stderr
+
+
+def hand_over(access, namespace, folder):
+    """All that a whole run on KubeRay asks of the API."""
+    settings = KubernetesSite(namespace=namespace, image=IMAGE, volume={"claim": "shared", "path": str(folder)})
+    run = RunFolder(folder / "ws" / ".bench" / "runs" / "r")
+    jobs = KubeRayJobs(Assignment(site=Site(kubernetes=settings), run=run), KubeRay(version="2.60.0", workers=WORKERS))
+    jobs.check(Ask(cpus=1))
+    name = jobs.carry(access.context, ["bench", "run"])
+    assert jobs.goes_on(name)
+    jobs.stop(name)
+
+
+def keep_schedule(cluster, kubeconfig, namespace, folder):
+    """All that whoever applies a schedule, changes and deletes it asks of the API, with kubectl; raises its words."""
+    settings = KubernetesSite(namespace=namespace, image=IMAGE, volume={"claim": "shared", "path": str(folder)})
+    run = CronRun(kubeconfig.stem, folder / "s.yaml", folder, "0 2 * * *")
+    first, second = (cron_job(replace(run, cron=cron), settings, (1, 20)) for cron in ("0 2 * * *", "0 3 * * *"))
+    for verb, document in (("apply", first), ("apply", second), ("delete", second)):
+        command = [cluster.folder / "bin" / "kubectl", "--kubeconfig", kubeconfig, verb, "--filename", "-"]
+        done = subprocess.run(command, input=json.dumps(document), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Refused(403, "Forbidden", done.stderr)
+
+
+@pytest.mark.parametrize("right", OPTIONAL, ids=lambda right: right.resource)
+def test_whole_runs_and_schedules_work_with_their_rights_and_with_no_verb_less(
+    accounts, kubernetes_cluster, definitions, monkeypatch, tmp_path, right
+):
+    def work_as(name, rights):
+        path = accounts.make(name, rights)
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        access = find_access()
+        held = [verb for item in rights for verb in item.verbs]
+        wait_until(lambda: all(may(access, accounts.namespace, right, verb) for verb in held), "the role to hold", 30)
+        if right.level == "ray":
+            hand_over(access, accounts.namespace, tmp_path)
+        else:
+            keep_schedule(kubernetes_cluster, path, accounts.namespace, tmp_path)
+
+    work_as(f"all-{right.resource}", [right])
+    for verb in right.verbs:
+        with pytest.raises(Refused) as refused:
+            work_as(f"no-{verb}-{right.resource}", [replace(right, verbs=tuple(v for v in right.verbs if v != verb))])
+        assert f'cannot {verb} resource "{right.resource}"' in refused.value.message
+
+
+def may(access, namespace, right, verb):
+    asked = {"namespace": namespace, "verb": verb, "group": right.group, "resource": right.resource}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return KubeClient(access).create(path, review | {"spec": {"resourceAttributes": asked}})["status"].get("allowed")
+
+
+def test_the_check_asks_for_rights_on_kuberay_and_kueue_where_the_profile_needs_them(
+    accounts, bench, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("KUBECONFIG", str(accounts.make("plain", [right for right in RIGHTS if right.level == "run"])))
+    cluster = {"kuberay": {"workers": WORKERS}}
+    site = {"site": "t", "kubernetes": {"namespace": accounts.namespace, "queue": "q"}, "ray": {"cluster": cluster}}
+    (tmp_path / "site.yaml").write_text(json.dumps(site))
+    wait_until(lambda: "may create jobs.batch" not in lacking(bench), "the role to hold", 30)
+    assert {"may list workloads.kueue.x-k8s.io", "may create rayjobs.ray.io"} <= set(lacking(bench))

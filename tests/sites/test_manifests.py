@@ -13,16 +13,22 @@ def rendered(bench, *args):
     return {item["kind"]: item for item in yaml.safe_load_all(done.out)}
 
 
+def rules_without(*levels):
+    return [
+        {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
+        for right in RIGHTS
+        if right.level not in levels
+    ]
+
+
 def test_all_that_a_team_needs_and_no_more(bench):
     plain = rendered(bench, "--namespace", "team")
     assert list(plain) == [
         "Namespace", "ServiceAccount", "Role", "RoleBinding", "LimitRange", "PersistentVolumeClaim",
     ]  # fmt: skip
-    assert plain["Role"]["rules"] == [
-        {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
-        for right in RIGHTS
-        if right.level != "cluster"
-    ]
+    assert plain["Role"]["rules"] == rules_without("cluster", "services", "endpoints", "ray", "schedules")
+    finding = rendered(bench, "--namespace", "team", "--endpoints")
+    assert finding["Role"]["rules"] == rules_without("cluster", "services", "ray", "schedules")
     assert not [rule for rule in plain["Role"]["rules"] if "secrets" in rule["resources"] or "*" in str(rule)]
     assert "cpu" not in plain["LimitRange"]["spec"]["limits"][0]["default"]  # it would throttle what is measured
     assert plain["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
@@ -46,6 +52,19 @@ def test_quotas_users_nodes_and_no_egress(bench):
     assert [item["name"] for item in full["RoleBinding"]["subjects"]] == ["runs", "ann@example.com", "bob"]
     assert full["ClusterRole"]["rules"][0]["resources"] == ["nodes"]
     assert full["NetworkPolicy"]["spec"]["policyTypes"] == ["Egress"]
+
+
+def test_servers_need_rights_of_their_own(bench):
+    rules = rendered(bench, "--namespace", "team", "--servers")["Role"]["rules"]
+    verbs = {rule["resources"][0]: rule["verbs"] for rule in rules}
+    assert verbs["statefulsets"] == verbs["secrets"] == verbs["services"] == ["create"]
+
+
+def test_whole_runs_on_kuberay_and_schedules_need_rights_of_their_own(bench):
+    rules = rendered(bench, "--namespace", "team", "--ray", "--schedules")["Role"]["rules"]
+    verbs = {rule["resources"][0]: rule["verbs"] for rule in rules}
+    assert verbs["rayjobs"] == ["create", "get", "list", "delete"]
+    assert verbs["cronjobs"] == ["create", "get", "patch", "delete"]
 
 
 def test_the_profile_says_what_is_not_given(bench, tmp_path):

@@ -1,10 +1,8 @@
 """Engines for tests: a database of its own in a real PostgreSQL, ClickHouse in a folder, a second lake."""
 
-import uuid
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from services.postgres import ask
+from services.postgres import new_database as new_database
 from trial_maker import make_run, make_trial
 
 from benchhouse.schema.layout import WorkspaceFolder
@@ -22,11 +20,3 @@ def filled(root: Path) -> WorkspaceFolder:
         folders.append(make_trial(workspace, run, 9, ef=3, outcome="failed", reason=reason, minute=at))
         collect(workspace, run, folders)
     return workspace
-
-
-def new_database(endpoint: str) -> str:
-    """Its address, without a password: who is on the machine itself is let in."""
-    name = f"team_{uuid.uuid4().hex[:12]}"
-    ask(endpoint, f"CREATE DATABASE {name}")
-    parts = urlsplit(endpoint)
-    return f"postgresql://postgres@{parts.hostname}:{parts.port}/{name}"

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from trial_maker import START, make_run, make_trial
 
-from benchhouse.api.workspace import open_workspace
+from benchhouse.api.opening import open_workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder

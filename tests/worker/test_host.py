@@ -77,6 +77,14 @@ def test_a_trial_is_told_with_its_pid_and_its_end(host):
     assert not sealed.with_name("a.log").exists(), "a worker that has nothing to say leaves no log"
 
 
+def test_what_is_told_of_its_place_before_the_first_trial_is_evidence(host):
+    host.send(placed={"executor": host.lab.template["executor"], "node": "n7", "image_id": "sha256:1"})
+    sealed = host.trial("ok")
+    assert host.hear()["id"] == "a" and host.hear() == {"id": "a", "exit": 0}
+    placed = json.loads((sealed / "meta.json").read_text())["placed"]
+    assert (placed["node"], placed["image_id"]) == ("n7", "sha256:1")
+
+
 def test_a_worker_that_can_not_begin_says_why_in_its_log(host):
     host.send(id="x", folder=str(host.lab.root / "nowhere"), log=str(host.lab.root / "x.log"))
     host.hear()

@@ -6,6 +6,7 @@ from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation import alarms
 from benchhouse.automation.alarms import Checked, Standing
 from benchhouse.results import history
+from benchhouse.results.history import Grounds
 from benchhouse.schema.alarms import Notice
 from benchhouse.schema.quality import BaselineRecord
 
@@ -20,6 +21,17 @@ class Alarms(VerbGroup):
     def check(self) -> Checked:
         """Look at each alarm, record what changed, and notify the channels of what is new."""
         return alarms.check(self._folder)
+
+    def mute(self, name: str, why: str, *, for_s: float | None = None, request: str = "") -> Notice:
+        """Notify nobody of an alarm, with a reason: for so many seconds, or until it is unmuted.
+
+        `request` names who asked, where that may ask twice: the second time nothing is written.
+        """
+        return alarms.mute(self._folder, name, why, for_s, request)
+
+    def unmute(self, name: str, *, request: str = "") -> Notice:
+        """Notify of it again."""
+        return alarms.unmute(self._folder, name, request)
 
     def try_channel(self, name: str) -> None:
         """Send a test message to a channel; raises where it does not arrive."""
@@ -45,13 +57,21 @@ class Baselines(VerbGroup):
         stat: str | None = None,
         why: str = "",
         unless_worse: float | None = None,
+        request: str = "",
     ) -> BaselineRecord:
         """Accept the level that the history of a case has now: its runs since the last change.
 
         `unless_worse`: refuse if worse by more than this share than what a person accepted last.
+        `request` names who asked, where that may ask twice: the second time nothing is written.
         """
-        return history.accept(self._folder, case, metric, stat, why, unless_worse)
+        if kept := history.of_request(self._folder, request):
+            return kept
+        return history.accept(self._folder, case, metric, stat, Grounds(why, request, unless_worse))
 
-    def clear(self, case: str, metric: str | None = None, *, stat: str | None = None, why: str = "") -> BaselineRecord:
+    def clear(
+        self, case: str, metric: str | None = None, *, stat: str | None = None, why: str = "", request: str = ""
+    ) -> BaselineRecord:
         """No baseline counts for a case any more; what was accepted stays on record."""
-        return history.clear(self._folder, case, metric, stat, why)
+        if kept := history.of_request(self._folder, request):
+            return kept
+        return history.clear(self._folder, case, metric, stat, Grounds(why, request))

@@ -313,6 +313,8 @@ class QueryResult:
         """Their types, as SQL names them."""
         self.rows: list[tuple[Any, ...]] = result.rows
         """One tuple a row."""
+        self.more = result.more
+        """Whether there are more rows than the limits let through."""
         self.spec: QuerySpec = result.spec
         """The query with everything that its answer depends on, to be asked again."""
 

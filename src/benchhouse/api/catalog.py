@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.nexus import experiments
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,10 @@ class Catalog(VerbGroup):
 
     def targets(self) -> list[MeasuredTarget]:
         """Targets that were benchmarked in this workspace."""
-        from benchhouse.warehouse.query import Warehouse
+        from benchhouse.warehouse.query import Warehouse, own
 
         with Warehouse.open(self._folder) as warehouse:
-            return [MeasuredTarget(**row) for row in warehouse.query(_TARGETS).dicts()]
+            return [MeasuredTarget(**row) for row in warehouse.query(own(_TARGETS)).dicts()]
 
     def show(self, name: str, version: str | None = None) -> "ExperimentDetails":
         """Inputs, metrics, data and resources of an experiment, by default of its newest version.
@@ -95,7 +95,7 @@ class Catalog(VerbGroup):
         """The JSON Schema of a file format, for an editor that checks as you type."""
         models = _models()
         if file_format not in models:
-            raise BenchError(f"no file format '{file_format}'", f"one of {', '.join(models)}")
+            raise NotFoundError(f"no file format '{file_format}'", f"one of {', '.join(models)}")
         schema = models[file_format].model_json_schema(by_alias=True)
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -89,6 +89,12 @@ class Claims(VerbGroup):
             entries.append(ClaimEntry(**claim.summary(), signature=self._signature(claim, keys).state))
         return entries
 
+    def of_run(self, run_id: str) -> builtins.list[ClaimEntry]:
+        """Publication-grade claims that trials of a run stand behind, without those that were changed."""
+        whole = [entry for entry in self.list() if entry.label == "PUBLICATION-GRADE" and entry.signature != "wrong"]
+        read = ((entry, shelf.read(self._folder, entry.id)) for entry in whole)
+        return [entry for entry, claim in read if any(trial.run_id == run_id for trial in claim.trials)]
+
     def show(self, claim: str) -> SignedClaim:
         """One claim, by its id or the beginning of it."""
         whole = shelf.read(self._folder, shelf.require(self._folder, claim))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from benchhouse.api.execution import PlaceKeywords, RunListener, Source, listener_of
+from benchhouse.api.execution import PlaceKeywords, RunListener, ScenarioText, Source, listener_of
 from benchhouse.api.kept import end_kept, start_kept
 from benchhouse.api.placement import Placement
 from benchhouse.api.servers import Server, StoppedServers, described
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.load.clients import RECIPE
 from benchhouse.runs.cleanup import sweep
@@ -109,6 +109,8 @@ def content_of(source: Source) -> dict[str, Any]:
     """As a mapping; relative paths of a file keep their meaning."""
     if isinstance(source, Scenario):
         return source.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    if isinstance(source, ScenarioText):
+        return dict(parse_yaml(source.text, source.name).data or {})
     if not isinstance(source, str | os.PathLike):
         return dict(source)
     path = Path(source)

@@ -13,21 +13,33 @@ from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_model
 from benchhouse.runs import batch, execution, hot_metrics
+from benchhouse.runs.approval import within
 from benchhouse.runs.execution import QUIET as QUIET
 from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
 from benchhouse.runs.execution import Quiet as Quiet
 from benchhouse.runs.execution import RunListener as RunListener
 from benchhouse.runs.keepers import Keep
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.ledger import Ledger, ScheduledRun
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
+from benchhouse.runs.records import open_run, resume_run
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.resources import Budget
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import site_folder
 from benchhouse.sites import places
 
-Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
-"""A scenario: the path of its file, its content as a dict, or `Scenario(...)`."""
+
+@dataclass(frozen=True)
+class ScenarioText:
+    """A scenario as the text of its file, for who has it and no file; messages call it by `name`."""
+
+    text: str
+    name: str = "<scenario>"
+
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario | ScenarioText
+"""A scenario: the path of its file, its text, its content as a dict, or `Scenario(...)`."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,9 @@ def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywo
     """
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), Where(**where)), Path(source)
+    if isinstance(source, ScenarioText):
+        prepared = prepare_text(workspace, source.text, source.name, workspace.root, Where(**where))
+        return prepared, Path(source.name)
     if isinstance(source, Scenario):
         source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
     label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file
@@ -170,6 +185,60 @@ def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, liste
     if carrier := batch.carrier(prepared, ledger.folder):
         return Submitted(run_id, trials, job=batch.carry(workspace, ledger, carrier))
     return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
+
+
+def prepare_within(
+    workspace: WorkspaceFolder, source: Source, where: PlaceKeywords, budget: Budget | None
+) -> tuple[Prepared, Path]:
+    """The same as `prepare_source` for a run that is held to a budget; raises where it asks for more."""
+    prepared, path = prepare_source(workspace, source, where)
+    return (within(workspace, prepared, budget) if budget else prepared), path
+
+
+def submit_new(
+    workspace: WorkspaceFolder,
+    source: Source,
+    where: PlaceKeywords,
+    listener: RunListener,
+    budget: Budget | None,
+    *,
+    new: bool,
+) -> Submitted:
+    """A run in the background; an unfinished one of the same plan is carried on, unless `new`."""
+    prepared, path = prepare_within(workspace, source, where, budget)
+    return submit(workspace, prepared, open_run(workspace, prepared, path, listener.note, new=new), listener)
+
+
+def submit_as(
+    workspace: WorkspaceFolder,
+    run_id: str,
+    source: Source,
+    where: PlaceKeywords,
+    listener: RunListener,
+    budget: Budget | None = None,
+    scheduled: ScheduledRun | None = None,
+) -> Submitted:
+    """A new run of that id in the background. Where there is one, it was asked for before, by somebody who was killed:
+    it is started if it never was, and left alone otherwise."""
+    ledger = Ledger(workspace.run(run_id))
+    if ledger.folder.record.is_file():
+        if not _begun(ledger):
+            ledger, prepared = resume_run(workspace, run_id)
+    else:
+        prepared, path = prepare_within(workspace, source, where, budget)
+        prepared = replace(prepared, scheduled=scheduled)
+        ledger = open_run(workspace, prepared, path, listener.note, new=run_id)
+    if not _begun(ledger):
+        try:
+            return submit(workspace, prepared, ledger, listener)
+        except BenchError:
+            if not _begun(ledger):  # else another process was quicker
+                raise
+    return Submitted(run_id, ledger.record.trials, pid=ledger.owner() or None)
+
+
+def _begun(ledger: Ledger) -> bool:
+    return ledger.owner() is not None or any(True for _ in ledger.events())
 
 
 def keeper() -> Keep:

@@ -36,7 +36,7 @@ def rules(keywords: GateKeywords) -> GateRules:
     return GateRules(**given)
 
 
-def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate:
+def judge(workspace: "Workspace", base: str, new: str, rules: GateRules, *, record: bool = True) -> Gate:
     """NEW against BASE; raises NoBaselineError where BASE is a run before the first one (`@last-1` after one run)."""
     try:
         (chosen,) = workspace.select(base)
@@ -47,7 +47,7 @@ def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate
                 "run the scenario again, or bring an earlier run: bench gate --baseline STORE",
             ) from error
         raise
-    return gate(workspace.folder, chosen, workspace.select(new)[0], rules)
+    return gate(workspace.folder, chosen, workspace.select(new)[0], rules, record=record)
 
 
 def judge_against_store(workspace: "Workspace", store: str, new: str, rules: GateRules, endpoint: str = "") -> Gate:

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from benchhouse.api.access import Audit, Tokens
     from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.catalog import Catalog
+    from benchhouse.api.changes import Changes
     from benchhouse.api.claims import Claims
     from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
@@ -27,12 +29,25 @@ class Groups:
     def _workspace(self) -> "Workspace":
         return cast("Workspace", self)  # only Workspace derives from this
 
+    def changes(self, since: str = "24h") -> "Changes":
+        """What changed since then, and what needs a person: runs, levels, broken baselines, alarms."""
+        from benchhouse.api.changes import changes
+
+        return changes(self._workspace.folder, since)
+
     @property
     def alarms(self) -> "Alarms":
         """The rules of alarms.yaml: `ws.alarms.check()`."""
         from benchhouse.api.alarms import Alarms
 
         return Alarms(self._workspace)
+
+    @property
+    def audit(self) -> "Audit":
+        """What was written through `bench serve`, by whom: `ws.audit.list()`."""
+        from benchhouse.api.access import Audit
+
+        return Audit(self._workspace)
 
     @property
     def baselines(self) -> "Baselines":
@@ -152,6 +167,13 @@ class Groups:
         from benchhouse.api.infra import Infrastructures
 
         return Infrastructures(self._workspace)
+
+    @property
+    def tokens(self) -> "Tokens":
+        """Tokens by which `bench serve` knows people and programs: `ws.tokens.make("ada", "run")`."""
+        from benchhouse.api.access import Tokens
+
+        return Tokens(self._workspace)
 
     @property
     def views(self) -> "Views":

@@ -194,6 +194,7 @@ def write_dashboards(folder: Path) -> Dashboards:
     from benchhouse.catalog.listing import list_experiments
     from benchhouse.evidence.writing import write_text
     from benchhouse.report import dashboards
+    from benchhouse.report.served_dashboard import served_dashboard
     from benchhouse.schema.experiment import Metric
     from benchhouse.sites import places
     from benchhouse.worker.monitors.declared import all_series
@@ -204,7 +205,7 @@ def write_dashboards(folder: Path) -> Dashboards:
         if not item.broken and not item.deprecated
     ]
     series = all_series()
-    contents = dashboards.dashboards(declared, series)
+    contents = dashboards.dashboards(declared, series) | {"served": served_dashboard(declared)}
     texts = {f"{name}.json": json.dumps(content, indent=2) + "\n" for name, content in contents.items()}
     texts[RULES] = dashboards.rules_yaml(series)
     try:

@@ -1,19 +1,26 @@
 """Pages of runs: the report, and the view of one run for one reader."""
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from benchhouse.api.answers import CurveComparison, Report
 from benchhouse.api.why import page as why_page
+from benchhouse.api.why import page_content
+from benchhouse.report import html, markdown, pages
 from benchhouse.report.data import gather
-from benchhouse.report.files import write_report
+from benchhouse.report.figures import figure_files
+from benchhouse.report.files import report_json, write_report
 from benchhouse.results.curves import Tradeoff
 from benchhouse.runs.execution import RunListener, collect
 from benchhouse.runs.status import rerun_line
 from benchhouse.schema.errors import BenchError, unwritable
 
 if TYPE_CHECKING:
+    from benchhouse.api.answers import Diagnosis
     from benchhouse.api.workspace import Workspace
+
+ReportForm = Literal["html", "markdown", "json"]
 
 
 def write(
@@ -25,7 +32,8 @@ def write(
 ) -> Report:
     """The report of these runs; with an audience, one page for that reader."""
     if audience:
-        return _for_reader(workspace, runs, audience)
+        why = _for_reader(workspace, runs, audience).why
+        return Report(why_page(workspace.folder, why, audience), why.headline)
     folder, run_ids = workspace.folder, [workspace[run].id for run in runs]
     for run_id in run_ids:
         for line in collect(folder, run_id, unless_complete=True).skipped:
@@ -38,8 +46,23 @@ def write(
         raise unwritable(folder.reports, error, f"bench report {' '.join(run_ids)}") from error
 
 
-def _for_reader(workspace: "Workspace", runs: Sequence[str], audience: str) -> Report:
+def text(workspace: "Workspace", runs: Sequence[str], audience: str | None, form: ReportForm) -> str:
+    """What `write` puts into files. A page for one reader is, as JSON, what it is made of."""
+    folder = workspace.folder
+    if audience:
+        diagnosis = _for_reader(workspace, runs, audience)
+        if form == "json":
+            return json.dumps(diagnosis.to_dict(), ensure_ascii=False)
+        content = page_content(folder, diagnosis.why, audience)
+        return pages.as_html(content) if form == "html" else pages.as_markdown(content)
+    run_ids = workspace.collected(*runs)
+    data = gather(folder, run_ids, rerun=lambda run_id, trial: rerun_line(trial))
+    if form == "json":
+        return report_json(data)
+    return html.render(data) if form == "html" else markdown.render(data, figure_files(data))
+
+
+def _for_reader(workspace: "Workspace", runs: Sequence[str], audience: str) -> "Diagnosis":
     if len(runs) > 2:
         raise BenchError("a page for one reader is of one run, or of two: the base and the run", "give fewer runs")
-    why = workspace.why(runs[-1], runs[0] if len(runs) == 2 else None).why
-    return Report(why_page(workspace.folder, why, audience), why.headline)
+    return workspace.why(runs[-1], runs[0] if len(runs) == 2 else None)

@@ -14,16 +14,19 @@ if TYPE_CHECKING:
         TargetComparison,
     )
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.execution import RunListener
+    from benchhouse.api.execution import RunListener, Submitted
     from benchhouse.api.rows import Points
+    from benchhouse.api.sealed import SealedTrial, TrialEvidence
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
+    from benchhouse.results.content import ReportData
     from benchhouse.runs.batch import Stopped
     from benchhouse.runs.execution import Collected
     from benchhouse.runs.execution import RunSummary as RunSummary
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.status import RunOverview, UnsuccessfulTrial, Warning
     from benchhouse.runs.status import RunStatus as RunStatus
+    from benchhouse.schema.resources import Budget
     from benchhouse.warehouse.contract_rows import RunContract as RunContract
 
 
@@ -42,10 +45,6 @@ class Run:
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import table_html
 
-        if not self.folder.is_dir():
-            return table_html(
-                ("", ""), [("run", self.id), ("state", "pulled: its numbers are here, its ledger is not")]
-            )
         status = self.status()
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
         rows = [
@@ -75,14 +74,15 @@ class Run:
         if self.summary:
             return self.summary.exit_code
         status = self.status()
-        good = status.state == "finished" and set(status.outcomes) <= {"succeeded"}
+        good = status.state in ("finished", "pulled") and set(status.outcomes) <= {"succeeded"}
         return Exit.GOOD if good else Exit.TRIAL_FAILED
 
     def status(self) -> "RunStatus":
-        """How it stands, from its files; a batch system is asked once."""
+        """How it stands, from its files; a batch system is asked once. Of a pulled run, what the tables tell."""
+        from benchhouse.runs import pulled
         from benchhouse.runs.status import status
 
-        return status(self.workspace.folder, self.id)
+        return pulled.status(self.workspace.folder, self.id) or status(self.workspace.folder, self.id)
 
     def overview(self) -> "RunOverview":
         """What ran, where, how it ended, and which commands look closer."""
@@ -105,6 +105,27 @@ class Run:
         from benchhouse.runs.batch import stop
 
         return stop(self.workspace.folder, self.id)
+
+    def resume(self, *, budget: "Budget | None" = None) -> "Submitted":
+        """Carry on what is missing of it in the background; `wait` waits for its end.
+
+        From now on all of it is held to `budget`, and refused where its plan asks for more; without one, to what its
+        scenario says.
+        """
+        from benchhouse.api import execution
+        from benchhouse.runs.approval import within
+        from benchhouse.runs.ledger import Ledger
+        from benchhouse.runs.records import resume_run
+
+        known = Ledger(self.workspace.folder.run(self.id))
+        if (owner := known.owner()) is not None:
+            raise known.busy(owner)
+        if known.record.budget != budget:
+            if budget:
+                within(self.workspace.folder, resume_run(self.workspace.folder, self.id)[1], budget)
+            known.hold_to(budget)
+        ledger, prepared = resume_run(self.workspace.folder, self.id)
+        return execution.submit(self.workspace.folder, prepared, ledger, execution.QUIET)
 
     def collect(self, *, progress: "bool | RunListener" = False) -> "Collected":
         """Put its sealed trials into the tables, and check the alarms; on a cluster, submit again what broke."""
@@ -155,6 +176,28 @@ class Run:
     def why(self, vs: str | None = None) -> "Diagnosis":
         """Why it got slower than `vs`, or than the newest earlier run of its plan."""
         return self.workspace.why(self.id, vs)
+
+    def trials(self) -> "list[SealedTrial]":
+        """Its sealed trials, set-aside attempts too, in the order in which they ended."""
+        from benchhouse.api import sealed
+
+        return sealed.trials(self.workspace.folder, self.id)
+
+    def evidence(self, trial: str, *, fetch: bool = False) -> "TrialEvidence":
+        """The files of one of `trials()`, by its name: their sizes and digests, and what is in them.
+
+        With `fetch`, evidence of a pulled run that is not here is brought from the store that workspace.yaml names.
+        """
+        from benchhouse.api import sealed
+
+        return sealed.evidence(self.workspace.folder, self.id, trial, fetch=fetch)
+
+    def report_data(self) -> "ReportData":
+        """What its report is made of, as far as its trials are in the tables; nothing is written."""
+        from benchhouse.report.data import gather
+        from benchhouse.runs.status import rerun_line
+
+        return gather(self.workspace.folder, [self.id], rerun=lambda run_id, trial: rerun_line(trial))
 
     def report(self) -> "Report":
         """Write its page, and the same as Markdown and JSON."""

@@ -1,12 +1,23 @@
-"""`ws.schedules`: runs that somebody else's clock starts."""
+"""`ws.schedules`: runs that a clock starts, by the agent or by a cluster that keeps the schedule."""
 
+import builtins
 import os
 import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation.cron_jobs import CronRun, cron_job
+from benchhouse.automation.schedules import units
+from benchhouse.automation.schedules.agent import Agent, own_name, place_of, process_is_gone
+from benchhouse.automation.schedules.cron import next_start
+from benchhouse.automation.schedules.due import NEVER
+from benchhouse.automation.schedules.store import Kept, ScheduleStore, Slot, opened
+from benchhouse.automation.schedules.units import Keeper
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.http.kubeconfig import find_access
 from benchhouse.http.kubernetes import KubeClient
@@ -14,13 +25,155 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import chosen
 from benchhouse.schema.resources import Resources
+from benchhouse.schema.schedules import Schedule, SlotState
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import PlaceKeywords
 
 
+@dataclass(frozen=True)
+class SlotRecord:
+    """One slot: when it was due, and what became of it. Times are ISO 8601, UTC; empty where there is none."""
+
+    due: str
+    state: SlotState
+    run_id: str
+    begun: str
+    ended: str
+    why: str
+    place: str
+    """Machine and workspace of the run."""
+
+
+@dataclass(frozen=True)
+class ScheduleStanding:
+    """A schedule, and how it stands."""
+
+    name: str
+    scenario: str
+    cron: str
+    timezone: str
+    cadence: str
+    state: str
+    """active, paused or failing."""
+    next_due: str
+    """UTC; empty where it is paused."""
+    failures: int
+    """In a row."""
+    told: tuple[str, ...]
+    """Channels that know that it keeps failing."""
+    last: SlotRecord | None
+    """The newest slot that was run."""
+    slots: tuple[SlotRecord, ...]
+    """The newest first."""
+    settings: Schedule
+
+
 class Schedules(VerbGroup):
-    """Schedules that a cluster keeps."""
+    """Schedules that are kept here, or by a cluster."""
+
+    def add(
+        self, scenario: str | os.PathLike[str], cron: str, *, name: str = "", replace: bool = False, **settings: Any
+    ) -> ScheduleStanding:
+        """Keep a schedule, which `bench agent` carries out: the file of a scenario, and a cron line.
+
+        `name` is by default that of the file; `settings` are the other fields of `Schedule`, such as `timezone`.
+        """
+        from benchhouse.api.execution import prepare_source
+        from benchhouse.automation.alarms import read_alarms
+
+        file = Path(scenario).absolute()
+        root = self._folder.root.absolute()
+        kept = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+        schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **settings)
+        where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
+        prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises where it can't run
+        known = read_alarms(self._folder).channels if schedule.tell else {}
+        for channel in schedule.tell:
+            if channel not in known:
+                raise BenchError(f"no channel {channel} in alarms.yaml", f"there are {', '.join(known)}")
+        with opened(self._folder) as store:
+            store.add(schedule, time.time(), replace=replace)
+        return self.get(schedule.name)
+
+    def list(self) -> "builtins.list[ScheduleStanding]":
+        """All schedules, by name, each with its newest slot."""
+        with opened(self._folder) as store:
+            return [_standing(store, kept, 10) for kept in store.all()]
+
+    def get(self, name: str, *, slots: int = 20) -> ScheduleStanding:
+        """One schedule with its newest slots."""
+        with opened(self._folder) as store:
+            return _standing(store, store.get(name), slots)
+
+    def pause(self, name: str) -> ScheduleStanding:
+        """Begin no more runs; those that go on are left alone."""
+        return self._pause(name, paused=True)
+
+    def resume(self, name: str) -> ScheduleStanding:
+        """Carry on; what was due meanwhile is not made up for."""
+        return self._pause(name, paused=False)
+
+    def _pause(self, name: str, *, paused: bool) -> ScheduleStanding:
+        with opened(self._folder) as store:
+            store.pause(name, time.time(), paused=paused)
+        return self.get(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a schedule; its runs stay, and so does the record of its slots."""
+        with opened(self._folder) as store:
+            store.remove(name)
+
+    def run_now(self, name: str, *, note: Callable[[str], None] = lambda text: None) -> SlotRecord:
+        """Start a run of it in the background, whatever hour it is and whatever else goes on."""
+        with opened(self._folder) as store:
+            agent = self._agent(store, note)
+            slot = store.claim_now(name, time.time(), agent.place, agent.me)
+            agent.begin(slot, time.time())
+            kept = next(item for item in store.slots(name, 50) if item.run_id == slot.run_id)
+        if kept.state == "failed":
+            raise BenchError(f"{name} could not be begun: {kept.why}", f"bench schedule show {name}")
+        return _slot_record(kept)
+
+    def install(self, keeper: Keeper, *, write: bool = True) -> "builtins.list[units.Unit]":
+        """What lets this machine carry schedules out: a service of systemd, its timer, or a line of crontab.
+
+        `write=False` only answers with the texts. Units are not enabled here: each says by which command.
+        """
+        texts = units.units(keeper, self._folder.root.absolute())
+        if write:
+            units.install(texts)
+        return texts
+
+    def uninstall(self, keeper: Keeper) -> "builtins.list[units.Unit]":
+        """Take away what `install` wrote."""
+        texts = units.units(keeper, self._folder.root.absolute())
+        units.uninstall(texts)
+        return texts
+
+    def run_agent(self, *, once: bool = False, note: Callable[[str], None] = lambda text: None) -> None:
+        """Carry schedules out until SIGTERM or Ctrl-C; runs that were begun go on. `once`: only what is due now."""
+        from benchhouse.api.agent import carry_out
+
+        with opened(self._folder) as store:
+            carry_out(self._agent(store, note), once=once)
+
+    def _agent(self, store: ScheduleStore, note: Callable[[str], None]) -> Agent:
+        from benchhouse.api.agent import RunDeeds
+
+        place = place_of(self._folder.root.absolute())
+        return Agent(store, RunDeeds(self._workspace, note), time.time, place, own_name(), process_is_gone)
+
+    def scrontab(
+        self, scenario: str | os.PathLike[str], cron: str, *, time_zone: str = "", **where: Unpack["PlaceKeywords"]
+    ) -> str:
+        """The lines for `scrontab`, by which Slurm runs a scenario on schedule: its own options, and the command."""
+        from benchhouse.api.execution import prepare_source
+
+        if time_zone:
+            raise BenchError("scrontab knows no time zones", "write the schedule for the zone of Slurm's controller")
+        prepared, file = prepare_source(self._folder, scenario, where)
+        return units.scrontab(prepared.plan.scenario, self._folder.root.absolute(), Path(file).absolute(), cron)
 
     def render(
         self,
@@ -31,7 +184,10 @@ class Schedules(VerbGroup):
         kubernetes_version: str = "",
         **where: Unpack["PlaceKeywords"],
     ) -> str:
-        """The CronJob that runs it; `kubernetes_version` (`1.32`) in place of asking the API server for its own."""
+        """The CronJob of Kubernetes that runs it.
+
+        `kubernetes_version` (`1.32`) in place of asking the API server for its own.
+        """
         from benchhouse.api.execution import prepare_source
         from benchhouse.runs import batch
 
@@ -62,6 +218,55 @@ class Schedules(VerbGroup):
             user=(os.getuid(), os.getgid()) if os.getuid() else None,
         )
         return as_yaml([cron_job(run, settings, _version(kubernetes_version, settings))])
+
+
+def _validated(**fields: Any) -> Schedule:
+    from pydantic import ValidationError
+
+    try:
+        return Schedule.model_validate({key: value for key, value in fields.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise BenchError(f"{where}: {reason}" if where else reason, "bench schedule add --help") from error
+
+
+def _standing(store: ScheduleStore, kept: Kept, limit: int) -> ScheduleStanding:
+    schedule, records = kept.schedule, tuple(map(_slot_record, store.slots(kept.schedule.name, limit)))
+    state = "paused" if kept.paused else "failing" if kept.failures >= schedule.tell_after else "active"
+    return ScheduleStanding(
+        name=schedule.name,
+        scenario=schedule.scenario,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        cadence=schedule.cadence,
+        state=state,
+        next_due="" if kept.paused else _stamp(next_start(schedule, max(kept.looked_to, time.time()))),
+        failures=kept.failures,
+        told=kept.told,
+        last=next((record for record in records if record.run_id), None),
+        slots=records,
+        settings=schedule,
+    )
+
+
+def _slot_record(slot: Slot) -> SlotRecord:
+    return SlotRecord(
+        due=_stamp(slot.due),
+        state=slot.state,
+        run_id=slot.run_id,
+        begun=_stamp(slot.begun),
+        ended=_stamp(slot.ended),
+        why=slot.why,
+        place=slot.place,
+    )
+
+
+def _stamp(moment: float) -> str:
+    if not 0 < moment < NEVER:
+        return ""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
 def _version(given: str, settings: KubernetesSite) -> tuple[int, int]:

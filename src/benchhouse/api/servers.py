@@ -22,7 +22,7 @@ from benchhouse.processes.owner import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keepers import running_states
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import WorkspaceFolder
@@ -308,7 +308,7 @@ def find_server(workspace: WorkspaceFolder, server: str, over_too: bool = False)
     if matches:
         raise BenchError(f"'{server}' could be {', '.join(state.id for _, state in matches)}", "give more of the id")
     hint = guess_hint(server, [state.id for _, state in states])
-    raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
+    raise NotFoundError(f"there is no server '{server}'", f"{hint}see: bench servers ps")
 
 
 def described(folder: ServiceFolder, state: ServiceState) -> Server:

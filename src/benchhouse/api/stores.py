@@ -13,10 +13,11 @@ from benchhouse.evidence.store import Carried as Carried
 from benchhouse.evidence.verify import Damage
 from benchhouse.runs import evidence_transfer
 from benchhouse.runs.selection import find_run
-from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.errors import BenchError, NotFoundError, unwritable
 from benchhouse.schema.retention import Pruning, Retention
 
 if TYPE_CHECKING:
+    from benchhouse.runs.following import Followed as Followed
     from benchhouse.runs.sharing import Destination as Destination
     from benchhouse.warehouse.ingest import Rebuilt
     from benchhouse.warehouse.transfer import Moved as Moved
@@ -96,7 +97,7 @@ class Tables(VerbGroup):
         known = VIEWS | TABLES
         if table is not None and table not in known:
             guess = did_you_mean(table, known)
-            raise BenchError(
+            raise NotFoundError(
                 f"no table '{table}'", f"Did you mean '{guess}'?" if guess else f"There are: {', '.join(known)}"
             )
         return [
@@ -151,3 +152,18 @@ class Tables(VerbGroup):
         from benchhouse.warehouse.transfer import pull
 
         return pull(self._folder, origin, runs, **options)
+
+    def look(self, every_s: float = 30.0) -> "Followed":
+        """Bring what is new in the engine that workspace.yaml names; a server that is away is told, not raised.
+
+        `every_s` is how often that is done: `bench serve --follow`.
+        """
+        from benchhouse.runs.following import look
+
+        return look(self._folder, every_s)
+
+    def followed(self) -> "Followed | None":
+        """How it stands with that engine, by the last look; None where there was none. Nobody is asked."""
+        from benchhouse.runs.following import followed
+
+        return followed(self._folder)

@@ -1,6 +1,7 @@
 """Re-hash what is sealed: a run, a folder, or all that the tables and claims of a workspace stand on."""
 
 import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.runs.execution import unrecorded
 from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.runs.selection import find_run
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.audit import audit_tables, collected_folders, outdated_runs
@@ -28,6 +30,15 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing is damaged."""
         return not self.damage
+
+
+def verify_what(workspace: WorkspaceFolder, what: str | os.PathLike[str] | None) -> Verification:
+    """A run, the folder of a trial, or everything."""
+    if what is None:
+        return verify_all(workspace)
+    if Path(what).is_dir():
+        return verify_folder(Path(what))
+    return verify_run(workspace, find_run(workspace, str(what)))
 
 
 def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:

@@ -1,11 +1,27 @@
 """`ws.views`: the curated store seen from one side, such as that of a release."""
 
+from typing import TYPE_CHECKING
+
 from benchhouse.api.answers import Release
 from benchhouse.api.verb_group import VerbGroup
+
+if TYPE_CHECKING:
+    from benchhouse.report.pages import Page
 
 
 class Views(VerbGroup):
     """Views of the curated store."""
+
+    def audience(self, audience: str, run: str = "@last", vs: str | None = None) -> "Page":
+        """A run for one reader: engineering, product or partner, as `bench report --for` writes it.
+
+        But a partner sees publishable numbers only: those of publication-grade claims.
+        """
+        from benchhouse.api.why import page_content
+
+        why = self._workspace.why(run, vs).why
+        claims = [(item.id, item.statement, item.signature) for item in self._workspace.claims.of_run(why.run_id)]
+        return page_content(self._folder, why, audience, claims)
 
     def release(self, older: str, newer: str, *, realism: bool = False, confidence: float = 0.95) -> Release:
         """What got better, worse or stayed from `older` to `newer`, by claims that hold.

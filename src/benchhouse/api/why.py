@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
+    from benchhouse.report.pages import Page
     from benchhouse.results.why import FailedTrial, Why
+
+    Row = Sequence[str]
 
 _CLOCKS = "Windows are in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
 _MOST_FAILURES = 20
@@ -72,27 +76,37 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
     return answer.model_copy(update=compared)
 
 
-def page(workspace: WorkspaceFolder, why: "Why", audience: str = "") -> Path:
-    """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
-    from benchhouse.report import pages, views
+def page_content(
+    workspace: WorkspaceFolder, why: "Why", audience: str = "", claims: "Sequence[Row] | None" = None
+) -> "Page":
+    """The page of a diagnosis, or the view of an audience; with `claims`, a partner sees no other number."""
+    from benchhouse.report import views
     from benchhouse.results.why import filled_in
 
     with Warehouse.open(workspace) as warehouse:
         setting = views.gather_setting(warehouse, why)
     next_steps = {at: filled_in(why, diagnosis.next) for at, diagnosis in enumerate(why.diagnosed)}
-    if audience:
-        known = next((name for name in views.AUDIENCES if name == audience), None)
-        if known is None:
-            raise BenchError(f"no view for {audience!r}", hint=f"There are {', '.join(views.AUDIENCES)}.")
-        content = views.view(why, known, setting, next_steps)
-    else:
-        content = views.why_page(why, setting, next_steps)
+    if not audience:
+        return views.why_page(why, setting, next_steps)
+    known = next((name for name in views.AUDIENCES if name == audience), None)
+    if known is None:
+        raise BenchError(f"no view for {audience!r}", hint=f"There are {', '.join(views.AUDIENCES)}.")
+    if known == "partner" and claims is not None:
+        return views.published_view(why, setting, claims)
+    return views.view(why, known, setting, next_steps)
+
+
+def page(workspace: WorkspaceFolder, why: "Why", audience: str = "") -> Path:
+    """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
+    from benchhouse.report import pages
+
+    written = page_content(workspace, why, audience)
     folder = workspace.reports / (why.scenario or why.run_id)
     path = folder / f"{f'for-{audience}' if audience else 'why'}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(path.with_suffix(".md"), pages.as_markdown(content))
-        write_text(path, pages.as_html(content))
+        write_text(path.with_suffix(".md"), pages.as_markdown(written))
+        write_text(path, pages.as_html(written))
     except OSError as error:
         raise unwritable(workspace.reports, error, f"bench why {why.run_id} --html") from error
     return path
@@ -101,10 +115,11 @@ def page(workspace: WorkspaceFolder, why: "Why", audience: str = "") -> Path:
 def _pending(workspace: WorkspaceFolder, run_id: str) -> tuple[dict[str, int], list[str]]:
     """Why trials wait or waited, as the batch system said then and says now; one that can't be asked is a note."""
     from benchhouse.runs import batch
+    from benchhouse.runs.waits import read_waits
 
     if run_id not in list_runs(workspace):
         return {}, []
-    reasons, notes = Counter(batch.read_waits(workspace.run(run_id))), list[str]()
+    reasons, notes = Counter(read_waits(workspace.run(run_id))), list[str]()
     try:
         reasons |= Counter(batch.queue(workspace, run_id).reasons)  # the larger of both
     except BenchError as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, Unpack, get_args, overload
 from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.quoting import shortened
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
@@ -24,33 +23,33 @@ if TYPE_CHECKING:
         Trace,
         Validation,
     )
+    from benchhouse.api.badges import Badge
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
+    from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, ScenarioText, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
     from benchhouse.api.lifecycle import Load
+    from benchhouse.api.measured import MeasuredKeywords
     from benchhouse.api.observation import Dashboards
+    from benchhouse.api.pages import ReportForm
     from benchhouse.api.placement import Placement
     from benchhouse.api.remedies import TryKeywords
     from benchhouse.api.rows import Points
+    from benchhouse.api.run_list import RunFilters, RunPage
     from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
     from benchhouse.api.timing import Timing
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
+    from benchhouse.results.measured import MeasuredPage
     from benchhouse.runs.estimate import PlanSummary as PlanSummary
     from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
+    from benchhouse.schema.resources import Budget
+    from benchhouse.warehouse.query import QueryLimits
 
 Audience = Literal["engineering", "product", "partner"]
 AUDIENCES: tuple[str, ...] = get_args(Audience)
-
-
-def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
-    """The workspace in a folder: `folder`, else $BENCH_WORKSPACE, else the current folder."""
-    workspace = Workspace(folder)
-    workspace.catch_up()
-    return workspace
 
 
 class Workspace(Groups):
@@ -112,6 +111,12 @@ class Workspace(Groups):
 
         return [Run(self, run_id) for run_id in (list_runs if made_here else known_runs)(self.folder)]
 
+    def run_page(self, *, after: str | None = None, limit: int = 50, **filters: Unpack["RunFilters"]) -> "RunPage":
+        """How runs stand that were made or pulled here, the newest first; `after` is the cursor of the page before."""
+        from benchhouse.api.run_list import run_page
+
+        return run_page(self.folder, filters, after, limit)
+
     def run(
         self,
         scenario: "Source",
@@ -165,16 +170,21 @@ class Workspace(Groups):
         *,
         progress: "bool | RunListener" = False,
         new: bool = False,
+        run_id: str | None = None,
+        budget: "Budget | None" = None,
         **where: Unpack["PlaceKeywords"],
     ) -> "Submitted":
-        """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end."""
+        """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end.
+
+        With `run_id` a new run gets this id; asked twice with one id, there is one run. A new run is held to `budget`,
+        and refused where its plan asks for more.
+        """
         from benchhouse.api import execution
-        from benchhouse.runs.records import open_run
 
         listener = execution.listener_of(progress)
-        prepared, path = execution.prepare_source(self.folder, scenario, where)
-        ledger = open_run(self.folder, prepared, path, listener.note, new=new)
-        return execution.submit(self.folder, prepared, ledger, listener)
+        if run_id is not None:
+            return execution.submit_as(self.folder, run_id, scenario, where, listener, budget)
+        return execution.submit_new(self.folder, scenario, where, listener, budget, new=new)
 
     def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:
         """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""
@@ -213,12 +223,18 @@ class Workspace(Groups):
 
     # Results
 
+    def measured(self, **asked: Unpack["MeasuredKeywords"]) -> "MeasuredPage":
+        """Numbers of all runs as one table, the newest runs first, 1000 a page unless `limit` says otherwise."""
+        from benchhouse.api import measured
+
+        return measured.page(self, asked)
+
     def points(self, *runs: str) -> "Points":
         """The numbers of runs, of the last one where none is named."""
         from benchhouse.api.rows import Points
         from benchhouse.results.run_points import points, tried_points
 
-        run_ids = self._collected(*(runs or ("@last",)))
+        run_ids = self.collected(*(runs or ("@last",)))
         return Points(points(self.folder, run_ids), tried_points(self.folder, run_ids))
 
     @overload
@@ -246,18 +262,20 @@ class Workspace(Groups):
         *,
         baseline: str | None = None,
         endpoint: str = "",
+        record: bool = True,
         **rules: Unpack["GateKeywords"],
     ) -> "Gate":
         """Judge a change for a pipeline: NEW against BASE, or against the newest run of its scenario in a store.
 
         `baseline` is that store, `endpoint` its S3 endpoint. Without either, BASE is the run before (`@last-1`).
+        Rulings are rows of `regression_fact`, unless one only looks (`record=False`).
         Raises NoBaselineError where there is nothing to compare with yet.
         """
         from benchhouse.api import gates
 
         if baseline:
             return gates.judge_against_store(self, baseline, new, gates.rules(rules), endpoint)
-        return gates.judge(self, base or "@last-1", new, gates.rules(rules))
+        return gates.judge(self, base or "@last-1", new, gates.rules(rules), record=record)
 
     def time(
         self,
@@ -326,7 +344,13 @@ class Workspace(Groups):
         from benchhouse.api.answers import History
         from benchhouse.results import history
 
-        return History(history.history(self.folder, case or self._only_case(), metric, stat, floor))
+        return History(history.history(self.folder, case or history.only_case(self.folder), metric, stat, floor))
+
+    def badge(self, case: str, metric: str, stat: str | None = None) -> "Badge":
+        """The newest valid number of a metric and whether it holds the accepted level; `.svg()` draws it."""
+        from benchhouse.api import badges
+
+        return badges.make(self.folder, case, metric, stat)
 
     def cases(self) -> "list[CaseSummary]":
         """What there is a history of."""
@@ -341,7 +365,7 @@ class Workspace(Groups):
         """
         from benchhouse.api.remedies import diagnose
 
-        return diagnose(self, *self._collected(run, *([vs] if vs else [])), **trying)
+        return diagnose(self, *self.collected(run, *([vs] if vs else [])), **trying)
 
     def report(
         self,
@@ -361,25 +385,24 @@ class Workspace(Groups):
 
         return pages.write(self, runs or ("@last",), audience, curves, listener_of(progress))
 
-    def validate(self, path: str | os.PathLike[str]) -> "Validation":
+    def report_text(self, *runs: str, audience: Audience | None = None, form: "ReportForm" = "html") -> str:
+        """The same as text: html, markdown or json; nothing is written."""
+        from benchhouse.api import pages
+
+        return pages.text(self, runs or ("@last",), audience, form)
+
+    def validate(self, path: "str | os.PathLike[str] | ScenarioText") -> "Validation":
         """Check a scenario, a space of ado, a logical benchmark or a metrics.json of any tool; every mistake is raised
         at once, with its place."""
-        from benchhouse.api.answers import Validation
-        from benchhouse.evidence.metrics_check import check_metrics
-        from benchhouse.nexus import logical
-        from benchhouse.runs.preparation import prepare_all
+        from benchhouse.api.validation import validate
 
-        if (measurements := check_metrics(Path(path))) is not None:
-            return Validation(str(path), measurements=measurements)
-        if (checked := logical.validate_file(Path(path))) is not None:
-            if not checked.good:
-                raise checked.failure
-            return Validation(str(path), bindings=checked.bindings)
-        plans = [item.plan for item in prepare_all(self.folder, Path(path))]
-        return Validation(str(path), sum(plan.points for plan in plans), sum(plan.trial_count for plan in plans))
+        return validate(self.folder, path)
 
-    def query(self, sql: str, *, engine: str | None = None) -> "QueryResult":
-        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect."""
+    def query(self, sql: str, *, engine: str | None = None, limits: "QueryLimits | None" = None) -> "QueryResult":
+        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect.
+
+        `limits`, for tables of this workspace: how long it may take, how many rows and how much memory.
+        """
         from benchhouse.api.answers import QueryResult
         from benchhouse.warehouse.query import Warehouse
 
@@ -388,7 +411,7 @@ class Workspace(Groups):
 
             return QueryResult(query(engine, sql))
         with Warehouse.open(self.folder) as warehouse:
-            return QueryResult(warehouse.query(sql))
+            return QueryResult(warehouse.query(sql, limits=limits))
 
     def trace(self, ref: str) -> "Trace":
         """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
@@ -407,11 +430,7 @@ class Workspace(Groups):
         """Re-hash the evidence: of a run, of one trial's folder, or of all that is here, tables and claims too."""
         from benchhouse.api import verification
 
-        if run is None:
-            return verification.verify_all(self.folder)
-        if Path(run).is_dir():
-            return verification.verify_folder(Path(run))
-        return verification.verify_run(self.folder, self[str(run)].id)
+        return verification.verify_what(self.folder, run)
 
     def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
         """Claim a number for publication; the same as `ws.claims.make`."""
@@ -465,7 +484,7 @@ class Workspace(Groups):
 
         return write_dashboards(Path(folder))
 
-    def _collected(self, *runs: str) -> list[str]:
+    def collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
         from benchhouse.runs.execution import collect
 
@@ -477,12 +496,5 @@ class Workspace(Groups):
     def select(self, *selectors: str) -> list[str]:
         """Selectors (`RUN` or `RUN:key=value,...`) with the full ids of their runs, which are collected."""
         heads = [selector.partition(":") for selector in selectors]
-        run_ids = self._collected(*(run for run, _, _ in heads))
+        run_ids = self.collected(*(run for run, _, _ in heads))
         return [f"{run_id}{colon}{rest}" for run_id, (_, colon, rest) in zip(run_ids, heads, strict=True)]
-
-    def _only_case(self) -> str:
-        cases = self.cases()
-        if len(cases) == 1:
-            return cases[0].case
-        message = "there are histories of several cases" if cases else "no run has been collected yet"
-        raise BenchError(message, shortened([item.case for item in cases]))

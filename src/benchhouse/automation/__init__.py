@@ -1,4 +1,4 @@
-"""Triggers and messages: alarm rules that are checked after a run or on request, and the channels that are notified.
+"""Triggers and messages: alarm rules, the channels that are notified, and schedules with the agent that keeps them.
 
 Rows of the warehouse go in; notices come out, each delivered at least once.
 """

@@ -18,20 +18,23 @@ from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
-from benchhouse.evidence.writing import now
+from benchhouse.evidence.writing import after, now
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.results import history
+from benchhouse.results.metric_history import find_case
 from benchhouse.results.numbers import mean_interval, quantity
 from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, State
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.secrets import blanker, reference, split_userinfo
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
+from benchhouse.warehouse.summaries import Summaries
 
 Message = Mapping[str, Any]
 _PATIENCE_S = 15.0
 _LONGEST = 400
+_MUTING = ("muted", "unmuted")
 _HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
 
 
@@ -120,11 +123,10 @@ _EXAMPLE = """alarms:
 channels:
   me: {command: [cat]}"""
 
-LAST_RUNS = """
-SELECT run_id, count(*) FILTER (WHERE outcome = 'succeeded') AS good, count(*) AS tried
-FROM trial_fact WHERE benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target AND NOT warmup
-GROUP BY run_id ORDER BY min(started) DESC, run_id DESC LIMIT 1
-""".strip()
+TRIED = own(
+    "SELECT count(*) FROM trial_fact "
+    "WHERE benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target AND NOT warmup"
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ class Standing:
     low: float | None = None
     high: float | None = None
     limit: float | None = None
+    muted: str = ""
+    """Why nobody is notified, and until when; empty: they are."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,8 @@ class Checked:
 
     @property
     def firing(self) -> list[Standing]:
-        return [standing for standing in self.standings if standing.state == "firing"]
+        """Those that fire and are not muted."""
+        return [standing for standing in self.standings if standing.state == "firing" and not standing.muted]
 
     def as_dict(self) -> dict[str, Any]:
         lines = [line.model_dump(mode="json") for line in self.lines]
@@ -167,7 +172,7 @@ def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
     """alarms.yaml of the workspace; every mistake is raised with its place."""
     path = workspace.alarms
     if not path.is_file():
-        raise BenchError("there is no alarms.yaml in this workspace", f"Write one, such as\n{_EXAMPLE}")
+        raise NotFoundError("there is no alarms.yaml in this workspace", f"Write one, such as\n{_EXAMPLE}")
     document = load_yaml(path)
     file = validated(document, AlarmsFile)
     if problems := _misnamed(file, document):
@@ -190,31 +195,71 @@ def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
 
 def standings(workspace: WorkspaceFolder) -> list[Standing]:
     """How all alarms stand now; nobody is told."""
-    return _stand_all(workspace, read_alarms(workspace).alarms)
+    return _with_mutes(_stand_all(workspace, read_alarms(workspace).alarms), recorded(workspace))
+
+
+def _with_mutes(standings: Sequence[Standing], journal: Sequence[Notice]) -> list[Standing]:
+    return [replace(standing, muted=_mute(standing.alarm, journal)) for standing in standings]
+
+
+def _mute(alarm: str, journal: Sequence[Notice]) -> str:
+    """Why an alarm is muted now; empty where it is not."""
+    last = next((line for line in reversed(journal) if line.alarm == alarm and line.action in _MUTING), None)
+    if last is None or last.action == "unmuted" or (last.until and last.until <= now()):
+        return ""
+    return f"{last.why} (until {last.until[:16]} UTC)" if last.until else last.why
+
+
+def mute(workspace: WorkspaceFolder, name: str, why: str, for_s: float | None, request: str) -> Notice:
+    """Notify nobody of an alarm for so long, or until it is unmuted. The same request again writes nothing."""
+    if not why.strip():
+        raise BenchError("an alarm is muted with a reason", "--why 'known, a fix is on its way'")
+    stamp = now()
+    until = after(stamp, for_s) if for_s else ""
+    return _speak(workspace, Notice(time=stamp, action="muted", alarm=name, until=until, why=why, request=request))
+
+
+def unmute(workspace: WorkspaceFolder, name: str, request: str) -> Notice:
+    """Notify of it again."""
+    return _speak(workspace, Notice(time=now(), action="unmuted", alarm=name, request=request))
+
+
+def _speak(workspace: WorkspaceFolder, line: Notice) -> Notice:
+    names, journal = [rule.name for rule in read_alarms(workspace).alarms], recorded(workspace)
+    if line.alarm not in names:
+        guess = did_you_mean(line.alarm, names)
+        raise BenchError(f"no alarm {quote(line.alarm)} in alarms.yaml", guess or f"there are {', '.join(names)}")
+    if line.request and (kept := next((item for item in journal if item.request == line.request), None)):
+        return kept
+    if line.action == "unmuted" and not _mute(line.alarm, journal):
+        raise BenchError(f"alarm {line.alarm} is not muted", "see: bench alarms list")
+    journals.append(workspace.notice_journal, line, "bench alarms mute")
+    return line
 
 
 def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[Standing]:
     """The tables are opened once for all of them: what an opening costs is several questions' worth."""
     if not rules:
         return []
-    with Warehouse.open(workspace) as warehouse:
-        return [_stand(warehouse, rule) for rule in rules]
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
+        return [_stand(summaries, rule) for rule in rules]
 
 
 def check(workspace: WorkspaceFolder) -> Checked:
     """Look at every alarm, record what changed, tell who is to be told."""
     file = read_alarms(workspace)
-    standing_now, journal = _stand_all(workspace, file.alarms), recorded(workspace)
+    journal = recorded(workspace)
+    standing_now = _with_mutes(_stand_all(workspace, file.alarms), journal)
     lines: list[Notice] = []
     for rule, standing in zip(file.alarms, standing_now, strict=True):
-        kept = [line for line in journal if line.alarm == rule.name]
+        kept = [line for line in journal if line.alarm == rule.name and line.action not in _MUTING]
         last = next((line for line in reversed(kept) if line.action != "told"), None)
         fires = last is not None and last.action == "fired"
         if standing.state == ("ok" if fires else "firing"):
             last = _keep(workspace, standing, "cleared" if fires else "fired")
             lines.append(last)
             kept = [last]
-        if last is not None:
+        if last is not None and not standing.muted:
             lines += _tell_all(workspace, file, rule, standing, kept[kept.index(last) :])
     return Checked(standing_now, lines)
 
@@ -275,9 +320,9 @@ def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice
     return record
 
 
-def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
+def _stand(summaries: Summaries, rule: AlarmRule) -> Standing:
     try:
-        watched = history.watch(warehouse, rule.case, rule.metric, rule.stat)
+        watched = history.watch_briefly(summaries, find_case(summaries, rule.case), rule.metric, rule.stat)
     except BenchError as error:
         return Standing(rule.name, "no data", str(error))
     past, case = watched.history, watched.history.case
@@ -289,10 +334,11 @@ def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
         text = f"{past.name} of {case.label} is in {past.unit or 'no unit'}, the limit in {rule.unit}"
         return replace(known, sentence=text)
     parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
-    newest = warehouse.query(LAST_RUNS, parameters, name="last_runs").dicts()[0]
-    if newest["run_id"] != known.run_id:
-        text = f"none of {newest['tried']} trials of {case.label} in run {newest['run_id']} succeeded"
-        return replace(known, state="firing", sentence=text, run_id=str(newest["run_id"]))
+    newest = summaries.last_run(case.benchmark_case_id, case.target_name)
+    if newest != known.run_id:
+        tried = summaries.warehouse.query(TRIED, parameters, runs=[newest], name="tried").rows[0][0]
+        text = f"none of {tried} trials of {case.label} in run {newest} succeeded"
+        return replace(known, state="firing", sentence=text, run_id=newest)
     return _held_to_history(watched, known) if rule.regressed else _held_to_limit(rule, watched, known)
 
 

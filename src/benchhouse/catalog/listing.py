@@ -23,7 +23,7 @@ from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
 from benchhouse.documents.problems import guess_hint
 from benchhouse.schema.digests import digest
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.progress import tell
 
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
         parts = name.split(".")  # what can't be loaded is listed by the name of its entry point
         for item in (item for item in listed if item.broken and item.name in parts):
             hint = f"'{item.name}' of {item.distribution} can't be loaded: {item.broken}; "
-        raise BenchError(f"no experiment named '{name}' is installed", f"{hint}see: bench list experiments")
+        raise NotFoundError(f"no experiment named '{name}' is installed", f"{hint}see: bench list experiments")
     if version is not None:
         offered = ", ".join(item.version for item in matches)
         matches = [item for item in matches if item.version == version]
         if not matches:
-            raise BenchError(f"experiment '{name}' is not installed in version '{version}'", f"installed: {offered}")
+            raise NotFoundError(f"experiment '{name}' is not installed in version '{version}'", f"installed: {offered}")
     else:
         matches.sort(key=lambda item: (item.deprecated is None, version_key(item.version)))
         matches = [item for item in matches if item.version == matches[-1].version]

@@ -16,7 +16,7 @@ from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.ado import OURS, Property
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.nexus import Binding, LogicalFile, is_logical
 
 FOLDER = "benchmarks"
@@ -107,7 +107,7 @@ def find_logical(name: str, *roots: Path) -> Logical:
     hint = guess_hint(name, [item.name for item in good])
     folders = " or ".join(str(root / FOLDER) for root in dict.fromkeys(roots))
     there = f"there are: {', '.join(item.name for item in good)}" if good else f"there is none in {folders}"
-    raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
+    raise NotFoundError(f"no logical benchmark named '{name}'", f"{hint}{there}")
 
 
 def fits_version(wanted: str, found: str) -> bool:

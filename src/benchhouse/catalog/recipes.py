@@ -8,7 +8,7 @@ from benchhouse.catalog.entries import entries, find_plug, load_object
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.recipe import Recipe
 
 _SUFFIXES = (".yaml", ".yml")
@@ -36,7 +36,7 @@ def find_recipe(name: str, *folders: Path) -> FoundRecipe:
     if name not in {entry.name for entry in entries("recipes")}:
         known = sorted({*(path.stem for path in _files(folders)), *(entry.name for entry in entries("recipes"))})
         hint = guess_hint(name, known)
-        raise BenchError(f"there is no recipe '{name}'", f"{hint}see: bench servers list")
+        raise NotFoundError(f"there is no recipe '{name}'", f"{hint}see: bench servers list")
     entry = find_plug("recipes", name)
     return FoundRecipe(load_object(entry.object), entry.distribution)
 

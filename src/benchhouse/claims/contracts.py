@@ -16,7 +16,7 @@ from benchhouse.schema.contract import (
     WorkloadType,
 )
 from benchhouse.schema.contract_rules import UNKNOWN, concurrency_model
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import NotFoundError
 
 if TYPE_CHECKING:
     from benchhouse.plan.expand import Plan
@@ -36,7 +36,7 @@ def template(name: str) -> BenchmarkRun:
     known = templates()
     if name not in known:
         hint = guess_hint(name, known)
-        raise BenchError(f"there is no contract '{name}'", f"{hint}there is: {', '.join(known)}")
+        raise NotFoundError(f"there is no contract '{name}'", f"{hint}there is: {', '.join(known)}")
     return known[name]
 
 

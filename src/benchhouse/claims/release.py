@@ -14,15 +14,16 @@ from benchhouse.claims.verification import trace_claim
 from benchhouse.results import lasting_noise
 from benchhouse.results.release import Claimed, LeftOut, ReleaseView, Unpaired, compare_releases
 from benchhouse.schema.claim import Claim
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 _COMMIT, _LISTED, _SHOWN = 7, 6, 32
-_FACTS = """
+_FACTS = own(
+    """
 SELECT t.*, s.image_digest, s.server, s.server_version, s.framework, h.gpu_model, h.gpu_count, h.cpu_model,
        h.cpu_threads, h.machine
 FROM trial_fact t
@@ -30,6 +31,7 @@ LEFT JOIN (SELECT DISTINCT ON (software_version_id) * FROM software_version_dim)
 LEFT JOIN (SELECT DISTINCT ON (hardware_topology_id) * FROM hardware_topology_dim) h USING (hardware_topology_id)
 WHERE list_contains(CAST($runs AS VARCHAR[]), t.run_id)
 """
+)
 KINDS = ("run", "server version", "image digest", "commit", "framework", "package version")
 
 
@@ -146,7 +148,7 @@ def _pick(known: Sequence[tuple[Claim, list[Row]]], token: str) -> tuple[list[tu
     for _, rows in known:
         names |= {f"{value[:_SHOWN]} ({kind})": None for kind, value in _names(rows[0]).items() if value}
     hint = f"claims are of {shortened(list(names), _LISTED)}" if names else "bench claim list"
-    raise BenchError(f"no claim is of a release '{token}'", hint)
+    raise NotFoundError(f"no claim is of a release '{token}'", hint)
 
 
 def _broken(workspace: WorkspaceFolder, claim: Claim) -> str:

@@ -245,7 +245,12 @@ def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator
 
 def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
     """Servers that bench did not start, and of which neither the scenario nor they themselves say what they are."""
-    outside = [(name, used.use.endpoint or "") for name, used in spec.services.items() if used.recipe is None]
+    described = meta.custom.get("services") or {}
+    outside = [
+        (name, used.use.endpoint or used.use.kubernetes or "")
+        for name, used in spec.services.items()
+        if used.recipe is None and not _has_known_images(described.get(name))
+    ]
     servers = spec.artifacts.get("servers") or {}
     told = [servers.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
     if any(map(_says_version, told)):  # of the server that is measured
@@ -261,6 +266,13 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
         for name, endpoint in outside
         if not _says_version(servers.get(name))
     ]
+
+
+def _has_known_images(service: Any) -> bool:
+    """Whether the cluster said of each pod behind it which image it runs."""
+    pods = service.get("pods", []) if isinstance(service, dict) else []
+    images = [image for pod in pods for image in pod.get("images", {}).values()]
+    return bool(images) and all("sha256:" in image for image in images)
 
 
 def _says_version(text: Any) -> bool:

@@ -8,7 +8,7 @@ from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import write_text
 from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
-from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
@@ -66,7 +66,7 @@ def find(workspace: WorkspaceFolder, token: str) -> str | None:
 def require(workspace: WorkspaceFolder, token: str) -> str:
     claim_id = find(workspace, token)
     if claim_id is None:
-        raise BenchError(f"there is no claim '{token}'", "see: bench claim list")
+        raise NotFoundError(f"there is no claim '{token}'", "see: bench claim list")
     return claim_id
 
 

@@ -197,6 +197,14 @@ scenario_or_config = together(
     click.option("-c", "--config", type=FILE, help="The same as SCENARIO."),
 )
 confidence_option = click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
+budget_option = click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What each run may use that is started by somebody with less than the role approve: trials=100, wall=1h, "
+    "cpu=2h or cost=5; repeatable.",
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 metric_options = together(
     click.option("--metric", help="Which metric; by default the first that has a direction."),

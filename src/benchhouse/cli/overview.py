@@ -5,8 +5,8 @@ from collections.abc import Sequence
 GROUPS = {
     "Begin": ("init", "list", "show", "new", "validate", "plan", "fetch"),
     "Run": ("run", "time", "submit", "start", "status", "stop", "collect", "logs"),
-    "Read results": ("report", "compare", "leaderboard", "views", "query", "why"),
-    "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule"),
+    "Read results": ("report", "compare", "leaderboard", "views", "query", "why", "serve", "mcp"),
+    "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule", "agent"),
     "Prove and publish": ("trace", "verify", "claim", "contracts"),
     "Servers, machines, packages": (
         "servers",

@@ -27,7 +27,8 @@ def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str]
                 f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give target.credentials_file, "
                 f"or name another variable in target.{field}",
             )
-    return Credentials(*values)
+    access_key, secret, token = values
+    return Credentials(access_key, secret, token)
 
 
 def _from_file(path: Path, profile: str) -> Credentials:

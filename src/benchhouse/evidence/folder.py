@@ -5,6 +5,8 @@ import csv
 import io
 import mmap
 import os
+import secrets
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -146,6 +148,26 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
     os.rename(root, spec.final)  # noqa: PTH104 - see `walk`
     sync(os.path.dirname(spec.final))  # noqa: PTH120
     return Path(spec.final)
+
+
+def withdraw(folder: Path) -> Path | None:
+    """Take an unfinished folder from whoever works in it; returns where it is now, None where there is none.
+
+    A worker that was given up may live on, and sealing is a rename too: one of the two comes too late. To remove files
+    in place instead could leave a sealed folder that lacks some.
+    """
+    taken = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    try:
+        return folder.rename(taken)
+    except FileNotFoundError:
+        return None
+
+
+def discard(folder: Path) -> None:
+    """Remove an unfinished folder, if that can be done; one that is sealed meanwhile stays whole."""
+    with contextlib.suppress(OSError):
+        if taken := withdraw(folder):
+            shutil.rmtree(taken, ignore_errors=True)
 
 
 def read_spec(folder: TrialFolder) -> TrialSpec:

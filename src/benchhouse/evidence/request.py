@@ -1,10 +1,10 @@
 """A trial's folder before it runs: what is asked of it, and the scenario that asks for exactly this again."""
 
 import os
-import shutil
 from functools import partial
 
 from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence.folder import discard
 from benchhouse.evidence.writing import write_fresh
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import escape
@@ -16,7 +16,7 @@ def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
     try:
         folder.path.mkdir(parents=True)
     except FileExistsError:
-        shutil.rmtree(folder.path, ignore_errors=True)
+        discard(folder.path)
         folder.path.mkdir(parents=True)
     write_fresh(folder.spec, spec.model_dump_json(indent=2, by_alias=True) + "\n")
     write_fresh(folder.effective_config, effective_config(spec))

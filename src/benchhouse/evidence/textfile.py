@@ -106,29 +106,24 @@ def within(samples: Iterable[Sample], budget: int) -> tuple[list[Sample], int]:
 
 
 @dataclass
-class RunFile:
-    """The text file of one run: the results of the last trial of each case, and how the run goes."""
+class RunSeries:
+    """What hot metrics have of one run: the results of the last trial of each case, and how the run goes."""
 
-    folder: Path
     run_id: str
     given: Mapping[str, str] = field(default_factory=dict)
-    budget: int = SERIES_BUDGET
-    """Of the folder, whichever runs share it."""
     allowance: Allowance = field(default_factory=Allowance)
-    """Of this run, by its contract."""
+    """By the contract of the run."""
     dropped: int = 0
-    removed: list[str] = field(default_factory=list)
     _cases: dict[str, list[Sample]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _last_s: float = 0.0
 
-    @property
-    def path(self) -> Path:
-        return self.folder / f"benchhouse_run_{self.run_id}.prom"
+    def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement], at_s: float) -> None:
+        """A trial that was sealed at that time: its numbers take the place of those of its case.
 
-    def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement]) -> None:
-        """A sealed trial: its numbers take the place of those of its case. Warm-ups and invalid ones have none."""
-        self._last_s = time.time()
+        Warm-ups and invalid ones have none.
+        """
+        self._last_s = at_s
         if meta.outcome == "succeeded" and not spec.warmup:
             self._cases.pop(spec.benchmark_case_id, None)  # the newest case comes last
             gpus = meta.hardware.get("gpus") or [""]
@@ -139,8 +134,8 @@ class RunFile:
         """How many trials ended in which way."""
         self._counts = {"planned": planned} | dict(outcomes)
 
-    def write(self) -> None:
-        """Write the file anew. What does not fit goes: files of older runs first, then the older cases of this one."""
+    def samples(self, budget: int = SERIES_BUDGET) -> list[Sample]:
+        """As many as the budget and the contract allow: the older cases are left out, and counted."""
         mine = () if "run_id" in self.allowance.dropped_labels else (("run_id", self.run_id),)
         fixed = [
             Sample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
@@ -150,12 +145,49 @@ class RunFile:
             text = "When the last trial of the run ended."
             fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, text))
         newest_first = [sample for case in reversed(self._cases.values()) for sample in case]
-        room = max(0, min(self.budget, self.allowance.series) - len(fixed) - 1)
+        room = max(0, min(budget, self.allowance.series) - len(fixed) - 1)
         kept, self.dropped = within(newest_first, room)
         text = "Series of the run that did not fit into the budget and are only in its evidence."
-        fixed.append(Sample(f"{RUN}_series_dropped", self.dropped, mine, text))
-        self._make_room(len(fixed) + len(kept))
-        write_text(self.path, render([*fixed, *kept]), sync=False)
+        return [*fixed, Sample(f"{RUN}_series_dropped", self.dropped, mine, text), *kept]
+
+
+@dataclass
+class RunFile:
+    """The text file of one run."""
+
+    folder: Path
+    run_id: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    budget: int = SERIES_BUDGET
+    """Of the folder, whichever runs share it."""
+    allowance: Allowance = field(default_factory=Allowance)
+    removed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.series = RunSeries(self.run_id, self.given, self.allowance)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"benchhouse_run_{self.run_id}.prom"
+
+    @property
+    def dropped(self) -> int:
+        """Series that did not fit."""
+        return self.series.dropped
+
+    def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement]) -> None:
+        """A trial that was sealed now."""
+        self.series.take(spec, meta, measurements, time.time())
+
+    def count(self, outcomes: Mapping[str, int], planned: int) -> None:
+        """How many trials ended in which way."""
+        self.series.count(outcomes, planned)
+
+    def write(self) -> None:
+        """Write the file anew. What does not fit goes: files of older runs first, then the older cases of this one."""
+        samples = self.series.samples(self.budget)
+        self._make_room(len(samples))
+        write_text(self.path, render(samples), sync=False)
 
     def _make_room(self, needed: int) -> None:
         """The folder has one budget for all runs: the oldest files go."""

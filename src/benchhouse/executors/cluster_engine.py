@@ -33,6 +33,7 @@ class Ask(Model):
     cpus: int = Field(1, description="Cores.")
     gpus: int = Field(0, description="GPUs.")
     memory: int | None = Field(None, description="Bytes; none: not counted.")
+    nodes: int = Field(1, description="How many slots of this size, each on another node, one trial needs.")
     custom: dict[str, float] = Field(default_factory=dict, description="The cluster's own kinds, by name.")
 
 
@@ -40,6 +41,7 @@ class Node(Model):
     """What a node of the cluster has in all, whether or not it is free."""
 
     name: str = Field(description="As people call it.")
+    host: str = Field("", description="The machine, where several of them may share one.")
     cpus: float = Field(description="Cores.")
     gpus: float = Field(0, description="GPUs.")
     memory: int | None = Field(None, description="Bytes; none: unknown.")
@@ -54,6 +56,7 @@ class Slot(Model):
     folder: str = Field(description="Where its orders and reports are, seen by all nodes.")
     python: tuple[str, ...] = Field(description="Command prefix that ends in an interpreter with benchhouse.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables of the site.")
+    gang: str = Field("", description="Where a trial needs several: the name of the first of them.")
     patience_s: float = Field(30.0, description="How long it goes on without a sign of its orchestrator.")
 
 
@@ -70,7 +73,8 @@ class Engine(Protocol):
     def nodes(self) -> Sequence[Node]: ...
 
     def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
-        """Ask for it and return; it begins when the cluster has room for it."""
+        """Ask for it and return; it begins when the cluster has room for it. Those of a gang begin on different nodes,
+        and where the cluster can see to that, all or none; they are asked for one after the other."""
 
     def gone(self) -> Mapping[str, str]:
         """Slots that have ended since the last call, with why; cheap. Raises ClusterGoneError."""

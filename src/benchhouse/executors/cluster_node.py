@@ -22,7 +22,11 @@ ALIVE, ORDERS, REPORTS = "alive", "orders.jsonl", "reports.jsonl"
 LEFT = "bucket"  # beside the slots: below which address objects of the run may lie, where a bucket carries it
 GIVEN_UP = "given_up"  # in an order to end: the slot's trial is begun elsewhere
 PLACED = "BENCHHOUSE_PLACED"  # in the environment of a host: where the executor put it, as JSON
+GANG = "gang.json"  # in the folder of a slot that is one of several of a trial: which, and where all are listed
+NODE, NODES, ADDRESS = "BENCHHOUSE_NODE", "BENCHHOUSE_NODES", "BENCHHOUSE_ADDRESS"  # then in the environment, too
+LIMITS = "BENCHHOUSE_LIMITS"  # in that of an agent, as JSON
 _SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two looks: after news, while there is no trial, while one runs
+_ALERT_S = 0.1  # how long after a trial's end its successor is looked for without a rest
 _BEAT_S = 2.0
 
 
@@ -38,6 +42,8 @@ def keep_slot(
 
     `imposed` are variables that the cluster sets for its own tasks: a trial has them only from its orchestrator.
 
+    One of a gang (`GANG`) that is not the first keeps an agent instead, which starts what the trial wants there.
+
     Ends with everything it started when the orchestrator's `alive` has not changed for `patience_s`; and when this
     process is killed, as the host's input then ends.
     """
@@ -47,13 +53,20 @@ def keep_slot(
         return f"{folder} can't be seen on {facts['node']}: a run needs a file system that all nodes share"
     if shutil.which(python[0]) is None:
         return f"there is no {python[0]} on {facts['node']}: its environment must be where all nodes see it"
+    variables = _environment(environment, imposed)
+    role = ["--host", "--own"]
+    if gang := json.loads(_read(home / GANG) or "{}"):
+        facts.setdefault("address", _own_address())
+        variables |= {NODE: facts["node"], NODES: gang["nodes"], ADDRESS: facts["address"]}
+        if gang["member"]:
+            role, variables[LIMITS] = ["--agent"], json.dumps(gang["limits"])
     with tempfile.TemporaryFile() as stderr:
         host = subprocess.Popen(
-            [*python, "-m", "benchhouse.worker", "--host", "--own"],
+            [*python, "-m", "benchhouse.worker", *role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=_environment(environment, imposed) | {PLACED: json.dumps(facts)},
+            env=variables | {PLACED: json.dumps(facts)},
         )
         assert host.stdin and host.stdout
         try:
@@ -72,7 +85,7 @@ def keep_slot(
 def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float) -> str:
     """Until there is an end, which is named; nothing where the host itself has ended."""
     tail, running, buffer = Tail(home / ORDERS), set[str](), b""
-    pause_s, beat, heard, next_look = _SOON_S, b"", time.monotonic(), 0.0
+    pause_s, beat, heard, next_look, alert_until = _SOON_S, b"", time.monotonic(), 0.0, 0.0
     while True:
         news = tail.read()
         for order in news:
@@ -90,8 +103,12 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
                 return ""
             *lines, buffer = (buffer + chunk).split(b"\n")
             _report(home, *(json.loads(line) for line in lines if line), running=running)
-        pause_s = _SOON_S if news or readable else min(2 * pause_s, _BUSY_S if running else _IDLE_S)
-        if (now := time.monotonic()) >= next_look:
+        now = time.monotonic()
+        if news or readable:
+            pause_s, alert_until = _SOON_S, now + _ALERT_S
+        elif running or now > alert_until:  # looks beside a trial would disturb it
+            pause_s = min(2 * pause_s, _BUSY_S if running else _IDLE_S)
+        if now >= next_look:
             next_look = now + _BEAT_S
             if (latest := _read(home.parent / ALIVE)) != beat and latest:
                 beat, heard = latest, now
@@ -109,7 +126,7 @@ class Tail:
     def read(self) -> list[dict[str, Any]]:
         """Whole lines since the last look; a line that is being written waits for its end."""
         try:
-            with self.path.open("rb") as file:
+            with self.path.open("rb", buffering=0) as file:
                 file.seek(self._at)
                 text = file.read()
         except OSError:
@@ -138,6 +155,14 @@ def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, 
     left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
     here = {name: value for name, value in os.environ.items() if name not in imposed}
     return {**here, **{name: value for name, value in given.items() if name not in left_out}}
+
+
+def _own_address() -> str:
+    """As this host's name is known, where the cluster has told none."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
 
 
 def _read(path: Path) -> bytes:

@@ -34,13 +34,15 @@ class Vacancy:
 
     def look(self, ask: Ask, nodes: Sequence[Node]) -> str:
         """Why to wait no longer; nothing while there is hope."""
-        if any(not misses(ask, node) for node in nodes):
+        if len(_fitting(ask, nodes)) >= ask.nodes:
             if self._since is not None:
                 self._say(f"a node of the {self.title} cluster is there again")
             self._since = None
             return ""
         now = time.monotonic()
         lack = "no node is left" if not nodes else "no node that is left can hold a trial"
+        if ask.nodes > 1:
+            lack = f"{len(_fitting(ask, nodes))} of the {ask.nodes} nodes that a trial needs are left"
         if self._since is None:
             self._since = now
             self._say(
@@ -53,6 +55,13 @@ class Vacancy:
 
 def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
     """Raise BenchError, with what the nodes have, where none of them could ever hold it."""
+    fitting = _fitting(ask, nodes)
+    if fitting and len(fitting) < ask.nodes:
+        raise BenchError(
+            f"a trial asks for {ask.nodes} nodes, and {len(fitting)} of the {title} cluster can give what it needs on "
+            f"each: {', '.join(node.name for node in fitting)}",
+            "ask for fewer or for less under resources:, or run on another executor",
+        )
     least = min((misses(ask, node) for node in nodes), key=len, default=["a node"])
     if not least:
         return
@@ -87,6 +96,12 @@ def misses(ask: Ask, node: Node) -> list[str]:
         missing.append(f"{show_bytes(ask.memory)} of memory")
     missing += [f"{amount:g} {name}" for name, amount in ask.custom.items() if amount > node.custom.get(name, 0)]
     return missing
+
+
+def _fitting(ask: Ask, nodes: Sequence[Node]) -> list[Node]:
+    """Those that can hold a slot; of a host that has several, one, where a trial needs several nodes."""
+    fitting = [node for node in nodes if not misses(ask, node)]
+    return list({node.host or at: node for at, node in enumerate(fitting)}.values()) if ask.nodes > 1 else fitting
 
 
 def _has(node: Node) -> str:

@@ -19,6 +19,7 @@ class DaskExecutor(ClusterExecutor):
     title = "Dask"
     engine = "benchhouse.executors.dask_engine"
     library = "distributed"
+    has_gangs = True
 
     def __init__(self, assignment: Assignment) -> None:
         dask = assignment.scenario.dask if assignment.scenario else DaskSettings()

@@ -158,23 +158,37 @@ class DaskEngine:
             raise ClusterGoneError("its scheduler no longer answers")
 
     def _hand_over(self) -> None:
-        """In order: a large slot is not overtaken for ever by small ones."""
-        for name, (slot, environment) in list(self.waiting.items()):
-            worker = self._roomiest(slot.ask)
-            if worker is None:
+        """In order: a large slot is not overtaken for ever by small ones. A gang goes as a whole."""
+        for name, (slot, _) in list(self.waiting.items()):
+            if name not in self.waiting:  # it went with its gang
+                continue
+            gang = [item for item in self.waiting if item == name or (slot.gang and self._gang(item) == slot.gang)]
+            workers = self._roomiest(slot.ask)
+            if not workers or len(gang) < slot.ask.nodes:
                 return
-            del self.waiting[name]
-            future = self.client.submit(
-                run_dask_slot, slot.folder, list(slot.python), environment, slot.patience_s,
-                workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
-                resources=counted(slot.ask, self.workers[worker].get("resources") or {}),
-            )  # fmt: skip
-            self.held[name] = Held(slot, worker, future)
+            for member, worker in zip(gang, workers, strict=True):
+                self._submit(*self.waiting.pop(member), worker)
 
-    def _roomiest(self, ask: Ask) -> str | None:
+    def _gang(self, name: str) -> str:
+        return self.waiting[name][0].gang
+
+    def _submit(self, slot: Slot, environment: Mapping[str, str], worker: str) -> None:
+        future = self.client.submit(
+            run_dask_slot, slot.folder, list(slot.python), environment, slot.patience_s,
+            workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
+            resources=counted(slot.ask, self.workers[worker].get("resources") or {}),
+        )  # fmt: skip
+        self.held[slot.name] = Held(slot, worker, future)
+
+    def _roomiest(self, ask: Ask) -> list[str]:
+        """As many workers as it needs nodes, each of another host; none where they can't all be had."""
         room = {address: self._free(address, info) for address, info in self.workers.items()}
         fitting = [address for address, free in room.items() if not misses(ask, free)]
-        return max(fitting, key=lambda address: room[address].cpus, default=None)
+        hosts: dict[str, str] = {}
+        for address in sorted(fitting, key=lambda address: -room[address].cpus):
+            hosts.setdefault(room[address].host or address, address)
+        chosen = list(hosts.values())[: ask.nodes]
+        return chosen if len(chosen) == ask.nodes else []
 
     def _free(self, address: str, info: Mapping[str, Any]) -> Node:
         """What a worker has, less what our slots there take."""
@@ -195,6 +209,7 @@ def described(address: str, info: Mapping[str, Any]) -> Node:
     )
     return Node(
         name=str(info.get("name") or address),
+        host=str(info.get("host") or ""),
         cpus=info["nthreads"] if cpus is None else min(cpus, info["nthreads"]),
         gpus=gpus or 0,
         memory=int(memory) if memory is not None else info.get("memory_limit") or None,

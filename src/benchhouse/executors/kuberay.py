@@ -171,10 +171,11 @@ class KubeRayJobs:
 
 
 def to_come(cluster: KubeRay) -> list[Node]:
-    """The workers that there may be, one of each group."""
+    """The workers that there may be."""
     return [
         Node(name=f"a pod of {group.name}", cpus=group.cpus, gpus=group.gpus, memory=group.memory)
         for group in cluster.workers
+        for _ in range(group.max)
     ]
 
 

@@ -1,6 +1,7 @@
 """Jobs on Kubernetes: a slot is a pod. See docs/design/kubernetes.md."""
 
 import getpass
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -11,9 +12,11 @@ from typing import Any
 from pydantic import Field
 
 from benchhouse.documents.manifest_yaml import as_yaml
-from benchhouse.executors.cluster_engine import Ask, Node, Slot
-from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
+from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.kubernetes_engine import KubernetesEngine, PodListener, delete_run
+from benchhouse.executors.kubernetes_keepers import KubernetesKeepers, unfinished
 from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
+from benchhouse.executors.kubernetes_waits import WaitBook
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
 from benchhouse.http.kubernetes import KubeClient, Refused, path_of
@@ -24,6 +27,7 @@ from benchhouse.schema.pod_template import chosen
 from benchhouse.schema.protocols import Assignment, Job
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import holds_secret, mentioned
+from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import Outcome
 
 
@@ -39,13 +43,16 @@ class KubernetesExecutor(ClusterExecutor):
     """A slot is one pod of a Job that nobody but us retries."""
 
     title = "Kubernetes"
+    has_gangs = True
 
     def __init__(self, assignment: Assignment) -> None:
         scenario = assignment.scenario
         self.site = chosen(assignment.site.kubernetes, scenario.kubernetes if scenario else None)
         super().__init__(assignment, "", self.site.patience)
-        self._pending: dict[str, Mapping[str, str]] = {}  # slots that have told of their Python and wait for ours
+        self._unknown: dict[str, Mapping[str, Any] | None] = {}  # slots of whose place the cluster has not told yet
         self._known: frozenset[str] | None = None
+        self._is_begun = False  # by this session, that something is made there
+        self.keepers = self._keepers = KubernetesKeepers(self)
         if self.site.bucket and not self.site.volume:
             from benchhouse.executors.cluster_bucket import BucketMirror
 
@@ -58,7 +65,8 @@ class KubernetesExecutor(ClusterExecutor):
         return {}
 
     def ask(self, resources: Resources) -> Ask:
-        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory or self.site.memory)
+        asked = super().ask(resources)
+        return asked if asked.memory else asked.model_copy(update={"memory": self.site.memory})
 
     def python(self, job: Job) -> tuple[str, ...]:
         return ()  # that of the image, which the pod tells us of
@@ -67,18 +75,41 @@ class KubernetesExecutor(ClusterExecutor):
         return f"{self.client.access.context}, namespace {self.namespace}"
 
     def _open(self) -> KubernetesEngine:
-        engine = KubernetesEngine(self.client, self.pods(), self.patience_s, self.assignment.say)
+        book = WaitBook(self.assignment.run.waits)
+        engine = KubernetesEngine(self.client, self.pods(), self.patience_s, self.assignment.say, book)
         engine.look(0.0)
         return engine
 
     def _take_slot(self, job: Job) -> None:
+        self._begin_run()
+        super()._take_slot(job)
+
+    def _begin_run(self) -> None:
+        """Before anything is made there: a session that is killed is swept by its mark."""
+        if self._is_begun:
+            return
+        self._delete_left()
+        self._is_begun = True
+        self.ship_code()
+        left = _Left(context=self.client.access.context, namespace=self.namespace, anchor=self.pods().anchor_name)
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._mark.write_text(left.model_dump_json(), encoding="utf-8")
+
+    def begin_run(self, servers: PodListener) -> str:
+        """The same for servers of the run, which hear of their pods; the uid of what is to own them."""
+        self._begin_run()
+        self.beat()
+        self.cluster.follow(servers)
+        return self.cluster.anchor()
+
+    def ship_code(self) -> None:
+        """What pods of `code: volume` run."""
         if self.site.code == "volume":
             copy_own_code(self._code)
-        if not self._mark.exists():  # before anything is made there: a session that is killed is swept by it
-            left = _Left(context=self.client.access.context, namespace=self.namespace, anchor=self.pods().anchor_name)
-            self.home.mkdir(parents=True, exist_ok=True)
-            self._mark.write_text(left.model_dump_json(), encoding="utf-8")
-        super()._take_slot(job)
+
+    def end_services(self) -> None:
+        folders = [ServiceFolder(path) for path in self.assignment.run.services.glob("*")]
+        self._keepers.stop(unfinished(folders))
 
     @property
     def _mark(self) -> Path:
@@ -92,25 +123,41 @@ class KubernetesExecutor(ClusterExecutor):
 
     def sweep(self) -> None:
         """Of an earlier session of this run: one that ends by itself takes its mark with it."""
+        if not self._is_begun:
+            self._delete_left()
+        super().sweep()
+
+    def _delete_left(self) -> None:
         if left := self._left():
             client = KubeClient(find_access(None if left.context == IN_CLUSTER else left.context))
             delete_run(client, left.namespace, self.assignment.run.run_id, left.anchor)
             self._mark.unlink(missing_ok=True)
-        super().sweep()
 
     def close(self) -> None:
         super().close()
         self._mark.unlink(missing_ok=True)
 
     def _require(self) -> None:
-        self._refuse_impossible()
-        self._probe()
+        self.refuse_impossible(self.home.parent.absolute())
+        self.probe()
         if self.mirror:
             self.mirror.make_sure()
 
     def _refuse_unless_fits(self, ask: Ask) -> None:
         if self.cluster.answered:  # an account of a namespace may not see nodes: then the scheduler tells
             super()._refuse_unless_fits(ask)
+
+    def _why_one_node(self) -> str:
+        if why := super()._why_one_node():
+            return why
+        beside = self._attached_at(0)
+        return f"its pods are to be on the node of {beside[0]} (node: 0), each on one of its own" if beside else ""
+
+    def _attached_at(self, node: int | str) -> tuple[str, ...]:
+        """Servers of the whole run that are on that node, as seen from a trial."""
+        scenario = self.assignment.scenario
+        services = scenario.services if scenario else {}
+        return tuple(name for name, use in services.items() if use.mode == "attached" and use.node == node)
 
     def nodes(self) -> Sequence[Node]:
         return self._opened().nodes
@@ -125,8 +172,9 @@ class KubernetesExecutor(ClusterExecutor):
     def namespace(self) -> str:
         return self.site.namespace or self.client.access.namespace
 
-    def _refuse_impossible(self) -> None:
-        site, workspace = self.site, self.home.parent.absolute()
+    def refuse_impossible(self, workspace: Path) -> None:
+        """Raises where no pod could do anything; `workspace` is a folder that pods must see."""
+        site = self.site
         if not site.image:
             raise BenchError(
                 "no image for the pods is named", "write kubernetes: {image: registry/name@sha256:...} in site.yaml"
@@ -147,9 +195,20 @@ class KubernetesExecutor(ClusterExecutor):
                 f"the workspace {workspace} is not on the volume that pods see, {site.volume.path}",
                 f"move the workspace there (bench -C {site.volume.path}/...), or correct kubernetes: {{volume: ...}}",
             )
+        scenario = self.assignment.scenario
+        services = scenario.services.items() if scenario else ()
+        if not site.volume and (attached := [name for name, use in services if use.mode == "attached"]):
+            raise BenchError(
+                f"{attached[0]} is attached to the run, and trials find it by files that pods share",
+                "write kubernetes: {volume: ...}, or mode: embedded",
+            )
+        if not site.volume and (named := [name for name, use in services if use.kubernetes]):
+            raise BenchError(
+                f"trials learn by files that pods share what is behind {named[0]}, and here is no volume",
+                "write kubernetes: {volume: ...}, or only the endpoint: of the server",
+            )
         if site.code == "volume" and not site.volume:
             raise BenchError("code: volume needs a volume", "write kubernetes: {volume: ...}, or code: image")
-        scenario = self.assignment.scenario
         if scenario and scenario.runtime.kind != "process":
             raise BenchError(
                 f"the runtime of a pod is its image, and the scenario asks for {scenario.runtime.kind}",
@@ -169,7 +228,7 @@ class KubernetesExecutor(ClusterExecutor):
         names = mentioned(scenario.model_dump_json()) if scenario else set()
         return tuple(sorted(name for name in names if holds_secret(name, os.environ)))
 
-    def _probe(self) -> None:
+    def probe(self) -> None:
         """A Job as a dry run: tells what this server keeps of it, and whether we may make one at all."""
         if self._known is not None:
             return
@@ -216,7 +275,9 @@ class KubernetesExecutor(ClusterExecutor):
             needs=self.needs,
             known=self._known or frozenset(),
             scratch=str(self.home.parents[3]) if self.mirror else "",
-            user=(os.getuid(), os.getgid()) if os.getuid() and not self.mirror else None,
+            user=(os.getuid(), os.getgid()) if os.getuid() and (self.site.restricted or not self.mirror) else None,
+            beside=self._attached_at(0),
+            away=self._attached_at("others"),
         )
 
     def _command(self) -> tuple[str, ...]:
@@ -233,25 +294,23 @@ class KubernetesExecutor(ClusterExecutor):
     # -- slots -----------------------------------------------------------------------------------------------------
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
-        count = min(self.parallel, trials)
-        names = [f"{self.assignment.run.run_id}-{number}" for number in range(1, count + 1)]
-        environment = dict(self.assignment.site.environment)
-        ask = self.ask(jobs[0].resources)
-        slots = [
-            Slot(name=name, ask=ask, folder=str(self.home / name), python=(), environment=environment) for name in names
-        ]
-        pods = self.pods()
-        jobs_of = [pods.job(slots)] if pods.is_indexed else [pods.job([slot]) for slot in slots]
-        return as_yaml([pods.anchor(), *jobs_of])
+        pods, run_id, numbers = self.pods(), self.assignment.run.run_id, itertools.count(1)
+        slots = []
+        for _ in range(min(self.parallel, trials)):
+            names = [f"{run_id}-{next(numbers)}" for _ in range(jobs[0].resources.nodes)]
+            slots += self._new_slots(jobs[0], names)
+        return as_yaml([pods.anchor(), *(pods.job(kind) for kind in pods.kinds(slots))])
 
     def _hear_all(self) -> bool:
         heard = super()._hear_all()
-        for name, look in list(self._pending.items()):
-            if name not in self.slots:
-                del self._pending[name]
+        for name, ready in list(self._unknown.items()):
+            if (member := self._member(name)) is None:
+                del self._unknown[name]
             elif (facts := self.cluster.place(name)) is not None:
-                del self._pending[name]
-                self._begin(self.slots[name], look, facts)
+                del self._unknown[name]
+                member.send({"placed": facts})
+                if ready:
+                    super()._hear(member, ready)
                 heard = True
         return heard
 
@@ -262,21 +321,24 @@ class KubernetesExecutor(ClusterExecutor):
         return engine
 
     def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
+        """A pod is told which Python its trials run in, and gets none before the cluster has told of its place."""
+        name = taken.slot.name
         if "pod" in report:
-            self._pending[taken.slot.name] = report["pod"]
+            self._unknown[name] = None
+            taken.send({"begin": {"python": self.python_for(report["pod"])}})
+        elif "ready" in report and name in self._unknown:
+            self._unknown[name] = report
         else:
             super()._hear(taken, report)
 
-    def _begin(self, taken: Taken, look: Mapping[str, str], facts: Mapping[str, str]) -> None:
-        """Tell a pod which Python its trials run in, and what the cluster knows of its place."""
+    def python_for(self, look: Mapping[str, str]) -> list[str]:
+        """What starts a Python with benchhouse in a pod that has told what it has."""
         if self.site.code == "image":
             if look["benchhouse"] != (ours := version("benchhouse")):
                 self.assignment.say(f"the image has benchhouse {look['benchhouse'] or 'unknown'}, this is {ours}")
-            python = [self.site.python, "-P"]
-        else:
-            layer = layer_for(self._code, look["python"], look["machine"], look["libc"], self.assignment.say)
-            python = [self.site.python, "-P", str(own_code(self._code) / "start.py"), str(layer)]
-        taken.send({"begin": {"python": python, "placed": dict(facts)}})
+            return [self.site.python, "-P"]
+        layer = layer_for(self._code, look["python"], look["machine"], look["libc"], self.assignment.say)
+        return [self.site.python, "-P", str(own_code(self._code) / "start.py"), str(layer)]
 
     def _outcome(self, taken: Taken) -> Outcome | None:
         return "out_of_memory" if taken.slot.name in self.cluster.out_of_memory else None

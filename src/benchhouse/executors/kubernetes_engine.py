@@ -7,19 +7,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchhouse.executors.cluster_engine import Node, Slot
+from benchhouse.executors.kubernetes_kueue import KueueQueue
 from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, Pods
 from benchhouse.executors.kubernetes_nodes import as_node, place_of, takes_pods
-from benchhouse.executors.kubernetes_words import PodWords, first_container, read_pod, why_deleted
+from benchhouse.executors.kubernetes_waits import SCALING_FIELDS, Wait, WaitBook, scaling_waits
+from benchhouse.executors.kubernetes_words import PodWords, first_container, hint_without_pod, read_pod, why_deleted
 from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of, selector
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.pod_template import RUN_LABEL, label
+from benchhouse.schema.quantities import show_seconds
 
 _WATCH_S = 240  # then asked for anew: a connection that died silently is noticed by then
 _AGAIN_S = 1.0
 _LOOK_S = 5.0  # between two looks at the events of slots that have no pod, or no node
+_AGAIN_TOLD_S = 60.0  # how long pods have waited: told after a minute, two, four, ...
 _GONE_S = 60.0  # how long the end of pods that were told to end is waited for
 _LOG_BYTES = 1 << 20
 _PASSING = (410, 429, 500, 502, 503, 504)  # answers after which a watch begins anew
@@ -46,10 +50,22 @@ class SlotPod:
     index: int = 0  # among the slots of its Job
     pod: Object = field(default_factory=dict)
     words: PodWords = field(default_factory=lambda: PodWords("waits"))
+    made: Object = field(default_factory=dict)  # its Job's metadata
+    wait: Wait = field(default_factory=Wait)
+    scaling: Wait | None = None  # what an autoscaler said of it last
     registry: str = ""  # what was said when the image could not be pulled
     leaving_at: float | None = None  # when it was seen to be told to end, by somebody
     is_stopped: bool = False  # by us
     is_over: bool = False
+
+
+class PodListener(Protocol):
+    """Whom the pods of a run concern that are no slots."""
+
+    def take(self, pod: Object, *, is_deleted: bool) -> None: ...
+
+    def take_list(self, pods: Sequence[Object]) -> None:
+        """All that there are: what is not among them has been deleted."""
 
 
 class KubernetesEngine:
@@ -58,8 +74,16 @@ class KubernetesEngine:
     The thread takes in what the watch says; all else is called by the executor's own.
     """
 
-    def __init__(self, client: KubeClient, pods: Pods, patience_s: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: Pods,
+        patience_s: float,
+        say: Callable[[str], None],
+        book: WaitBook | None = None,
+    ) -> None:
         self.client, self.pods, self.patience_s, self.say = client, pods, patience_s, say
+        self.book = book or WaitBook()
         self.nodes: list[Node] = []
         self.answered = False
         self.lost = ""
@@ -72,7 +96,10 @@ class KubernetesEngine:
         self._said: set[str] = set()
         self._refusal: BenchError | None = None
         self._anchor = ""
-        self._next_look = 0.0
+        self._servers: PodListener | None = None
+        self._next_look, self._next_word_s = 0.0, _AGAIN_TOLD_S
+        self._scales = False  # an autoscaler was seen to start a node
+        self._queue = KueueQueue(client, pods.namespace, pods.site.queue) if pods.site.queue else None
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -117,7 +144,7 @@ class KubernetesEngine:
         site = self.pods.site
         self._labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in items}
         self.nodes = [as_node(item, site.gpu_resource) for item in items if takes_pods(item) and self._selects(item)]
-        self.answered = not site.autoscaled
+        self.answered = not site.autoscaled and not self._scales
         return self.nodes
 
     def _selects(self, node: Object) -> bool:
@@ -126,8 +153,13 @@ class KubernetesEngine:
     def place(self, slot: str) -> dict[str, str] | None:
         """What the cluster knows of a slot's place, for evidence; None until its container runs."""
         with self._lock:
-            pod = self._slots[slot].pod if slot in self._slots else {}
-        return place_of(pod, self._labels.get(pod["spec"].get("nodeName", ""), {})) if pod else None
+            item = self._slots.get(slot)
+            pod = item.pod if item else {}
+        if item is None or not pod:
+            return None
+        facts = place_of(pod, self._labels.get(pod["spec"].get("nodeName", ""), {}))
+        admission = self._queue.admission(item.made) if facts and self._queue else {}
+        return facts and {"job_created": item.made["creationTimestamp"], **admission, **facts}
 
     def stop(self, slots: Sequence[str]) -> None:
         self._new = [slot for slot in self._new if slot.name not in slots]
@@ -166,19 +198,33 @@ class KubernetesEngine:
     def _make(self) -> None:
         if not self._new:
             return
-        if not self._anchor:
-            self._anchor = self._made_anchor()
+        self.anchor()
         new, self._new = self._new, []
-        kinds: list[list[Slot]] = []
-        for slot in new:
-            alike = next((kind for kind in kinds if kind[0].ask == slot.ask and self.pods.is_indexed), None)
-            alike.append(slot) if alike else kinds.append([slot])
-        for kind in kinds:
+        for kind in self.pods.kinds(new):
             job = self.pods.job(kind, self._anchor)
             name, now = job["metadata"]["name"], time.monotonic()
             with self._lock:
-                self._slots |= {slot.name: SlotPod(slot, name, now, index) for index, slot in enumerate(kind)}
-            self._make_job(job)
+                made = {slot.name: SlotPod(slot, name, now, index) for index, slot in enumerate(kind)}
+                self._slots |= made
+            for slot in kind:
+                self.book.note(slot.name, "PENDING")
+            metadata = self._make_job(job)
+            for item in made.values():
+                item.made = metadata
+        self._begin_watch()
+
+    def anchor(self) -> str:
+        """The uid of what owns all that the run makes."""
+        if not self._anchor:
+            self._anchor = self._made_anchor()
+        return self._anchor
+
+    def follow(self, servers: PodListener) -> None:
+        """Have somebody told of the run's pods that are no slots."""
+        self._servers = servers
+        self._begin_watch()
+
+    def _begin_watch(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, daemon=True, name="pods")
             self._thread.start()
@@ -194,13 +240,16 @@ class KubernetesEngine:
             self.client.delete(self._path("configmaps", self.pods.anchor_name))
             return str(self.client.create(path, manifest)["metadata"]["uid"])
 
-    def _make_job(self, job: Object) -> None:
-        """Names are a slot's own: one that is there already was made by a request whose answer was lost."""
+    def _make_job(self, job: Object) -> Object:
+        """Its metadata. Names are a slot's own: one that is there was made by a request whose answer was lost."""
         try:
-            self.client.create(self._path("jobs"), job)
+            made = self.client.create(self._path("jobs"), job)
         except Refused as error:
             if error.reason != "AlreadyExists":
                 raise
+            made = self.client.get(self._path("jobs", job["metadata"]["name"]))
+        metadata: Object = made["metadata"]
+        return metadata
 
     def _path(self, plural: str, name: str = "", part: str = "") -> str:
         return path_of("batch/v1" if plural == "jobs" else "v1", self.pods.namespace, plural, name, part)
@@ -234,7 +283,7 @@ class KubernetesEngine:
                 if error.status not in _PASSING:
                     self.lost = error.message
                     return
-                self._over.wait(_AGAIN_S)
+                self._over.wait(max(_AGAIN_S, error.wait_s))
 
     def _take_list(self, items: Sequence[Object]) -> None:
         """What is not in it any more has been deleted while nobody watched."""
@@ -244,9 +293,13 @@ class KubernetesEngine:
         for item in list(self._slots.values()):
             if item.pod and item.pod["metadata"]["uid"] not in there:
                 self._take(item.pod, is_deleted=True)
+        if self._servers:
+            self._servers.take_list([pod for pod in items if self._slot_of(pod) is None])
 
     def _take(self, pod: Object, *, is_deleted: bool) -> None:
         item = self._slot_of(pod)
+        if item is None and self._servers:
+            self._servers.take(pod, is_deleted=is_deleted)
         if item is None or item.is_over:
             return
         waiting = (first_container(pod).get("state") or {}).get("waiting") or {}
@@ -254,20 +307,27 @@ class KubernetesEngine:
             item.registry = waiting.get("message", "")
         with self._lock:
             item.pod, item.words = pod, read_pod(pod, item.registry)
+        if item.words.state == "runs":
+            self._note_begun(item)
         if pod["metadata"].get("deletionTimestamp"):
             item.leaving_at = item.leaving_at or time.monotonic()
-        if is_deleted and item.words.state != "ended":
-            events = self._keep_evidence(item)
-            self._end(item, PodWords("ended", why_deleted(events, self._job_conditions(item))))
-        elif item.words.state == "ended":
-            if pod["status"].get("phase") != "Succeeded":
-                self._keep_evidence(item)
-            self._end(item, item.words)
+        if is_deleted or item.words.state == "ended":
+            self._end(item, self._last_words(item))
         elif item.words.state == "refused":
             self._keep_evidence(item)
             self._refuse(item.words.text, item.words.hint)
         elif item.words.state == "waits" and item.words.is_worth_telling:
-            self._tell(f"a pod {item.words.text}")
+            self._note_wait(item, item.scaling or Wait(item.words.reason, item.words.text))
+
+    def _last_words(self, item: SlotPod) -> PodWords:
+        """Of a pod that has ended or is gone: its own, or why it was told to end."""
+        words = item.words
+        if item.pod["status"].get("phase") == "Succeeded":
+            return words
+        events = self._keep_evidence(item)
+        if words.state == "ended" and not (words.is_killed and item.leaving_at):
+            return words
+        return PodWords("ended", why_deleted(events, self._job_conditions(item)))
 
     def _slot_of(self, pod: Object) -> SlotPod | None:
         metadata = pod["metadata"]
@@ -276,7 +336,20 @@ class KubernetesEngine:
         of_job = (item for item in list(self._slots.values()) if (item.job, item.index) == (job, index))
         return next(of_job, None)
 
+    def _note_wait(self, item: SlotPod, wait: Wait) -> None:
+        item.wait = wait
+        self.book.note(item.slot.name, "PENDING", wait)
+        self._tell(f"a pod {wait.text}")
+
+    def _note_begun(self, item: SlotPod) -> None:
+        self.book.note(item.slot.name, "RUNNING")
+        if item.wait.reason:
+            item.wait = Wait()
+            waited = show_seconds(time.monotonic() - item.asked_at)
+            self._tell(f"a pod that waited {waited} has begun; the wait is part of no result")
+
     def _end(self, item: SlotPod, words: PodWords) -> None:
+        self.book.note(item.slot.name, "ENDED")
         with self._lock:
             item.is_over = True
             if words.out_of_memory:
@@ -299,16 +372,48 @@ class KubernetesEngine:
     def _look_at_waiting(self) -> None:
         """Why a Job has no pod (a quota, a policy) and why a pod does not begin stands in events alone."""
         now = time.monotonic()
+        look_s = min(_LOOK_S, self.patience_s / 4)
         if now < self._next_look:
             return
-        self._next_look = now + _LOOK_S
+        self._next_look = now + look_s
         items = [item for item in self._slots.values() if not item.is_over]
         for item in items:
             if item.leaving_at and now - item.leaving_at > _GONE_S:
                 self._end(item, PodWords("ended", "its node was lost: it was told to end its pod, and did not answer"))
-        late = [item for item in items if item.words.state == "waits" and now - item.asked_at > _LOOK_S]
+            is_late = now - item.asked_at > self.patience_s
+            if item.words.is_far_from_volume and is_late and not (self.pods.site.autoscaled or self._scales):
+                hint = "the claim's volume is in a zone without nodes: kubectl describe pv; name another claim"
+                self._refuse(f"a pod {item.words.text}", hint)
+        late = [item for item in items if item.words.state == "waits" and now - item.asked_at > look_s]
         if late:
             self._explain(late, {item.job for item in late if not item.pod}, now)
+            self._explain_queue([item for item in late if not item.pod])
+            self._explain_scaling([item for item in late if item.words.is_worth_telling])
+            self._tell_how_long(late, now)
+        else:
+            self._next_word_s = _AGAIN_TOLD_S
+
+    def _tell_how_long(self, late: Sequence[SlotPod], now: float) -> None:
+        known = [item for item in late if item.wait.reason]
+        waited_s = now - min((item.asked_at for item in known), default=now)
+        if waited_s >= self._next_word_s:
+            self._next_word_s = 2 * waited_s
+            pods = f"{len(known)} pods have" if len(known) > 1 else "a pod has"
+            self._tell(f"{pods} waited for {show_seconds(waited_s)} now; the last word: it {known[0].wait.text}")
+
+    def _explain_scaling(self, unplaced: Sequence[SlotPod]) -> None:
+        waits = scaling_waits(self._events(SCALING_FIELDS)) if unplaced else {}
+        for item in unplaced:
+            if wait := waits.get(item.pod["metadata"]["name"]):
+                self._scales = self._scales or wait.brings_node
+                item.scaling = wait
+                self._note_wait(item, wait)
+
+    def _explain_queue(self, podless: Sequence[SlotPod]) -> None:
+        waits = self._queue.waits(item.made for item in podless) if self._queue and podless else {}
+        for item in podless:
+            if wait := waits.get(item.made.get("uid", "")):
+                self._note_wait(item, wait)
 
     def _explain(self, late: Sequence[SlotPod], podless: set[str], now: float) -> None:
         """With one request for all of them."""
@@ -317,9 +422,13 @@ class KubernetesEngine:
             about = event["involvedObject"]["name"]
             if about in podless:
                 self._tell(f"no pod yet: {event['message']}")
+                reason = "ExceededQuota" if "exceeded quota" in event["message"] else event["reason"]
+                for item in (item for item in late if item.job == about):
+                    item.wait = Wait(reason, f"can't be made: {event['message']}")
+                    self.book.note(item.slot.name, "PENDING", item.wait)
                 oldest = min(item.asked_at for item in late if not item.pod)
                 if now - oldest > self.patience_s:
-                    self._refuse(event["message"], "ask for less under resources:, or see: bench site check")
+                    self._refuse(event["message"], hint_without_pod(event["message"]))
             elif about in names and event.get("reason") in ("FailedMount", "FailedAttachVolume"):
                 self._tell(f"a pod waits for its volume: {event['message'][:300]}")
 

@@ -22,7 +22,9 @@ from benchhouse.schema.pod_template import (
     quantities,
 )
 
-OWNER, SLOT = "benchhouse.dev/owner", "benchhouse.dev/slot"
+OWNER, SLOT, GANG = "benchhouse.dev/owner", "benchhouse.dev/slot", "benchhouse.dev/gang"
+SERVER = "benchhouse.dev/server"  # label of the pods of a server: its name
+HOST = "kubernetes.io/hostname"  # label of a node
 INDEX = "batch.kubernetes.io/job-completion-index"  # an annotation of the pods of an Indexed Job
 CODE = ".benchhouse"  # of the volume: what pods of `code: volume` run, shown to them read-only
 CONTAINER = "slot"
@@ -31,10 +33,11 @@ _FIELDS = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
     "POD_UID": "metadata.uid",
+    "POD_IP": "status.podIP",
     "NODE_NAME": "spec.nodeName",
 }
 _ENDED_BY_CLUSTER = [{"type": "DisruptionTarget", "status": "True"}]
-_SOON_GONE = [  # a node that does not answer loses its pods after a minute, and not after five
+SOON_GONE = [  # a node that does not answer loses its pods after a minute, and not after five
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
     for state in ("unreachable", "not-ready")
 ]
@@ -54,6 +57,8 @@ class Pods:
     known: frozenset[str] = frozenset()  # fields of a Job's spec that this server keeps
     scratch: str = ""  # folder that is the pod's own and empty: what is there on our side, a bucket carries
     user: tuple[int, int] | None = None  # and group, by which files of the volume are written; None: the image's
+    beside: tuple[str, ...] = ()  # servers on whose nodes slots are to be
+    away: tuple[str, ...] = ()  # servers from whose nodes slots keep away
 
     @property
     def labels(self) -> dict[str, str]:
@@ -91,21 +96,26 @@ class Pods:
         job["spec"]["suspend"] = True
         return job
 
+    def kinds(self, slots: Sequence[Slot]) -> list[list[Slot]]:
+        """Slots that are one Job: all that are alike and of no gang, or of one, where it can be Indexed."""
+        kinds: list[list[Slot]] = []
+        for slot in slots:
+            same = (kind for kind in kinds if (kind[0].ask, kind[0].gang) == (slot.ask, slot.gang) and self.is_indexed)
+            alike = next(same, None)
+            alike.append(slot) if alike else kinds.append([slot])
+        return kinds
+
     def job(self, slots: Sequence[Slot], anchor_uid: str = "") -> Manifest:
         """A Job with a pod a slot; several, which are alike, only where it is Indexed."""
         first, site = slots[0], self.site
-        labels = self.labels | {SLOT: label(first.name)}
-        metadata: Manifest = {"name": name("bench", first.name), "namespace": self.namespace, "labels": dict(labels)}
-        if anchor_uid:
-            metadata["ownerReferences"] = [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": self.anchor_name, "uid": anchor_uid}
-            ]
+        labels = self.labels | {SLOT: label(first.name)} | ({GANG: label(first.gang)} if first.gang else {})
+        template = self._template(slots, labels)
         spec: Manifest = {
             "completions": len(slots),
             "parallelism": len(slots),
             "activeDeadlineSeconds": max(1, round(site.time)),
             "ttlSecondsAfterFinished": round(site.keep),
-            "template": self._template(slots, labels),
+            "template": template,
         }
         if self.is_indexed:
             spec |= {
@@ -118,36 +128,22 @@ class Pods:
             }
         else:
             spec["backoffLimit"] = 0
-        if site.queue:
-            metadata["labels"][QUEUE_LABEL] = site.queue
+        return self.as_job(name("bench", first.name), labels, spec, anchor_uid)
+
+    def as_job(self, own: str, labels: Mapping[str, str], spec: Manifest, anchor_uid: str = "") -> Manifest:
+        """A Job of that name, which the anchor owns and the site's queue admits."""
+        metadata: Manifest = {"name": own, "namespace": self.namespace, "labels": dict(labels)}
+        if anchor_uid:
+            metadata["ownerReferences"] = [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": self.anchor_name, "uid": anchor_uid}
+            ]
+        if self.site.queue:
+            metadata["labels"][QUEUE_LABEL] = self.site.queue
             if "suspend" in self.known:
-                spec["suspend"] = True
+                spec = spec | {"suspend": True}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
     def _template(self, slots: Sequence[Slot], labels: Mapping[str, str]) -> Manifest:
-        site = self.site
-        container: Manifest = {
-            "name": CONTAINER,
-            "command": list(self.command),
-            "env": self._environment(slots),
-            "resources": self._resources(slots[0].ask),
-            "terminationMessagePolicy": "FallbackToLogsOnError",
-        }
-        if secrets := [*site.secrets, *([site.bucket_secret] if site.bucket_secret else [])]:
-            container["envFrom"] = [{"secretRef": {"name": item}} for item in secrets]
-        template = pod_template(site, container, labels, user=self.user)
-        pod = template["spec"]
-        pod["tolerations"] = [*_SOON_GONE, *pod.get("tolerations", ())]
-        mounts = pod["containers"][0]["volumeMounts"]
-        if site.volume and site.code == "volume":
-            place = str(Path(site.volume.path) / CODE)
-            mounts.append({"name": VOLUME, "mountPath": place, "subPath": CODE, "readOnly": True})
-        if self.scratch:
-            pod["volumes"].append({"name": "files", "emptyDir": {}})
-            mounts.append({"name": "files", "mountPath": self.scratch})
-        return template
-
-    def _environment(self, slots: Sequence[Slot]) -> list[Manifest]:
         given = {
             "folders": [slot.folder for slot in slots],
             "environment": slots[0].environment,
@@ -155,13 +151,62 @@ class Pods:
             "needs": list(self.needs),
             "bucket": f"{(self.site.bucket or '').rstrip('/')}/{self.run_id}" if self.scratch else "",
         }
-        fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELDS.items()]
-        return [*fields, {"name": GIVEN, "value": json.dumps(given)}]
+        template = self.template(given, self.resources(slots[0].ask), labels)
+        near = [self.on_node_of(server) for server in self.beside]
+        away = [self.on_node_of(server) for server in self.away]
+        if slots[0].gang:  # a node each
+            away.append(_on_node_with({GANG: labels[GANG]}))
+        affinity = {
+            kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            for kind, terms in (("podAffinity", near), ("podAntiAffinity", away))
+            if terms
+        }
+        if affinity:
+            template["spec"]["affinity"] = affinity
+        return template
 
-    def _resources(self, ask: Ask) -> Manifest:
+    def on_node_of(self, server: str) -> Manifest:
+        """A term of an affinity: the nodes where pods of that server of the run are."""
+        return _on_node_with({RUN_LABEL: label(self.run_id), SERVER: label(server)})
+
+    def template(self, given: Manifest, resources: Manifest, labels: Mapping[str, str]) -> Manifest:
+        """A pod of the trials' image that runs `slot_pod` with these orders."""
+        site = self.site
+        fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELDS.items()]
+        container: Manifest = {
+            "name": CONTAINER,
+            "command": list(self.command),
+            "env": [*fields, {"name": GIVEN, "value": json.dumps(given)}],
+            "resources": resources,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+        if secrets := [*site.secrets, *([site.bucket_secret] if site.bucket_secret else [])]:
+            container["envFrom"] = [{"secretRef": {"name": item}} for item in secrets]
+        template = pod_template(site, container, labels, user=self.user)
+        pod = template["spec"]
+        pod["tolerations"] = [*SOON_GONE, *pod.get("tolerations", ())]
+        mounts = pod["containers"][0]["volumeMounts"]
+        if site.volume and site.code == "volume":
+            place = str(Path(site.volume.path) / CODE)
+            mounts.append({"name": VOLUME, "mountPath": place, "subPath": CODE, "readOnly": True})
+        if site.restricted:
+            pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = True
+            pod["volumes"].append({"name": "tmp", "emptyDir": {}})
+            mounts.append({"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - where the pod has it
+        if self.scratch:
+            pod["volumes"].append({"name": "files", "emptyDir": {}})
+            mounts.append({"name": "files", "mountPath": self.scratch})
+        return template
+
+    def resources(self, ask: Ask) -> Manifest:
         amounts = quantities(ask.cpus, ask.memory, ask.gpus, self.site)
         more = {key: f"{amount:g}" for key, amount in ask.custom.items()}
         return {kind: amounts[kind] | more for kind in amounts}
+
+
+def _on_node_with(labels: Mapping[str, str]) -> Manifest:
+    """A term of an affinity: the nodes where pods with these labels are."""
+    return {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": HOST}
 
 
 def kept_fields(answer: Mapping[str, Any]) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """What Kubernetes says of a pod, in words for people, with what to do next."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +14,7 @@ _NEVER = {  # why a container can't begin, ever: waiting is no use
     "CreateContainerError": "the container can't be made",
     "RunContainerError": "the container can't be started",
 }
+_NO_SUCH_IMAGE = ("not found", "manifest unknown", "no match for platform")  # what no second try changes
 _HINTS = {
     "ErrImageNeverPull": "is it on every node? name another under kubernetes: {image: ...}",
     "ImagePullBackOff": "check kubernetes: {image: ...}; a private registry needs pull_secrets",
@@ -20,6 +22,11 @@ _HINTS = {
     "CreateContainerConfigError": "a Secret that it names must be in the namespace: kubectl get secrets",
     "RunContainerError": "is kubernetes: {python: ...} in the image, and is the image for the nodes' architecture?",
 }
+_AS_ROOT = "give the image a user that is not root, by its number (USER 1000), or run bench as one"
+_NEVER_STARTED = ("StartError", "ContainerCannotRun")  # reasons of a container that has ended
+_FOREIGN = re.compile(r"(exec \S+|standard_init_linux.*): exec format error")  # all that it then says
+_NO_CODE = re.compile(r"can't open file '(\S+)/\.benchhouse/")
+_FAR_VOLUME = re.compile(r"0/(\d+) nodes are available: \1 node\(s\) had volume node affinity conflict")
 _CLUSTER_ENDS = {
     "Evicted": "the node evicted its pod",
     "Preempted": "its pod had to make room for one of higher priority",
@@ -46,6 +53,13 @@ class PodWords:
     hint: str = ""
     out_of_memory: bool = False
     is_worth_telling: bool = False  # to whoever waits
+    reason: str = ""  # why it waits, in one word
+    is_killed: bool = False  # by a signal
+
+    @property
+    def is_far_from_volume(self) -> bool:
+        """Whether no node of now can have the volume, however long others' work takes."""
+        return bool(_FAR_VOLUME.search(self.text))
 
 
 def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
@@ -53,19 +67,23 @@ def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
     status = pod.get("status") or {}
     phase, reason, message = status.get("phase", ""), status.get("reason", ""), status.get("message", "")
     container = first_container(pod)
-    state = container.get("state") or {}
+    state, image = container.get("state") or {}, container.get("image", "")
     if phase in ("Failed", "Succeeded"):
-        return _ended(phase, reason, message, state.get("terminated") or {})
+        terminated = state.get("terminated") or {}
+        return _never_ran(terminated, image) or _ended(phase, reason, message, terminated)
     if "running" in state:
         return PodWords("runs")
     waiting = state.get("waiting") or {}
     why = waiting.get("reason", "")
-    if why in _NEVER:
-        words = earlier or waiting.get("message", "")
-        image = container.get("image", "")
-        return PodWords("refused", f"{_NEVER[why]} ({image}): {words}".rstrip(": "), _HINTS.get(why, ""))
+    words = earlier or waiting.get("message", "")
     if why == "ErrImagePull":
-        return PodWords("waits", waiting.get("message", "") or "its image is being pulled")
+        if not any(text in words for text in _NO_SUCH_IMAGE):
+            text = f"waits for its image, which is tried again: {words}"
+            return PodWords("waits", text, is_worth_telling=True, reason="ErrImagePull")
+        why = "ImagePullBackOff"
+    if why in _NEVER:
+        hint = _AS_ROOT if "runAsNonRoot" in words else _HINTS.get(why, "")
+        return PodWords("refused", f"{_NEVER[why]} ({image}): {words}".rstrip(": "), hint)
     return _waits(status, why)
 
 
@@ -80,8 +98,17 @@ def _waits(status: Mapping[str, Any], why: str) -> PodWords:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             words = condition.get("message") or condition.get("reason") or "the scheduler does not say why"
-            return PodWords("waits", f"waits for a node: {words}", is_worth_telling=True)
+            # The scheduler has one word for both; that nodes are full passes, that none is right does not.
+            reason = "InsufficientResources" if "Insufficient" in words else condition.get("reason") or "Unschedulable"
+            return PodWords("waits", f"waits for a node: {words}", is_worth_telling=True, reason=reason)
     return PodWords("waits", "its pod is being made" if why in ("", "ContainerCreating", "PodInitializing") else why)
+
+
+def hint_without_pod(message: str) -> str:
+    """What to do where no pod of a Job may be made."""
+    if "PodSecurity" in message:
+        return "write kubernetes: {restricted: true}, with an image that names a user that is not root"
+    return "ask for less under resources:, or see: bench site check"
 
 
 def why_deleted(events: Sequence[Mapping[str, Any]], conditions: Sequence[Mapping[str, Any]]) -> str:
@@ -95,6 +122,18 @@ def why_deleted(events: Sequence[Mapping[str, Any]], conditions: Sequence[Mappin
     return "its pod was deleted"
 
 
+def _never_ran(terminated: Mapping[str, Any], image: str) -> PodWords | None:
+    """Of a container that ended because of what it was told to run, as every other one would."""
+    words = " ".join((terminated.get("message") or "").split())
+    if terminated.get("reason") in _NEVER_STARTED or _FOREIGN.fullmatch(words):
+        text = f"{_NEVER['RunContainerError']} ({image}): {words[-300:]}"
+        return PodWords("refused", text.rstrip(": "), _HINTS["RunContainerError"])
+    if match := _NO_CODE.search(words):
+        text = f"pods do not see what this machine has at {match[1]}: the claim is another volume"
+        return PodWords("refused", text, "correct kubernetes: {volume: ...}; bench site check --job compares both")
+    return None
+
+
 def _ended(phase: str, reason: str, message: str, terminated: Mapping[str, Any]) -> PodWords:
     words = " ".join((terminated.get("message") or "").split())
     if terminated.get("reason") == "OOMKilled":
@@ -106,5 +145,8 @@ def _ended(phase: str, reason: str, message: str, terminated: Mapping[str, Any])
     if phase == "Succeeded":
         return PodWords("ended", "its pod ended")
     code = terminated.get("exitCode")
-    died = f"its pod was killed by signal {code - 128}" if code and code > 128 else f"its pod ended with code {code}"
-    return PodWords("ended", f"{died}: {words[-300:]}" if words else died)
+    is_killed = code is None or code > 128
+    died = f"its pod ended with code {code}"
+    if is_killed:
+        died = f"its pod was killed by signal {code - 128}" if code else "its pod was ended"
+    return PodWords("ended", f"{died}: {words[-300:]}" if words else died, is_killed=is_killed)

@@ -31,6 +31,7 @@ class RayExecutor(ClusterExecutor):
     title = "Ray"
     engine = "benchhouse.executors.ray_engine"
     library = "ray"
+    has_gangs = True
 
     carrier: "RayJobs | KubeRayJobs | None" = None
 

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ IMPOSED = ("OMP_NUM_THREADS",)
 """What Ray sets for its tasks, to as many as they have cores: a trial has it as elsewhere, unless `env_vars` say so."""
 
 
+@dataclass
+class Gang:
+    """Slots that share a placement group, in the order of its bundles."""
+
+    group: Any
+    slots: list[str] = field(default_factory=list)
+
+
 class RayEngine:
     def __init__(self) -> None:
         self.ray: Any = None
@@ -39,6 +48,7 @@ class RayEngine:
         self.is_gone = False
         self.runtime_env: dict[str, Any] = {}
         self.slots: dict[Any, str] = {}  # by the reference to its result
+        self.gangs: dict[str, Gang] = {}
         self._why_gone = ""
         self._over = threading.Event()
 
@@ -89,9 +99,28 @@ class RayEngine:
             "memory": slot.ask.memory or None,
             "runtime_env": self.runtime_env or None,
         }
+        if slot.gang:
+            wanted["scheduling_strategy"] = self._place_in_gang(slot)
         task = self.ray.remote(run_slot).options(**{key: value for key, value in wanted.items() if value is not None})
         reference = task.remote(slot.folder, list(slot.python), dict(environment), slot.patience_s)
         self.slots[reference] = slot.name
+
+    def _place_in_gang(self, slot: Slot) -> Any:
+        """One bundle of a group whose bundles are on different nodes, reserved all or none; it waits for that."""
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        ask = slot.ask
+        if slot.gang not in self.gangs:
+            bundle = {"CPU": ask.cpus, "GPU": ask.gpus, "memory": ask.memory or 0} | ask.custom
+            bundles = [{kind: amount for kind, amount in bundle.items() if amount} for _ in range(ask.nodes)]
+            group = placement_group(bundles, strategy="STRICT_SPREAD", name=f"bench {slot.gang}")
+            self.gangs[slot.gang] = Gang(group)
+        gang = self.gangs[slot.gang]
+        gang.slots.append(slot.name)
+        return PlacementGroupSchedulingStrategy(
+            placement_group=gang.group, placement_group_bundle_index=len(gang.slots) - 1
+        )
 
     def gone(self) -> Mapping[str, str]:
         if self._why_gone:
@@ -104,7 +133,21 @@ class RayEngine:
         except Exception as error:
             self.is_gone = True
             raise ClusterGoneError(first_line(error)) from error
-        return {self.slots.pop(reference): self._reason(reference) for reference in ended}
+        gone = {self.slots.pop(reference): self._reason(reference) for reference in ended}
+        if gone:
+            self._remove_groups()
+        return gone
+
+    def _remove_groups(self) -> None:
+        """Those of which no slot is left: what they reserve is free again."""
+        from ray.util.placement_group import remove_placement_group
+
+        left = set(self.slots.values())
+        for name, gang in list(self.gangs.items()):
+            if left.isdisjoint(gang.slots):
+                del self.gangs[name]
+                with contextlib.suppress(Exception):
+                    remove_placement_group(gang.group)
 
     def stop(self, slots: Sequence[str]) -> None:
         for reference, name in self.slots.items():
@@ -177,15 +220,17 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     cluster: Any = ray
     here = cluster.get_runtime_context()
     node_id = here.get_node_id()
-    called = {node["NodeID"]: node_name(node) for node in cluster.nodes()}
+    known = {node["NodeID"]: node for node in cluster.nodes()}
     placed = {
         "executor": "ray",
         "id": here.get_task_id(),
         "job_id": here.get_job_id(),
         "node_id": node_id,
         "worker_id": here.get_worker_id(),
-        "node": called.get(node_id) or socket.gethostname(),
+        "node": node_name(known[node_id]) if node_id in known else socket.gethostname(),
     }
+    if node_id in known:
+        placed["address"] = known[node_id]["NodeManagerAddress"]
     if not python:
         environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
     chosen = here.runtime_env.get("env_vars") or {}

@@ -9,16 +9,18 @@ docs/design/executors.md.
 import contextlib
 import itertools
 import os
+import random
 import shlex
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from benchhouse.executors import cluster_gang
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, LEFT, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
@@ -26,7 +28,8 @@ from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
-from benchhouse.schema.resources import Resources
+from benchhouse.schema.quantities import show_seconds
+from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.trial import Outcome
 
 if TYPE_CHECKING:
@@ -38,17 +41,33 @@ _OPEN_S = 180.0  # a cluster that is there may be slow; the engine itself soon r
 _NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
 _STOP_S = 30.0
 _LOST_STOP_S = 8.0  # for nodes that are left of a cluster that is gone
+_REST_S = 20.0  # at most, after a gang was given back that held some of its nodes: two may wait for each other
 
 
 @dataclass
 class Taken:
-    """A slot, as the orchestrator sees it."""
+    """A slot, as the orchestrator sees it; with `others`, the first of a gang, which it stands for."""
 
     slot: Slot
     reports: Tail
     placed: Mapping[str, str] | None = None  # where it is; None until it is there
     ready: bool = False
+    port: int = 0  # where its agent listens, if it has one
     job: JobId | None = None
+    others: "list[Taken]" = field(default_factory=list)
+    half_since: float | None = None  # when some of a gang were seen to be there, and others not
+
+    @property
+    def members(self) -> "list[Taken]":
+        return [self, *self.others]
+
+    @property
+    def is_placed(self) -> bool:
+        return all(member.placed for member in self.members)
+
+    @property
+    def is_ready(self) -> bool:
+        return all(member.ready for member in self.members)
 
     def send(self, message: Mapping[str, Any]) -> None:
         append(Path(self.slot.folder) / ORDERS, message)
@@ -60,6 +79,7 @@ class ClusterExecutor(QueueExecutor):
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
     library: ClassVar[str]  # what that imports
+    has_gangs: ClassVar[bool] = False  # whether slots can be had on different nodes, so that a trial can have several
 
     def __init__(
         self, assignment: Assignment, address: str, patience_s: float | None, custom: Mapping[str, float] | None = None
@@ -80,6 +100,7 @@ class ClusterExecutor(QueueExecutor):
         self._heart: _Heart | None = None
         self._numbers = itertools.count(1)
         self._vacancy: Vacancy | None = None
+        self._rest_until = 0.0
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
 
@@ -89,7 +110,8 @@ class ClusterExecutor(QueueExecutor):
 
     def ask(self, resources: Resources) -> Ask:
         """What a slot asks for, so that a trial of these resources runs in it."""
-        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory, custom=self.custom)
+        asked = resources.model_dump(include={"cpus", "gpus", "memory", "nodes"})
+        return Ask(**asked, custom=self.custom)
 
     def nodes(self) -> Sequence[Node]:
         """The nodes and what they have; a cluster of the run's own is not started to find out."""
@@ -123,20 +145,30 @@ class ClusterExecutor(QueueExecutor):
     # -- the protocol --------------------------------------------------------------------------------------------
 
     def check(self, resources: Resources) -> None:
-        if resources.nodes > 1:
+        if resources.nodes > 1 and (why := self._why_one_node()):
             raise BenchError(
-                f"a trial asks for {resources.nodes} nodes, but on {self.title} a trial runs on one",
-                "ask for one under resources:, or run on slurm",
+                f"a trial asks for {resources.nodes} nodes, but {why}",
+                "ask for one under resources:, or run on slurm, ray, dask or kubernetes with nodes that share files",
             )
         self._require()  # before anything is written: no run is left that never began
         self._refuse_unless_fits(self.ask(resources))
 
+    def _why_one_node(self) -> str:
+        """Why a trial can't have several nodes; nothing where it can."""
+        if not self.has_gangs:
+            return f"on {self.title} a trial runs on one"
+        if self.mirror:
+            return "without a shared volume a trial runs on one"
+        return f"a {self.title} {self._where().removeprefix('a ')} is this machine" if self.address == OWN else ""
+
     def render(self, jobs: Sequence[Job], trials: int) -> str:
-        ask = self.ask(jobs[0].resources).model_dump(exclude_none=True)
+        asked = self.ask(jobs[0].resources)
+        ask = asked.model_dump(exclude_none=True, exclude={"nodes"})
         wants = ", ".join(f"{key}={value}" for key, value in ask.items() if value)
         slots = min(self.parallel, trials)
+        where = f" on each of {asked.nodes} nodes" if asked.nodes > 1 else ""
         lines = [
-            f"# {self.title}, {self._where()}: {slots} slot{'s' * (slots > 1)} of {wants}, each of which runs",
+            f"# {self.title}, {self._where()}: {slots} slot{'s' * (slots > 1)} of {wants}{where}, each of which runs",
             shlex.join([*self.python(jobs[0]), "-m", "benchhouse.worker", "--host", "--own"]),
             f"# and is given its share of {trials} trials:",
             *(f"# {job.label}: {job.folder}" for job in jobs),
@@ -149,8 +181,12 @@ class ClusterExecutor(QueueExecutor):
         return {}
 
     def sweep(self) -> None:
-        """Bring home what an earlier session has left in a bucket, and remove the rest of it."""
+        """End slots of an earlier session; bring home what it has left in a bucket, and remove the rest of it."""
         if not (self.home / LEFT).is_file():
+            for folder in self.home.glob("*/"):  # one that lives hears that its run is alive again
+                if folder.name not in self.slots:
+                    with contextlib.suppress(OSError):
+                        append(folder / ORDERS, {"end": "another session has the run now"})
             return
         if self.mirror is None:  # as the scenario said, which nobody has given us
             from benchhouse.executors.cluster_bucket import BucketMirror
@@ -168,7 +204,7 @@ class ClusterExecutor(QueueExecutor):
         deadline = time.monotonic() + _STOP_S
         while wanted & set(self.running):
             if time.monotonic() > deadline:  # a host that does not answer goes, and its trial with it
-                self._end_slots([taken for taken in self.slots.values() if taken.job in wanted])
+                self._end_slots([taken for taken in self.slots.values() if taken.job in wanted], 0.0)
                 return
             try:
                 self._listen(0.2)
@@ -203,39 +239,74 @@ class ClusterExecutor(QueueExecutor):
     def _fill(self) -> None:
         """Slots for what is queued, at most `parallel`; and a job for each slot that has none."""
         for taken in list(self.slots.values()):
-            if taken.ready and taken.job is None and (job := self._next_for(taken)):
+            if taken.is_ready and taken.job is None and (job := self._next_for(taken)):
                 taken.job = job.id
                 self.running[job.id] = job
                 self.states[job.id] = JobState("running", detail=self._detail(taken))
                 taken.send({"id": job.id, "folder": str(job.folder), "log": str(job.log)})
-        coming = sum(taken.job is None for taken in self.slots.values())
-        for job in list(itertools.islice(self.queue, coming, None)):
-            if len(self.slots) >= self.parallel:
+        idle = [taken for taken in self.slots.values() if taken.job is None]
+        for job in list(self.queue):
+            if coming := next((taken for taken in idle if self._suits(taken, job)), None):
+                idle.remove(coming)
+                continue
+            unfit = next((taken for taken in idle if taken.is_ready), None)
+            if time.monotonic() < self._rest_until or (len(self.slots) >= self.parallel and unfit is None):
                 return
+            if len(self.slots) >= self.parallel and unfit:  # of another size than what is asked for now
+                idle.remove(unfit)
+                self._retire(unfit)
             self._take_slot(job)
+
+    def _suits(self, taken: Taken, job: Job) -> bool:
+        return (self.python(job), self.ask(job.resources)) == (taken.slot.python, taken.slot.ask)
+
+    def _retire(self, taken: Taken) -> None:
+        """It has nothing to do, and another is made in its place."""
+        del self.slots[taken.slot.name]
+        for member in taken.members:
+            with contextlib.suppress(OSError):
+                member.send({"end": "no trial of its size is left"})
+        cluster_gang.forget(Path(taken.slot.folder))
 
     def _next_for(self, taken: Taken) -> Job | None:
         """The first in the queue, if the slot is made for it."""
-        if not self.queue:
-            return None
-        job = self.queue[0]
-        if (self.python(job), self.ask(job.resources)) != (taken.slot.python, taken.slot.ask):
-            return None
-        return self.queue.popleft()
+        return self.queue.popleft() if self.queue and self._suits(taken, self.queue[0]) else None
 
     def _take_slot(self, job: Job) -> None:
-        name = f"{self.assignment.run.run_id}-{time.time_ns():x}-{next(self._numbers)}"
         if self.mirror:
             self.mirror.begin()
-        folder = self.home / name
-        folder.mkdir(parents=True)
+        begin = f"{self.assignment.run.run_id}-{time.time_ns():x}"
+        numbers = itertools.islice(self._numbers, job.resources.nodes)
+        slots = self._new_slots(job, [f"{begin}-{number}" for number in numbers])
+        folders = [Path(slot.folder) for slot in slots]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        if len(slots) > 1:
+            scenario = self.assignment.scenario
+            cluster_gang.prepare(folders, scenario.limits if scenario else Limits())
+        self.beat()
+        process = self._opened()
+        first, *others = (Taken(slot, Tail(Path(slot.folder) / REPORTS)) for slot in slots)
+        first.others = others
+        self.slots[first.slot.name] = first
+        for slot in slots:
+            process.start(slot)
+
+    def _new_slots(self, job: Job, names: Sequence[str]) -> list[Slot]:
+        """One, or as many as a trial needs nodes."""
+        site, several = self.assignment.site, len(names) > 1
+        common = {
+            "ask": self.ask(job.resources),
+            "python": self.python(job),
+            "environment": site.environment | site.network.environment if several else site.environment,
+            "gang": names[0] if several else "",
+        }
+        return [Slot(name=name, folder=str(self.home / name), **common) for name in names]
+
+    def beat(self) -> None:
+        """From now on, so that what is on nodes knows that this process lives."""
         if self._heart is None:
             self._heart = _Heart(self.home / ALIVE)
-        process = self._opened()
-        ask, variables = self.ask(job.resources), self.assignment.site.environment
-        slot = Slot(name=name, ask=ask, folder=str(folder), python=self.python(job), environment=variables)
-        self.slots[name] = Taken(slot, Tail(folder / REPORTS))
-        process.start(slot)
 
     def _listen(self, wait_s: float) -> None:
         """Until something has been heard, or the time is over."""
@@ -249,20 +320,41 @@ class ClusterExecutor(QueueExecutor):
 
     def _hear_all(self) -> bool:
         heard, gone = False, self._gone()
-        for taken in list(self.slots.values()):
-            for report in taken.reports.read():
+        for member in [member for taken in self.slots.values() for member in taken.members]:
+            for report in member.reports.read():
                 heard = True
-                self._hear(taken, report)
+                self._hear(member, report)
         if self._process is None:
             return heard
         for name, reason in gone.items():
-            if name in self.slots:
+            if (ended := self._member(name)) is not None:
                 heard = True
-                self._lose(self.slots[name], reason)
+                self._lose(ended, reason)
         if self._process.lost and (self.slots or self.queue):
             raise self._cluster_gone(self._process.lost)
-        self._look_for_nodes(self._process)
+        waiting = [taken for taken in self.slots.values() if not taken.is_placed]
+        self._look_for_nodes(self._process, waiting)
+        self._give_back_halves(waiting)
         return heard
+
+    def _member(self, name: str) -> Taken | None:
+        members = (member for taken in self.slots.values() for member in taken.members)
+        return next((member for member in members if member.slot.name == name), None)
+
+    def _give_back_halves(self, waiting: Sequence[Taken]) -> None:
+        """Of gangs that have held some of their nodes for long: whoever holds the others may wait for these."""
+        for taken in waiting:
+            count = sum(member.placed is not None for member in taken.members)
+            if not count:
+                taken.half_since = None
+            elif taken.half_since is None:
+                taken.half_since = time.monotonic()
+            elif time.monotonic() - taken.half_since > self.patience_s:
+                waited = f"for {show_seconds(self.patience_s)}, and the others not"
+                self.assignment.say(f"{count} of {len(taken.members)} nodes were there {waited}: all are given back")
+                del self.slots[taken.slot.name]
+                self._dismiss(taken)
+                self._rest_until = time.monotonic() + min(_REST_S, self.patience_s) * random.SystemRandom().random()
 
     def _gone(self) -> Mapping[str, str]:
         """Slots that have ended, with why; asked for first, so that what they reported last is there to be read."""
@@ -273,9 +365,8 @@ class ClusterExecutor(QueueExecutor):
             self.mirror.settle()
         return gone
 
-    def _look_for_nodes(self, process: OpenEngine) -> None:
+    def _look_for_nodes(self, process: OpenEngine, waiting: Sequence[Taken]) -> None:
         """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
-        waiting = [taken for taken in self.slots.values() if not taken.placed]
         if not waiting or len(waiting) < len(self.slots):
             self._vacancy = None
             return
@@ -290,8 +381,13 @@ class ClusterExecutor(QueueExecutor):
         if "placed" in report:
             taken.placed = report["placed"]
         elif "ready" in report:
-            taken.ready = True
+            taken.ready, taken.port = True, report.get("port", 0)
             self.never_ready.clear()
+            first = self.slots.get(taken.slot.gang)
+            if first and first.is_ready:
+                placed = [member.placed or {} for member in first.members]
+                ports = [member.port for member in first.members]
+                cluster_gang.introduce(Path(first.slot.folder), placed, ports, self.title)
         elif "ended" in report:
             self._lose(taken, report["ended"])
         elif "exit" in report and report["id"] in self.running:
@@ -300,19 +396,20 @@ class ClusterExecutor(QueueExecutor):
 
     def _detail(self, taken: Taken) -> str:
         placed = taken.placed or {}
-        return " ".join(filter(None, (placed.get("node", ""), placed.get("id", ""))))
+        nodes = ",".join((member.placed or {}).get("node", "") for member in taken.members)
+        return " ".join(filter(None, (nodes, placed.get("id", ""))))
 
     def _lose(self, taken: Taken, reason: str) -> None:
-        """The slot is gone, and with it its trial; what is queued gets another slot."""
-        if self.slots.pop(taken.slot.name, None) is None:
-            return
-        with contextlib.suppress(OSError):  # should it live on after all, it is to end
-            taken.send({"end": "it was given up", GIVEN_UP: True})
+        """The slot is gone, and with it its gang and its trial; what is queued gets another slot."""
         where = f" on {taken.placed['node']}" if taken.placed else ""
-        if taken.job and self.running.pop(taken.job, None):
+        lost = self.slots.pop(taken.slot.gang or taken.slot.name, None)
+        if lost is None:
+            return
+        self._dismiss(lost)
+        if lost.job and self.running.pop(lost.job, None):
             words = f"its slot{where} ended: {reason}"
-            self.states[taken.job] = JobState("done", words, self._detail(taken), self._outcome(taken))
-        elif not taken.ready and self.queue:
+            self.states[lost.job] = JobState("done", words, self._detail(lost), self._outcome(taken))
+        elif not lost.is_ready and self.queue:
             self.never_ready.append(reason)
             if len(self.never_ready) >= _NEVER_READY:
                 raise BenchError(
@@ -321,6 +418,16 @@ class ClusterExecutor(QueueExecutor):
                 )  # fmt: skip
             if nodes := self._look(self._opened()):  # none at all: they may come back
                 refuse_unless_fits(self.title, taken.slot.ask, [*nodes, *self.expected()])
+
+    def _dismiss(self, taken: Taken) -> None:
+        """It is told to end, with its gang; those of it that have not begun are taken back."""
+        for member in taken.members:
+            with contextlib.suppress(OSError):  # should it live on after all, it is to end
+                member.send({"end": "it was given up", GIVEN_UP: True})
+        cluster_gang.forget(Path(taken.slot.folder))
+        unplaced = [member.slot.name for member in taken.members if not member.placed]
+        if taken.others and unplaced and self._process:
+            self._process.stop(unplaced)
 
     def _look(self, process: OpenEngine) -> Sequence[Node]:
         try:
@@ -336,26 +443,28 @@ class ClusterExecutor(QueueExecutor):
             Exit.TRIAL_FAILED,
         )
 
-    def _end_slots(self, slots: Sequence[Taken]) -> None:
+    def _end_slots(self, slots: Sequence[Taken], wait_s: float = _STOP_S) -> None:
         """Tell them, and wait until they have said that nothing of them runs; the cluster ends those that don't."""
-        for taken in slots:
+        members = [member for taken in slots for member in taken.members]
+        for member in members:
             with contextlib.suppress(OSError):
-                taken.send({"end": "the run has no more use for it"})
-        waiting = [taken for taken in slots if taken.placed]
+                member.send({"end": "the run has no more use for it"})
+        waiting = [member for member in members if member.placed]
         lost = self._process is not None and self._process.is_lost()
-        deadline = time.monotonic() + (_LOST_STOP_S if lost else _STOP_S)
+        deadline = time.monotonic() + (min(_LOST_STOP_S, wait_s) if lost else wait_s)
         while waiting and time.monotonic() < deadline:
             ended = set(self._process.gone()) if self._process else set()
             waiting = [
-                taken
-                for taken in waiting
-                if taken.slot.name not in ended and not any("ended" in report for report in taken.reports.read())
+                member
+                for member in waiting
+                if member.slot.name not in ended and not any("ended" in report for report in member.reports.read())
             ]
             time.sleep(0.02)
-        if self._process and (left := [taken.slot.name for taken in slots if taken in waiting or not taken.placed]):
+        if self._process and (left := [item.slot.name for item in members if item in waiting or not item.placed]):
             self._process.stop(left)
         for taken in slots:
             self.slots.pop(taken.slot.name, None)
+            cluster_gang.forget(Path(taken.slot.folder))
             if taken.job and self.running.pop(taken.job, None):
                 self.states[taken.job] = JobState("done", "its slot was ended", self._detail(taken))
 

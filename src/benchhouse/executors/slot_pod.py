@@ -1,4 +1,5 @@
-"""What a pod runs: it tells what Python it has, is told with what to begin, and then keeps one slot (`cluster_node`).
+"""What a pod runs: it tells what Python it has, is told with what to begin, and then keeps one slot (`cluster_node`),
+or becomes the keeper of a server. Or it only waits until its orchestrator is gone: its Job owns what is to go then.
 
 `python -m benchhouse.executors.slot_pod`. Only the standard library: the image may have nothing but Python, unless a
 bucket carries the files.
@@ -17,15 +18,24 @@ from typing import Any
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append, keep_slot
 
 GIVEN = "BENCHHOUSE_POD"  # in the pod's environment: its orders, as JSON
-_FACTS = {"node": "NODE_NAME", "id": "POD_NAME", "pod_uid": "POD_UID", "namespace": "POD_NAMESPACE"}
+_FACTS = {
+    "node": "NODE_NAME",
+    "address": "POD_IP",
+    "id": "POD_NAME",
+    "pod_uid": "POD_UID",
+    "namespace": "POD_NAMESPACE",
+}
 _WORDS = Path("/dev/termination-log")  # what is written there, the API server shows as the pod's last words
-_LOOK_S = 0.02
+_LOOK_S, _BEAT_S = 0.02, 2.0
 
 
 def main() -> int:
     """Keep the slot that the environment names; what went wrong is said where the cluster shows it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a pod ignores it otherwise
     given = json.loads(os.environ.pop(GIVEN))
+    if "outlast" in given:
+        print(_next_order(Path(given["outlast"]), None, given["patience_s"])["end"])
+        return 0
     folder = Path(given["folders"][int(os.environ.pop("JOB_COMPLETION_INDEX", "0"))])
     facts = {"executor": "kubernetes", **{key: os.environ.pop(name) for key, name in _FACTS.items()}}
     if not (address := given["bucket"]):
@@ -43,13 +53,20 @@ def main() -> int:
 def _keep(given: Mapping[str, Any], folder: Path, facts: Mapping[str, str]) -> int:
     if reason := _unfit(given, folder, facts["node"]):
         return _fail(folder, reason)
-    append(folder / REPORTS, {"pod": _look()})
-    order = _first_order(folder, given["patience_s"])
+    try:
+        append(folder / REPORTS, {"pod": _look()})
+    except OSError as error:
+        why = f"{error.strerror} (as user {os.getuid()})"
+        return _fail(folder, f"{folder} can't be written to in the pod on {facts['node']}: {why}")
+    order = _next_order(Path(given.get("alive") or folder.parent / ALIVE), Tail(folder / ORDERS), given["patience_s"])
     if "begin" not in order:
         return _fail(folder, str(order["end"]))
     begin = order["begin"]
-    placed = {**facts, **begin["placed"]}
-    print(keep_slot(str(folder), begin["python"], given["environment"], placed, given["patience_s"]))
+    if given.get("keeps"):
+        os.environ.update(given["environment"])
+        command = [*begin["python"], "-m", "benchhouse.worker", "--keep", str(folder)]
+        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+    print(keep_slot(str(folder), begin["python"], given["environment"], facts, given["patience_s"]))
     return 0
 
 
@@ -80,22 +97,22 @@ def _look() -> dict[str, str]:
     }
 
 
-def _first_order(folder: Path, patience_s: float) -> dict[str, Any]:
+def _next_order(alive: Path, orders: Tail | None, patience_s: float) -> dict[str, Any]:
     """To begin, or to end; also where the orchestrator is not heard of any more."""
-    orders, beat, heard = Tail(folder / ORDERS), b"", time.monotonic()
+    beat, heard = b"", time.monotonic()
     while True:
-        for order in orders.read():
+        for order in orders.read() if orders else ():
             if "begin" in order or "end" in order:
                 return order
         try:
-            latest = (folder.parent / ALIVE).read_bytes()
+            latest = alive.read_bytes()
         except OSError:
             latest = beat
         if latest != beat:
             beat, heard = latest, time.monotonic()
         elif time.monotonic() - heard > patience_s:
             return {"end": f"its orchestrator has not been heard of for {patience_s:g} s"}
-        time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S if orders else _BEAT_S)
 
 
 def _fail(folder: Path, reason: str) -> int:

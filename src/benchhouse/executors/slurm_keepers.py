@@ -25,6 +25,8 @@ _END_S = 180.0
 class SlurmKeepers:
     """Starts and ends services, and has them ended."""
 
+    alive = ""  # they end by their reaper
+
     def __init__(self, scenario: Scenario, site: Site) -> None:
         self._scenario, self._site = scenario, site
 
@@ -72,6 +74,9 @@ class SlurmKeepers:
         assert job is not None
         options = ("--overlap", "--unbuffered", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--chdir=/tmp")
         return ["srun", f"--jobid={job.job_id}", *options]
+
+    def follow(self, folder: ServiceFolder) -> None:
+        """Its keeper says how it is."""
 
     def gone(self, folder: ServiceFolder) -> str:
         """How the job ended, whatever the service's state says; empty while it has not."""

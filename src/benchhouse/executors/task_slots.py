@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchhouse.executors import cluster_node
 
@@ -18,7 +19,7 @@ def run_dask_slot(folder: str, python: list[str], environment: dict[str, str], p
     if _had_begun(folder):
         return f"Dask began it a second time, on {worker.address}: the first worker was lost"
     placed = {"executor": "dask", "id": str(worker.name), "worker": worker.address}
-    placed["scheduler"] = worker.scheduler.address
+    placed |= {"scheduler": worker.scheduler.address, "address": urlsplit(worker.address).hostname or ""}
     return cluster_node.keep_slot(folder, python, environment, placed, patience_s, DASK_SETS)
 
 

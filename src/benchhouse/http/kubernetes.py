@@ -25,12 +25,15 @@ _EARLY_S = 60.0  # a token of an exec plugin is renewed this long before its end
 
 
 class Refused(BenchError):  # noqa: N818 - what happened, in one word
-    """The API server answered, and not with what was asked for. `reason` is its own word: NotFound, Forbidden, ..."""
+    """The API server answered, and not with what was asked for. `reason` is its own word: NotFound, Forbidden, ...
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    `wait_s` is how long it wants to be left alone, where it said so.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, wait_s: float = 0.0) -> None:
         hint = "bench site check says what this account may do" if status == 403 else ""
         super().__init__(f"Kubernetes refuses: {message}", hint)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.wait_s = status, reason, wait_s
 
 
 class Unreachable(BenchError):  # noqa: N818
@@ -109,7 +112,7 @@ class KubeClient:
                     continue
                 if status not in _BUSY or time.monotonic() > deadline:
                     raise _refusal(status, data)
-                wait_s = max(wait_s, float(headers.get("Retry-After") or 0))
+                wait_s = max(wait_s, _retry_after(headers))
             time.sleep(min(wait_s, max(0.0, deadline - time.monotonic())))
             wait_s = min(2 * wait_s, 10.0)
 
@@ -169,7 +172,7 @@ class KubeClient:
         try:
             answer = self._send(connection, "GET", path, None, query, "")
             if answer.status != 200:
-                raise _refusal(answer.status, answer.read())
+                raise _refusal(answer.status, answer.read(), _retry_after(answer.headers))
             for line in answer:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
@@ -227,12 +230,18 @@ class KubeClient:
         )
 
 
-def _refusal(status: int, data: bytes) -> Refused:
+def _refusal(status: int, data: bytes, wait_s: float = 0.0) -> Refused:
     try:
         said = json.loads(data)
-        return Refused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000])
+        return Refused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000], wait_s)
     except (ValueError, AttributeError):
-        return Refused(status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}")
+        return Refused(status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}", wait_s)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """In seconds; a date, as a proxy may send it, is by a clock that may not be ours: then we wait as without one."""
+    text = headers.get("Retry-After") or ""
+    return float(text) if text.isdecimal() else 0.0
 
 
 def path_of(api: str, namespace: str, plural: str, name: str = "", part: str = "") -> str:

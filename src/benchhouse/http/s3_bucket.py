@@ -6,10 +6,12 @@ import http.client
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
+from functools import partial
 from html import unescape
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +25,7 @@ from benchhouse.schema.secrets import split_userinfo
 
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
+_EARLY_S = 300.0  # credentials are renewed this long before their end
 _PIECE_BYTES = 1 << 20
 _DETAIL_CHARACTERS = 300
 _FIELD = re.compile(
@@ -51,6 +54,7 @@ class Bucket:
         self._url, self._path, self._signer, self._credentials = urlsplit(url), path, signer, credentials
         self._timeout_s, self._verify_tls = timeout_s, verify_tls
         self._connection: http.client.HTTPConnection | None = None
+        self.renew: Callable[[], Credentials] | None = None  # how credentials are had that expire
 
     @property
     def where(self) -> str:
@@ -195,6 +199,7 @@ class Bucket:
     ) -> http.client.HTTPResponse:
         path = self._path + escape_path(key) if key else self._path.rstrip("/") or "/"
         text = query_of(query)
+        self._renew()
         for last in (False, True):  # a kept connection may have been closed meanwhile
             if not isinstance(body, bytes):
                 body.seek(0)
@@ -211,6 +216,17 @@ class Bucket:
                     why = getattr(error, "strerror", None) or str(error)
                     raise S3Refused(_kind(error), f"{method} to {self._url.netloc}: {why}") from error
         raise AssertionError
+
+    def _renew(self) -> None:
+        expires = self._credentials.expires
+        if self.renew and expires and time.time() > expires - _EARLY_S:
+            try:
+                self._credentials = self.renew()
+            except BenchError as error:
+                if time.time() < expires:  # they hold for a while yet
+                    return
+                raise S3Refused("timeout", error.message) from error
+            self._signer.use(self._credentials)
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
@@ -273,7 +289,9 @@ def open_bucket(address: str, endpoint: str, environ: Mapping[str, str], timeout
     where = endpoint_of(endpoint, region, environ)
     credentials = credentials_of(environ)
     host, path, url = place_of(where, name)
-    return Bucket(url, path, Signer(credentials, region, host), credentials, timeout_s, verify_tls=True), prefix
+    bucket = Bucket(url, path, Signer(credentials, region, host), credentials, timeout_s, verify_tls=True)
+    bucket.renew = partial(credentials_of, environ)
+    return bucket, prefix
 
 
 def endpoint_of(endpoint: str, region: str, environ: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ class Credentials:
     access_key: str
     secret: str
     token: str = ""
+    expires: float | None = None  # seconds since 1970; None: they do not
 
     def blank(self, text: str) -> str:
         """`text` without them: a server may say them back."""
@@ -29,20 +30,30 @@ class Credentials:
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials:
-    """Those of the environment. Raises BenchError where there are none."""
-    values = [environ.get(name, "") for name in VARIABLES]
+    """Those of the environment, or of the service that it names. Raises BenchError where there are none."""
+    if not any(environ.get(name) for name in VARIABLES[:2]):
+        from benchhouse.http.container_credentials import container_credentials
+
+        if found := container_credentials(environ):
+            return Credentials(*found)
+    values = tuple(environ.get(name, "") for name in VARIABLES)
     for value, name in zip(values, VARIABLES[:2], strict=False):
         if not value:
             raise BenchError(f"no credentials: {name} is not set", f"Set {VARIABLES[0]} and {VARIABLES[1]}.")
-    return Credentials(*values)
+    access_key, secret, token = values
+    return Credentials(access_key, secret, token)
 
 
 class Signer:
     """Signs requests to one host. Keys of a day and the text of a second are made once."""
 
     def __init__(self, credentials: Credentials, region: str, host: str) -> None:
-        self._credentials, self._region, self._host = credentials, region, host
-        token = credentials.token
+        self._region, self._host = region, host
+        self.use(credentials)
+
+    def use(self, credentials: Credentials) -> None:
+        """From now on."""
+        self._credentials, token = credentials, credentials.token
         self._signed = "host;x-amz-content-sha256;x-amz-date" + (";x-amz-security-token" if token else "")
         self._token_canonical = f"x-amz-security-token:{token}\n" if token else ""
         self._token_line = f"x-amz-security-token: {token}\r\n" if token else ""

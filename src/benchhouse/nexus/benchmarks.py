@@ -193,10 +193,10 @@ def _last_runs(workspace: WorkspaceFolder, wanted: list[set[tuple[str, str]]]) -
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)
     from benchhouse.results.run_points import points as points_of
-    from benchhouse.warehouse.query import Warehouse
+    from benchhouse.warehouse.query import Warehouse, own
 
     with Warehouse.open(workspace) as warehouse:
-        runs = warehouse.query(_RUNS).dicts()
+        runs = warehouse.query(own(_RUNS)).dicts()
     newest = [_newest(runs, pairs) for pairs in wanted]
     points = points_of(workspace, sorted({run.run_id for run in newest if run}))
     order = {(item.name, metric["name"]): at for item in list_experiments(places.cache())

@@ -1,5 +1,6 @@
 """Leaderboards: every result in the warehouse that a binding maps onto a logical benchmark, ranked by target."""
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -21,10 +22,12 @@ from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import Binding
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
+from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 
 # One row a bound point: what it is, and how its trials ended. Values are asked for only of those that are mapped.
-INSTANCES = """
+INSTANCES = own(
+    """
 SELECT experiment, experiment_version, instance_digest, any_value(target_name) AS target_name,
        any_value(target) AS target, any_value(parameters) AS parameters,
        count(*) FILTER (outcome = 'invalid') AS invalid,
@@ -35,18 +38,24 @@ WHERE NOT warmup AND list_contains(CAST($experiments AS VARCHAR[]), experiment)
 GROUP BY experiment, experiment_version, instance_digest
 ORDER BY experiment, experiment_version, instance_digest
 """.strip()
+)
 
-VALUES = """
+VALUES = own(
+    """
 SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction, m.error_bound
 FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
 WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
   AND list_contains(CAST($instances AS VARCHAR[]), t.instance_digest)
-  AND list_contains(CAST($metrics AS VARCHAR[]), m.metric)
+  AND list_contains(CAST($columns AS VARCHAR[]), m.metric || ' ' || m.stat)
 ORDER BY t.run_id, t.trial_id, m.metric, m.stat
 """.strip()
-
+)
 
 _SURE = 0.01
+_TABLES = (TRIAL_FACT.name, MEASUREMENT_FACT.name)
+_MOST_KNOWN = 32
+_known: dict[str, "Leaderboard"] = {}
+"""By what was asked and the digests of all files that were asked: other files are another question."""
 
 
 @dataclass
@@ -186,17 +195,23 @@ def leaderboard(
     wanted = read_where(logical, where)
     bindings = by_experiment(logical_api.bindings_to(logical, experiment))
     with Warehouse.open(workspace) as warehouse:
+        digests = warehouse.catalog.digests(_TABLES)
+        asked = repr((workspace.root, digests, logical.file, bindings, wanted, confidence, experiment))
+        key = hashlib.sha256(asked.encode()).hexdigest()
+        if known := _known.get(key):
+            return known
         instances = warehouse.query(INSTANCES, {"experiments": sorted(bindings)}, name="leaderboard instances")
         taken, unmapped = _take(logical, bindings, instances.dicts(), wanted)
-        metrics = sorted({name for item in taken for name in _measured(logical, item.binding)})
-        digests = sorted({item.row["instance_digest"] for item in taken})
-        values = warehouse.query(VALUES, {"instances": digests, "metrics": metrics}, name="leaderboard values")
+        columns = sorted({column for item in taken for column in _columns(logical, item.binding)})
+        picked = sorted({item.row["instance_digest"] for item in taken})
+        values = warehouse.query(VALUES, {"instances": picked, "columns": columns}, name="leaderboard values")
+        unchanged = warehouse.catalog.digests(_TABLES) == digests
     boards = _boards(logical, taken, values.dicts(), confidence)
     notes = [
         f"not of this benchmark: {_trials(count)} of {source}, {reason}"
         for (source, reason), count in sorted(unmapped.items())
     ]
-    return Leaderboard(
+    ranked = Leaderboard(
         benchmark=logical.name,
         target=logical.file.logical_benchmark.target.identifier,
         boards=boards,
@@ -204,6 +219,11 @@ def leaderboard(
         queries=[instances.spec.digest(), values.spec.digest()],
         experiments=sorted({item.experiment.experiment_identifier for item in logical.file.bindings}),
     )
+    if unchanged:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = ranked
+    return ranked
 
 
 def _take(
@@ -232,11 +252,12 @@ def _take(
     return taken, unmapped
 
 
-def _measured(logical: Logical, binding: Binding) -> Iterable[str]:
-    """Names that a metric may have in the warehouse: with the statistic as a part of it, or without."""
+def _columns(logical: Logical, binding: Binding) -> Iterable[str]:
+    """What a metric may be in the warehouse: the statistic is a part of its name, or it is its value or mean."""
     for name in logical.metrics:
         mapped = mapped_metric(binding, name)
-        yield from {mapped, split_stat(mapped, ())[0]}
+        metric, stat = split_stat(mapped, ())
+        yield from (f"{mapped} value", f"{mapped} mean", *([f"{metric} {stat}"] if stat else []))
 
 
 def _boards(logical: Logical, taken: list[_Taken], values: list[dict[str, Any]], confidence: float) -> list[Board]:

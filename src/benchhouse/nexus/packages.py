@@ -7,7 +7,7 @@ from pathlib import Path
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nexus
 from benchhouse.catalog.nexus_requirements import requirements
 from benchhouse.documents.problems import ProblemsError, guess_hint
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import BenchmarkPackage
 from benchhouse.sites import places
@@ -133,7 +133,7 @@ def pick(nexus: Nexus, name: str) -> Package:
         if item.origin == name:
             raise item.error
     hint = guess_hint(name, [item.name for item in nexus.packages])
-    raise BenchError(f"the nexus {nexus.root} has no package '{name}'", f"{hint}see: bench packages list")
+    raise NotFoundError(f"the nexus {nexus.root} has no package '{name}'", f"{hint}see: bench packages list")
 
 
 def show_package(nexus: Nexus, name: str) -> PackageDetails:

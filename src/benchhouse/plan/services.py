@@ -123,7 +123,7 @@ def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, recipe: Recipe) -> I
             yield file.document.problem((*loc, "parameters", name), message, f"one of: {known}", guess, key=True)
         else:
             yield file.document.problem(loc, message, f"parameters: {{{name}: ...}}", key=True)
-    if use.node:
+    if use.node and use.mode == "embedded":
         needed = 2 if use.node == "others" else use.node + 1
         wanted = file.scenario.resources
         if wanted is not None and wanted.nodes < needed:

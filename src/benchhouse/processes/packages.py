@@ -4,12 +4,26 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 
 from benchhouse.schema.errors import BenchError, Exit
 
 OURS = Path(__file__).resolve().parent.parent
+START = '''"""Stands for the interpreter: `start.py FOLDER... -m MODULE ...`, with FOLDERs and its own on the path."""
+
+import runpy
+import sys
+from pathlib import Path
+
+at = sys.argv.index("-m")
+sys.path += [str(Path(__file__).parent), *sys.argv[1:at]]
+module = sys.argv[at + 1]
+del sys.argv[1 : at + 2]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+'''
 
 
 def find_uv() -> str | None:
@@ -46,3 +60,23 @@ def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
     made.write_text(text, encoding="utf-8")
     made.chmod(mode)
     made.replace(path)
+
+
+@contextmanager
+def make_whole(folder: Path) -> Iterator[Path]:
+    """A folder that nobody ever sees half made: what is put into the one given gets its name in the end.
+
+    `start.py` in it brings what it holds to a Python. Where another process was faster, its folder stays.
+    """
+    made = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    try:
+        (made / "start.py").write_text(START, encoding="utf-8")
+        yield made
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

@@ -1,14 +1,21 @@
 """A worker layer: what the worker needs beyond a bare Python, in a folder that a container is shown."""
 
-import os
-import shutil
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchhouse.processes.packages import OURS, find_uv, own_metadata, run_installer, write_own_metadata
+from benchhouse.processes.packages import (
+    OURS,
+    START,
+    find_uv,
+    make_whole,
+    own_metadata,
+    run_installer,
+    write_own_metadata,
+)
 from benchhouse.schema.container import Bind
 from benchhouse.schema.digests import digest
 
@@ -16,19 +23,6 @@ _NEEDS = (
     "pydantic", "PyYAML", "pydantic_core", "annotated-types", "typing_extensions", "typing-inspection",
     "nvidia-ml-py", "prometheus-client",
 )  # fmt: skip
-_START = '''"""Stands for the interpreter: `start.py -m MODULE ...`, the layer behind the image's own packages."""
-
-import runpy
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent))
-if len(sys.argv) < 3 or sys.argv[1] != "-m":
-    sys.exit("usage: start.py -m MODULE ARGUMENTS...")
-module = sys.argv[2]
-del sys.argv[1:3]
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-'''
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class Layer:
 
     @property
     def folder(self) -> Path:
-        made_of = [self.python, self.machine, self.libc, _pins(), _START, own_metadata()]
+        made_of = [self.python, self.machine, self.libc, _pins(), START, own_metadata()]
         return self.home / f"python{self.python}-{self.machine}-{digest(made_of)[:12]}"
 
     @property
@@ -60,21 +54,11 @@ class Layer:
         folder = self.folder
         if folder.is_dir():
             return
-        made = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir(parents=True)
-        try:
+        with make_whole(folder) as made:
             self._install(made)
             (made / "benchhouse").mkdir()
             write_own_metadata(made)
-            (made / "start.py").write_text(_START, encoding="utf-8")
             compile_in(made)
-            made.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster
-                raise
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
 
     def _install(self, into: Path) -> None:
         wheels = ["--target", str(into), "--no-deps", "--only-binary", ":all:", "--python-version", self.python]
@@ -98,11 +82,12 @@ class Layer:
         return "manylinux_2_28" if numbers >= [2, 28] else "manylinux_2_17"
 
 
-def _pins() -> list[str]:
+@functools.cache
+def _pins() -> tuple[str, ...]:
     pins = []
     for name in _NEEDS:
         try:
             pins.append(f"{name}=={version(name)}")
         except PackageNotFoundError:  # an older pydantic needs fewer
             continue
-    return pins
+    return tuple(pins)

@@ -63,14 +63,14 @@ def _runs(declared: Sequence[Declared]) -> list[Json]:
     dropped = f"{RUN}_series_dropped{{{_OF_THE_RUN}}}"
     budget = "Results that are only in the evidence: too many cases for hot metrics."
     panels = [
-        _row("How the runs go"),
+        row("How the runs go"),
         _panel("Trials", counts, "short", "Trials of each run, by how they ended."),
         _panel("Since the last trial", [(since, "{{run_id}}")], "s", "A run that goes on ends a trial now and then."),
         _panel("Series over the budget", [(dropped, "{{run_id}}")], "short", budget),
     ]
     for item in declared:
         results = [_result(metric) for metric in item.metrics if metric.role is not None]
-        panels += [_row(item.experiment), *results] if results else []
+        panels += [row(item.experiment), *results] if results else []
     return panels
 
 
@@ -78,7 +78,7 @@ def _telemetry(series: Sequence[Series]) -> list[Json]:
     panels: list[Json] = []
     for family in get_args(Family):
         sampled = [_sampled(item) for item in series if item.family == family]
-        panels += [_row(_FAMILY_TITLES.get(family, family)), *sampled] if sampled else []
+        panels += [row(_FAMILY_TITLES.get(family, family)), *sampled] if sampled else []
     return panels
 
 
@@ -86,9 +86,9 @@ def _serving(declared: Sequence[Declared], series: Sequence[Series]) -> list[Jso
     """Results of serving experiments beside what the server and its GPUs say of themselves."""
     panels = []
     for item in declared:
-        panels += [_row(item.experiment), *map(_result, item.metrics)]
+        panels += [row(item.experiment), *map(_result, item.metrics)]
     beside = [item for item in series if item.family in ("service", "gpu", "energy")]
-    return [*panels, _row("The server and its GPUs"), *map(_sampled, beside)]
+    return [*panels, row("The server and its GPUs"), *map(_sampled, beside)]
 
 
 def _result(metric: Metric) -> Json:
@@ -97,8 +97,13 @@ def _result(metric: Metric) -> Json:
         (f"{result_name(metric.name, stat, metric.unit).name}{{{_OF_THE_CASE}}}", f"{{{{benchmark_case_id}}}} {stat}")
         for stat in _STATS
     ]
-    better = f" {metric.direction.capitalize()} is better." if metric.direction else ""
-    return _panel(metric.name, queries, _unit(metric.unit), f"{metric.formula}.{better}".lstrip("."))
+    return _panel(metric.name, queries, _unit(metric.unit), better(metric))
+
+
+def better(metric: Metric) -> str:
+    """How the metric is computed, and which way is better."""
+    direction = f" {metric.direction.capitalize()} is better." if metric.direction else ""
+    return f"{metric.formula}.{direction}".lstrip(".")
 
 
 def _sampled(series: Series) -> Json:
@@ -115,7 +120,7 @@ def _unit(unit: str) -> str:
     return _UNITS.get(result_name("", "value", unit).name.removeprefix("benchhouse_result_"), "short")
 
 
-def _row(title: str) -> Json:
+def row(title: str) -> Json:
     return {"type": "row", "title": title, "collapsed": False, "panels": []}
 
 
@@ -143,6 +148,11 @@ def _dashboard(name: str, title: str, panels: Sequence[Json], *, scopes: bool) -
         _variable("case", "Case", f"label_values({ours}, benchmark_case_id)"),
         *([_variable("scope", "Scope", f"label_values({ours}, scope)")] if scopes else []),
     ]
+    return framed(name, title, panels, variables)
+
+
+def framed(name: str, title: str, panels: Sequence[Json], variables: Sequence[Json]) -> Json:
+    """A dashboard of these panels, placed three beside each other."""
     return {
         "uid": f"benchhouse-{name}",
         "title": title,
@@ -153,7 +163,7 @@ def _dashboard(name: str, title: str, panels: Sequence[Json], *, scopes: bool) -
         "schemaVersion": 38,
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": variables},
+        "templating": {"list": list(variables)},
         "annotations": {"list": []},
         "panels": _placed(panels),
     }

@@ -1,5 +1,8 @@
 """One HTML file that opens offline: styles, scripts and data inside, no request to anywhere."""
 
+from functools import cache
+from typing import Any
+
 from markupsafe import Markup
 
 from benchhouse.report.comparison_sections import (
@@ -41,27 +44,44 @@ _MOST_MISSING = 6
 
 def render(data: ReportData) -> str:
     """The whole page as text."""
-    sections = [section for section in _sections(data) if section[2]]
-    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
-    body = [tag("section", tag("h2", title), content, id=name) for name, title, content in sections]
-    script = Markup("\n").join(asset(name) for name in _SCRIPTS)
+    links, sections = body(data, tag("p", _SILENT))
     return document(
         f"{data.scenario}: benchmark report",
-        _top(data),
-        tag("nav", tag("ul", *links), aria_label="Sections"),
-        tag("main", *body),
+        top(data),
+        links,
+        tag("main", sections),
         _footer(data),
-        tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title"),
-        tag("script", embedded_json(payload(data)), type="application/json", id="data"),
-        tag("script", Markup('(() => { "use strict";\n'), script, Markup("\n})();")),
+        data_for_script(payload(data)),
+        tag("script", script()),
     )
 
 
-def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
+def body(data: ReportData, silent: Markup) -> tuple[Markup, Markup]:
+    """Links to the sections, and the sections; `silent` stands for the charts where there is no JavaScript."""
+    made = [section for section in _sections(data, silent) if section[2]]
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in made]
+    sections = [tag("section", tag("h2", title), content, id=name) for name, title, content in made]
+    return tag("nav", tag("ul", *links), aria_label="Sections"), join(*sections)
+
+
+def data_for_script(content: dict[str, Any]) -> Markup:
+    """What `script` reads, and where it shows the lineage of a number."""
+    dialog = tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title")
+    return join(dialog, tag("script", embedded_json(content), type="application/json", id="data"))
+
+
+@cache
+def script() -> Markup:
+    """All that a report runs, as one script."""
+    parts = Markup("\n").join(asset(name) for name in _SCRIPTS)
+    return join(Markup('(() => { "use strict";\n'), parts, Markup("\n})();"))
+
+
+def _sections(data: ReportData, silent: Markup) -> list[tuple[str, str, Markup | None]]:
     """Identifier, title and content of every section; a section without content is left out."""
     failed = len(data.failures)
     return [
-        ("charts", "Charts", _charts(data) if data.points else None),
+        ("charts", "Charts", _charts(data, silent) if data.points else None),
         ("spread", "Spread", spread_section(data.spreads) if data.spreads else None),
         ("tradeoff", "At equal quality", tradeoff_section(data.tradeoff) if data.tradeoff else None),
         ("scaling", "Scaling", scaling_section(data.scalings) if data.scalings else None),
@@ -102,7 +122,8 @@ def kind(data: ReportData) -> str:
     return ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
 
 
-def _top(data: ReportData) -> Markup:
+def top(data: ReportData) -> Markup:
+    """The name, the verdict, and the facts below it."""
     verdicts = [tag("p", line, class_="verdict" if data.points else "verdict trouble") for line in data.headline]
     entries = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts(data)[1:] if value]
     return tag(
@@ -143,7 +164,7 @@ def _figure(name: str, title: str, explanation: str, controls: Markup, *, wide: 
     )
 
 
-def _charts(data: ReportData) -> Markup:
+def _charts(data: ReportData, silent: Markup) -> Markup:
     controls = tag(
         "div",
         _choice("metric", "Metric"),
@@ -169,7 +190,7 @@ def _charts(data: ReportData) -> Markup:
     )
     several = len({column.metric for column in data.columns()}) > 1
     return join(
-        tag("noscript", tag("p", _SILENT)),
+        tag("noscript", silent),
         controls,
         tag("div", sweep, scatter if several else None, drift, class_="charts"),
     )

@@ -33,8 +33,11 @@ class Bar:
     colour: str = "#0072b2"
 
 
-def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = False) -> str:
-    """The chart as the text of an SVG file; `zero` draws the line of no change, which is then in view."""
+def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = False, inside: bool = False) -> Markup:
+    """The chart as the text of an SVG file; `zero` draws the line of no change, which is then in view.
+
+    `inside` of a page, that page's style sheet draws it.
+    """
     ends = [end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None] + ([0.0] if zero else [])
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
@@ -63,11 +66,14 @@ def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = F
         _row(bar, label, x, left, _TOP + _ROW * (at + 0.5))
         for at, (bar, label) in enumerate(zip(bars, labels, strict=True))
     ]
+    own = (
+        tag("style", Markup(_STYLE)),  # noqa: S704 - our own style sheet
+        tag("rect", width="100%", height="100%", fill="#ffffff"),
+        tag("text", title, class_="title", x="12", y="22"),
+    )
     drawing = tag(
             "svg",
-            tag("style", Markup(_STYLE)),  # noqa: S704 - our own style sheet
-            tag("rect", width="100%", height="100%", fill="#ffffff"),
-            tag("text", title, class_="title", x="12", y="22"),
+            *([] if inside else own),
             *grid,
             line,
             *rows,
@@ -79,7 +85,7 @@ def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = F
             role="img",
             aria_label=title,
     )  # fmt: skip
-    return f"{drawing}\n"
+    return drawing + Markup("\n")
 
 
 def _row(bar: Bar, label: str, x: Callable[[float], float], left: float, y: float) -> Markup:

@@ -53,7 +53,8 @@ def points_left_out(machines: Sequence[MachineFacts], points: int) -> str:
 def _machine(item: MachineFacts, *, shown: bool) -> Markup:
     colours = colours_of(item)
     keys = [
-        tag("span", tag("i", style=f"background:{colour}"), label, class_="key") for label, colour in colours.items()
+        tag("span", tag("i", class_=colour[6:8]), label, class_="key")  # var(--c0): .c0 of the style sheet
+        for label, colour in colours.items()
     ]
     figures = [
         tag(

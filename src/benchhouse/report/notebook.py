@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from benchhouse.report.history_chart import history_chart
 from benchhouse.report.tags import join, tag
 from benchhouse.report.terminal.comparison import COLUMNS, comparison_cells, comparison_notes
 from benchhouse.report.terminal.points import SHAKY, grid
-from benchhouse.results.numbers import number, plural, titled
+from benchhouse.results.numbers import plural, titled
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from benchhouse.results.run_points import PointValue, TriedPoint
 
 MOST_ROWS = 50
-_WIDTH, _HEIGHT, _LEFT, _EDGE = 640, 180, 64, 20
-_COLOUR = "#0072b2"
 _VERDICTS = {"worse": "#c4500a", "better": "#00795a"}
 _CELL = "white-space:nowrap;vertical-align:top;text-align:"
 
@@ -96,41 +95,8 @@ def _verdict(verdict: str) -> Markup:
 def history_html(watched: "Watched") -> str:
     """The values of all runs as a chart, with a line where a new level begins, and what is known of it in words."""
     history = watched.history
-    values = history.values
-    low, high = min(values), max(values)
-    span, step = (high - low) or 1.0, (_WIDTH - _LEFT - _EDGE) / max(1, len(values) - 1)
-    places = {run.run_id: at for at, run in enumerate(history.runs)}
-
-    def x(at: int) -> str:
-        return f"{_LEFT + at * step:.1f}"
-
-    def y(value: float) -> str:
-        return f"{_HEIGHT - _EDGE - (value - low) / span * (_HEIGHT - 2 * _EDGE):.1f}"
-
-    def label(value: float) -> Markup:
-        return tag("text", number(value), x=str(_LEFT - 10), y=y(value), text_anchor="end", dy="4", fill="currentColor")
-
-    changes = [x(places[change.run_after]) for change in history.changes]
-    line = " ".join(f"{x(at)},{y(value)}" for at, value in enumerate(values))
-    dots = [
-        tag("circle", tag("title", f"{run.run_id}: {number(run.mean)}"), cx=x(at), cy=y(run.mean), r="3", fill=_COLOUR)
-        for at, run in enumerate(history.runs)
-    ]
-    drawing = tag(
-        "svg",
-        *(tag("line", x1=_LEFT, x2=_WIDTH, y1=y(value), y2=y(value), stroke="#8884") for value in {low, high}),
-        *(tag("line", x1=at, x2=at, y1="0", y2=_HEIGHT, stroke="#d55e00", stroke_dasharray="4 3") for at in changes),
-        tag("polyline", points=line, fill="none", stroke=_COLOUR),
-        *dots,
-        *(label(value) for value in sorted({low, high})),
-        width=_WIDTH,
-        height=_HEIGHT,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        role="img",
-        aria_label=f"{history.name} over {len(values)} runs",
-        style="max-width:100%;font:12px sans-serif",
-    )
-    runs = f" {titled(history.name, history.unit)}, {plural(len(values), 'run')}"
+    drawing = tag("div", history_chart(watched), style="overflow-x:auto")
+    runs = f" {titled(history.name, history.unit)}, {plural(len(history.runs), 'run')}"
     lines = [f"{change.verdict} from {change.run_after} on" for change in history.changes]
     lines += [drift.sentence for drift in history.drifts]
     notes = [*(lines or ["no change of level was found"]), *history.notes, watched.note]

@@ -61,17 +61,21 @@ class Page:
 
 def as_html(page: Page) -> str:
     """One file: styles inside, no script, no request to anywhere."""
-    sections: list[tuple[str, list[Block]]] = [("", [])]
+    header = tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top")
+    return document(page.title, header, tag("main", *sections(page)))
+
+
+def sections(page: Page) -> list[Markup]:
+    """What stands below the title and the lead."""
+    parts: list[tuple[str, list[Block]]] = [("", [])]
     for block in page.blocks:
         if isinstance(block, Heading):
-            sections.append((block.text, []))
+            parts.append((block.text, []))
         else:
-            sections[-1][1].append(block)
-    body = [
-        tag("section", tag("h2", title) if title else None, *map(_html, blocks)) for title, blocks in sections if blocks
+            parts[-1][1].append(block)
+    return [
+        tag("section", tag("h2", title) if title else None, *map(_html, blocks)) for title, blocks in parts if blocks
     ]
-    header = tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top")
-    return document(page.title, header, tag("main", *body))
 
 
 def _html(block: Block) -> Markup:
@@ -86,7 +90,8 @@ def _html(block: Block) -> Markup:
             head = tag("thead", tag("tr", *(tag("th", text) for text in heads)))
             wraps = [[tag("td", cell, class_="wrap" if len(cell) > _LONG else None) for cell in row] for row in rows]
             body = tag("tbody", *(tag("tr", *cells) for cells in wraps))
-            return tag("div", tag("table", head, body), class_="scroll")
+            label = ", ".join(heads)
+            return tag("div", tag("table", head, body), class_="scroll", tabindex=0, role="region", aria_label=label)
         case Listing(text):
             return tag("pre", text, tabindex=0)
 

@@ -73,8 +73,11 @@ def _table(compared: ComparisonTable, rows: Sequence[PointRow]) -> str:
     return table([*heads, "n", "verdict"], lines, range(1 + several, 4 + several))
 
 
-def comparison_svg(compared: ComparisonTable) -> str:
-    """The relative changes with their intervals, what got worse on top; what has no relative change is left out."""
+def comparison_svg(compared: ComparisonTable, *, inside: bool = False) -> str:
+    """The relative changes with their intervals, what got worse on top; what has no relative change is left out.
+
+    `inside` of a page, the page's style sheet draws it.
+    """
     rows = [row for row in by_weight(compared.rows) if row.change is not None]
     bars = [
         Bar(
@@ -91,4 +94,5 @@ def comparison_svg(compared: ComparisonTable) -> str:
     more = f"; {left_out:,} more not drawn" if left_out else ""
     more += f"; {plural(len(compared.invalid_metrics), 'figure')} INVALID" if compared.invalid_metrics else ""
     title = f"B against A: {verdict_sentence(compared.rows)}{more}"
-    return interval_chart(title, f"change in %, with the {compared.confidence * 100:g}% interval", bars, zero=True)
+    axis = f"change in %, with the {compared.confidence * 100:g}% interval"
+    return interval_chart(title, axis, bars, zero=True, inside=inside)

@@ -75,6 +75,29 @@ def view(why: Why, audience: Audience, setting: Setting | None, next_lines: Next
     return Page(f"{why.scenario}: for {audience}", lead, [*blocks, *_runs(why)])
 
 
+def published_view(why: Why, setting: Setting | None, claims: Sequence[Sequence[str]]) -> Page:
+    """The partner's page with publishable numbers only: `claims` are rows of claim, statement and signature."""
+    blocks: list[Block] = [Heading("Numbers that may be published")]
+    if claims:
+        blocks.append(Grid(("claim", "statement", "signature"), claims))
+    else:
+        blocks += [Words("No number of this run is claimed as publication-grade. Claim one:"),
+                   Items([f"bench claim make {why.run_id}:METRIC"], code=True)]  # fmt: skip
+    first = why.diagnosed[0] if why.diagnosed else None
+    blocks += [Heading("What is ours, what is upstream")]
+    blocks.append(Words(f"{_blame(first)} {first.title}." if first else "There is nothing to attribute."))
+    blocks += [Grid(("whose", "what", "which"), _whose(setting.trial))] if setting else []
+    blocks += _repro(setting)
+    if first:
+        blocks += [Heading("Smallest actionable change"), Words(first.change)]
+    lead = (
+        f"{len(claims)} publishable number{'' if len(claims) == 1 else 's'}" if claims else "No publishable number yet"
+    )
+    return Page(
+        f"{why.scenario}: for partner", lead, [*blocks, Heading("Evidence"), Items([f"this run: {why.run_id}"])]
+    )
+
+
 def why_page(why: Why, setting: Setting | None, next_lines: NextLines) -> Page:
     """All of `bench why` on one page."""
     return Page(f"{why.scenario}: why", _lead(why), [*_engineering(why, setting, next_lines), *_runs(why)])
@@ -196,17 +219,19 @@ def _partner(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
         blocks.append(Words(_NO_CAUSE if why.points else "There is nothing to attribute."))
     if setting:
         blocks.append(Grid(("whose", "what", "which"), _whose(setting.trial)))
-    blocks.append(Heading("Minimal repro"))
-    if setting and setting.config:
-        command = Items(["bench run repro.yaml"], code=True)
-        blocks += [Words("Save as repro.yaml, then:"), command, Listing(setting.config)]
-    else:
-        blocks.append(Words("The trial's configuration is not in this workspace."))
+    blocks += _repro(setting)
     change = first.change if first else "None yet: no cause has evidence."
     blocks += [Heading("Smallest actionable change"), Words(change)]
     if first:
         blocks.append(Items(next_lines.get(0, first.next)))
     return blocks
+
+
+def _repro(setting: Setting | None) -> list[Block]:
+    if setting and setting.config:
+        command = Items(["bench run repro.yaml"], code=True)
+        return [Heading("Minimal repro"), Words("Save as repro.yaml, then:"), command, Listing(setting.config)]
+    return [Heading("Minimal repro"), Words("The trial's configuration is not in this workspace.")]
 
 
 def _whose(trial: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import SEED, name_of
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 Values = Mapping[tuple[str, str, str], float]
@@ -21,14 +21,17 @@ _NAME = ("metric", "stat", "unit", "direction")
 _FEWEST_PEERS = 3  # of two hosts nobody knows which is the odd one
 _PART = re.compile(r"(rank|shard|worker|node)[:_ ]?(.+)")
 
-SLICES = """
+SLICES = own(
+    """
 SELECT trial_id, node_name, rank_id, scope, series, kind, unit, phase, avg, min, max, growth
 FROM telemetry_slice_fact
 WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) AND (phase = 'steady' OR phase = 'trial')
 ORDER BY scope, series, phase, trial_id
 """.strip()
+)
 
-PARTS = """
+PARTS = own(
+    """
 SELECT m.trial_id, m.metric, m.stat, m.unit, m.direction, m.value, m.scope, m."window"
 FROM measurement_fact m
 WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) AND m.direction IS NOT NULL
@@ -36,6 +39,7 @@ WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) AND m.direction IS N
   AND (m.scope <> 'trial' OR m."window" <> '') AND (m.stat = 'value' OR m.stat = 'mean' OR m.stat = 'p50')
 ORDER BY m.metric, m.stat, m."window", m.scope, m.trial_id
 """.strip()
+)
 
 
 class Gathered:
@@ -91,6 +95,10 @@ def _number(compared: PointRow | Comparison, name: Mapping[str, Any], p_adjusted
         high=high,
         verdict=compared.verdict,
         p_adjusted=p_adjusted,
+        n_base=compared.n_a,
+        n_now=compared.n_b,
+        ref_base=compared.ref_a if isinstance(compared, PointRow) else "",
+        ref_now=compared.ref_b if isinstance(compared, PointRow) else "",
     )
 
 

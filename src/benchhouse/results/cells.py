@@ -28,3 +28,10 @@ def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str,
         ref, own = cell_ref(query, picked, column), {name: row[name] for name in ("unit", "n", "trials")}
         cells.append(Cell(ref=ref, query=query, key=picked, column=column, value=row[column], **own))
     return cells
+
+
+def ref_of(run_id: str, instance_digest: str | None, metric: str, stat: str) -> str:
+    """What `bench trace` takes for a number of a run, whether or not a report has published it; without an instance,
+    for those of all its points."""
+    points = f"{run_id}:instance={instance_digest}" if instance_digest else run_id
+    return f"{points}:{metric}.{stat}"

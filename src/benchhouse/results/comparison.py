@@ -8,8 +8,9 @@ from typing import Any
 from benchhouse.analysis.compare import HIDDEN, Comparison, Interval, Pair, compare_many, hide_within
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
-from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.analysis.summary import shaky_quantiles, summarise
 from benchhouse.results import lasting_noise, matching
+from benchhouse.results.cells import ref_of
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
 from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
@@ -20,6 +21,7 @@ from benchhouse.results.numbers import (
     SEED,
     change_texts,
     headline_stats,
+    mean_interval,
     name_of,
     plural,
     quantity,
@@ -109,6 +111,12 @@ class PointRow:
     memory: float | None = 0.0
     """What noise remembers from trial to trial, by earlier runs, where one side ran after the other; None: not known,
     as there are too few. Intervals are made wider for it."""
+    interval_a: tuple[float, float] | None = None
+    """Of the mean of A alone, by what its trials show."""
+    interval_b: tuple[float, float] | None = None
+    ref_a: str = ""
+    """What `bench trace` takes for the number of A, as all its trials give it."""
+    ref_b: str = ""
 
     @property
     def name(self) -> str:
@@ -186,7 +194,7 @@ def compare_runs(
     b: Side,
     options: CompareOptions = DEFAULTS,
     order: Mapping[str, int] | None = None,
-    earlier: lasting_noise.Earlier = list,
+    earlier: lasting_noise.Earlier = lambda columns: (),
 ) -> ComparisonTable:
     """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
 
@@ -235,7 +243,7 @@ def compare_runs(
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
-        _row(pair, x, y, result, adjusted.get(str(at)), (a.name, b.name), memory)
+        _with_sides(_row(pair, x, y, result, adjusted.get(str(at)), (a.name, b.name), memory), x, y, confidence)
         for at, ((pair, x, y), result, memory) in enumerate(zip(numbers, compared, memories, strict=True))
     ]
     differences = _differences(pairs, a.facts, b.facts)
@@ -374,6 +382,19 @@ def _row(
         doubt=result.doubt,
         memory=memory,
     )
+
+
+def _with_sides(row: PointRow, x: Row, y: Row, confidence: float) -> PointRow:
+    """The same with the interval of each side by itself, and its reference."""
+    intervals = [mean_interval(*_moments(side["values"]), confidence=confidence) for side in (x, y)]
+    refs = [ref_of(side["run_id"], side["instance_digest"], side["metric"], side["stat"]) for side in (x, y)]
+    return replace(row, interval_a=intervals[0], interval_b=intervals[1], ref_a=refs[0], ref_b=refs[1])
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float | None, int, float]:
+    """Mean, deviation, n and minimum."""
+    summary = summarise(values)
+    return summary.mean, summary.stdev, summary.n, summary.min
 
 
 def _shaky(row: Row) -> bool:

@@ -87,7 +87,9 @@ class Gate:
         }  # fmt: skip
 
 
-def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | None = None) -> Gate:
+def gate(
+    workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | None = None, *, record: bool = True
+) -> Gate:
     """NEW against BASE by the metrics that decide; each side is a run's full id, or `RUN:key=value`."""
     rules = rules or GateRules()
     metrics = rules.metrics or tuple(_primary(workspace, new))
@@ -100,7 +102,7 @@ def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | Non
             hint="Give the experiment's metrics a direction, or look: bench compare",
         )
     scenario = scenario_of(workspace, new)
-    note = _keep(workspace, table, rows, rules, scenario)
+    note = _keep(workspace, table, rows, rules, scenario) if record else ""
     if note:
         table = replace(table, notes=[*table.notes, note])
     missing = [*table.only_a, *table.invalid_metrics]

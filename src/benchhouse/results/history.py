@@ -1,5 +1,6 @@
 """Histories and accepted baselines: where a level changed, and whether new runs still fit what was accepted."""
 
+import json
 import math
 import shlex
 from dataclasses import asdict, dataclass
@@ -10,11 +11,16 @@ from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
-from benchhouse.results.metric_history import MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
+from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import AlarmRecord, BaselineRecord
+from benchhouse.schema.quoting import shortened
+from benchhouse.warehouse.known_answers import KnownAnswers
 from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.summaries import Summaries
+
+_BRIEF = KnownAnswers[MetricHistory]()
 
 
 @dataclass(frozen=True)
@@ -61,27 +67,53 @@ class CaseSummary:
 
 def cases(workspace: WorkspaceFolder) -> list[CaseSummary]:
     """What there is a history of."""
-    with Warehouse.open(workspace) as warehouse:
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
         return [
             CaseSummary(case.label, case.experiment, case.version, case.benchmark_case_id, case.runs)
-            for case in list_cases(warehouse)
+            for case in list_cases(summaries)
         ]
+
+
+def only_case(workspace: WorkspaceFolder) -> str:
+    """The case that is meant where none is named."""
+    known = [item.case for item in cases(workspace)]
+    if len(known) == 1:
+        return known[0]
+    message = "there are histories of several cases" if known else "no run has been collected yet"
+    raise BenchError(message, shortened(known))
 
 
 def history(
     workspace: WorkspaceFolder, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
 ) -> Watched:
     """One metric of one case over all runs of the workspace."""
-    with Warehouse.open(workspace) as warehouse:
-        return watch(warehouse, case, metric, stat, floor)
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
+        return watch(summaries, case, metric, stat, floor)
 
 
 def watch(
-    warehouse: Warehouse, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
+    summaries: Summaries, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
 ) -> Watched:
     """The same of tables that are open already."""
-    workspace = warehouse.workspace
-    series = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
+    return _watched(summaries, gather(summaries, find_case(summaries, case), metric, stat, floor=floor))
+
+
+def watch_briefly(summaries: Summaries, case: Case, metric: str | None = None, stat: str | None = None) -> Watched:
+    """By default its first headline number; changes do not say what else differs.
+
+    A history is kept as long as the tables are as they were: who looks after many cases asks for the same ones again.
+    """
+    asked = json.dumps([case.benchmark_case_id, case.target_name, metric, stat])
+    key = str(summaries.warehouse.workspace.root), "history", asked, (summaries.state,)
+    series = _BRIEF.find(key)
+    if series is None:
+        series = gather(summaries, case, metric, stat, circumstances=False)
+        _BRIEF.keep(key, series, len(RunValue.__dataclass_fields__) * len(series.runs))
+    return _watched(summaries, series)
+
+
+def _watched(summaries: Summaries, series: MetricHistory) -> Watched:
+    workspace = summaries.warehouse.workspace
     record = _current(workspace, series)
     alarm, later, note = None, list[RunValue](), ""
     if record:
@@ -141,12 +173,28 @@ def baselines(workspace: WorkspaceFolder) -> list[BaselineRecord]:
     return [last[key] for key in sorted(last) if last[key].action == "accept"]
 
 
+@dataclass(frozen=True)
+class Grounds:
+    """On which a baseline is accepted or cleared."""
+
+    why: str = ""
+    request: str = ""
+    """Of a server, by which what it wrote is found again."""
+    unless_worse: float | None = None
+
+
+def of_request(workspace: WorkspaceFolder, request: str) -> BaselineRecord | None:
+    """What was written for a request."""
+    records = journals.read(workspace.baseline_journal, BaselineRecord)[0] if request else []
+    return next((record for record in records if record.request == request), None)
+
+
 def accept(
-    workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, why: str, unless_worse: float | None
+    workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, grounds: Grounds
 ) -> BaselineRecord:
     """Accept the level that the history has now. A rule may do so only while it is near what a person accepted."""
-    with Warehouse.open(workspace) as warehouse:
-        series = gather(warehouse, find_case(warehouse, case), metric, stat)
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
+        series = gather(summaries, find_case(summaries, case), metric, stat)
     learned = learn(series.values)
     if learned is None:
         raise BenchError(
@@ -154,6 +202,7 @@ def accept(
             hint="Run it more often; until then: bench gate BASE..NEW compares two runs by their repetitions.",
         )
     level = math.exp(learned.level) if learned.logs else learned.level
+    unless_worse = grounds.unless_worse
     rule = "" if unless_worse is None else f"at most {unless_worse:.2%} worse than what a person accepted"
     if unless_worse is not None:
         _check_rule(workspace, series, level, unless_worse)
@@ -176,7 +225,8 @@ def accept(
         n=learned.n,
         by="rule" if rule else "person",
         rule=rule,
-        why=why,
+        why=grounds.why,
+        request=grounds.request,
     )
     journals.append(workspace.baseline_journal, record, f"bench baseline accept {case}")
     return record
@@ -201,15 +251,18 @@ def _check_rule(workspace: WorkspaceFolder, series: MetricHistory, level: float,
         )
 
 
-def clear(workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, why: str) -> BaselineRecord:
+def clear(
+    workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, grounds: Grounds
+) -> BaselineRecord:
     """From now on no baseline counts for it; what was accepted stays on record."""
-    with Warehouse.open(workspace) as warehouse:
-        series = gather(warehouse, find_case(warehouse, case), metric, stat)
+    with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
+        series = gather(summaries, find_case(summaries, case), metric, stat)
     record = _current(workspace, series)
     if record is None:
         raise BenchError(
             f"{series.case.label} has no accepted baseline of {series.name}", hint="See: bench baseline list"
         )
-    cleared = record.model_copy(update={"time": now(), "action": "clear", "why": why, "by": "person", "rule": ""})
+    said = {"why": grounds.why, "request": grounds.request, "by": "person", "rule": ""}
+    cleared = record.model_copy(update={"time": now(), "action": "clear", **said})
     journals.append(workspace.baseline_journal, cleared, f"bench baseline clear {case}")
     return cleared

@@ -10,8 +10,10 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
-Earlier = Callable[[], Sequence[Row]]
-"""Rows of the points query of earlier runs; asked for only where noise that lasts would matter."""
+Columns = set[tuple[str, str]]
+Earlier = Callable[[Columns], Sequence[Row]]
+"""Rows of the points query of earlier runs, of these metrics and statistics; asked for only where noise that lasts
+would matter."""
 APART = "the sides did not take turns"
 _RUNS = 12  # earlier runs that are looked at
 _LISTED = 8
@@ -21,7 +23,8 @@ def memories(numbers: Sequence[tuple[Row, Row]], trials: Mapping[str, Row], earl
     """What the noise of each number remembers; 0 where the sides took turns, None where too little is known."""
     apart = [ran_apart(x, y, trials) for x, y in numbers]
     blocks: dict[tuple[Any, ...], list[Sequence[float]]] = {}
-    for row in earlier() if any(apart) else ():
+    columns = {(row["metric"], row["stat"]) for row, _ in numbers}
+    for row in earlier(columns) if any(apart) else ():
         blocks.setdefault(_key(row), []).append(row["values"])
     found: list[float | None] = []
     for sides, alone in zip(numbers, apart, strict=True):
@@ -30,13 +33,12 @@ def memories(numbers: Sequence[tuple[Row, Row]], trials: Mapping[str, Row], earl
     return found
 
 
-def earlier_rows(warehouse: Warehouse, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def earlier_rows(warehouse: Warehouse, rows: Sequence[Row], columns: Columns) -> list[dict[str, Any]]:
     """The points of the newest runs of the same scenarios, before the last run of these rows and not of theirs."""
     runs, scenarios = ({row[name] for row in rows} for name in ("run_id", "scenario"))
     known = warehouse.catalog.runs()
     last = max(run.started for run in known if run.run_id in runs)
     before = [run for run in known if run.scenario in scenarios and run.started < last and run.run_id not in runs]
-    columns = {(row["metric"], row["stat"]) for row in rows}
     return queries.points(warehouse, [run.run_id for run in before[:_RUNS]], columns).dicts() if before else []
 
 

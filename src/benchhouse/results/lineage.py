@@ -16,7 +16,7 @@ from benchhouse.results.proof import prove, same_bits
 from benchhouse.results.refusals import INVALID_HINT, invalid_rows, reasons
 from benchhouse.results.selection import Selector, parse_selector, select
 from benchhouse.schema.digests import digest, file_digest
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
@@ -112,7 +112,7 @@ def trace(workspace: WorkspaceFolder, token: str) -> Trace:
             if refs or trials:
                 names = ", ".join([*refs, *trials][:_SHOWN])
                 raise BenchError(f"'{token}' is the beginning of several: {names}", hint="Give more characters.")
-        raise BenchError(
+        raise NotFoundError(
             f"nothing to trace by the name '{token}'",
             hint="Give the ref that a report prints beside a number, a trial id, or RUN:metric such as @last:qps; "
             f"at least {SHORTEST_PREFIX} characters of a ref or trial id.",
@@ -245,7 +245,7 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
         return name.metric, name.stat or next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
     listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
     hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
-    raise BenchError(f"run {run_id} has no metric '{wanted}'", guess_hint(wanted, known) + hint)
+    raise NotFoundError(f"run {run_id} has no metric '{wanted}'", guess_hint(wanted, known) + hint)
 
 
 # -- step 2: the query

@@ -60,14 +60,15 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def look_up(point: MatchPoint, key: str) -> Any:
-    """An axis, `target` (the name), or a key of the target or the parameters, dotted where it is nested."""
+    """An axis, `target` (the name), `instance` (its digest), or a key of the target or the parameters, dotted where it
+    is nested."""
     if key in point.axes:
         return point.axes[key]
     bare = {name.rpartition(".")[2]: value for name, value in point.axes.items()}
     if key in bare:
         return bare[key]
-    if key == "target":
-        return point.target_name
+    if key in ("target", "instance"):
+        return point.target_name if key == "target" else point.digest
     of_workload = _inside(point.parameters, key.removeprefix("workload."))
     return of_workload if of_workload is not None else _inside(point.target, key.removeprefix("target."))
 

@@ -3,73 +3,28 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from benchhouse.analysis.changes import FLOOR, Change, Drift, Noise, find_changes
+from benchhouse.analysis.changes import History as Found
 from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.documents.problems import did_you_mean
+from benchhouse.results.cells import ref_of
 from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.metric_names import declared_order
-from benchhouse.results.numbers import name_of, number, percent, plural
+from benchhouse.results.numbers import mean_interval, name_of, number, percent, plural, stat_place
 from benchhouse.results.refusals import INVALID_HINT, why_no_number
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.summaries import Summaries
 
 Row = Mapping[str, Any]
 _LISTED = 8
-
-CASES = """
-SELECT t.benchmark_case_id, t.target_name, max(t.scenario) AS scenario, max(t.point) AS point,
-       list(DISTINCT t.instance_digest ORDER BY t.instance_digest) AS instances,
-       list(DISTINCT t.scenario ORDER BY t.scenario) AS scenarios, count(DISTINCT t.run_id) AS runs,
-       max(t.experiment) AS experiment, max(t.experiment_version) AS version
-FROM trial_fact t
-WHERE t.outcome = 'succeeded' AND NOT t.warmup
-GROUP BY t.benchmark_case_id, t.target_name
-ORDER BY scenario, point, t.target_name, t.benchmark_case_id
-""".strip()
-
-VALUES = """
-WITH grouped AS (
-  SELECT t.run_id, min(t.started) AS started, m.metric, m.stat, m.unit, m.direction,
-         list(m.value ORDER BY t.repetition, t.trial_id) AS "values"
-  FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
-    AND t.benchmark_case_id = $case_id AND t.target_name IS NOT DISTINCT FROM $target
-  GROUP BY t.run_id, m.metric, m.stat, m.unit, m.direction
-)
-SELECT run_id, started, metric, stat, unit, direction, len("values") AS n, list_avg("values") AS mean,
-       list_stddev_samp("values") AS stdev, list_min("values") AS min
-FROM grouped ORDER BY started, run_id, metric, stat
-""".strip()
-
-REFUSED = """
-SELECT t.run_id, m.metric, m.stat
-FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
-  AND t.benchmark_case_id = $case_id AND t.target_name IS NOT DISTINCT FROM $target
-GROUP BY t.run_id, m.metric, m.stat HAVING bool_and(m.outcome = 'invalid')
-ORDER BY min(t.started), t.run_id, m.metric, m.stat
-""".strip()
-"""Runs in which a figure is INVALID in every trial: they have no value of it."""
-
-WITHOUT_NUMBER = """
-SELECT run_id, list(DISTINCT outcome) AS outcomes FROM trial_fact
-WHERE NOT warmup AND benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target
-GROUP BY run_id HAVING NOT bool_or(outcome = 'succeeded')
-ORDER BY min(started), run_id
-""".strip()
-"""Runs that tried the case, and in which no trial gave a number."""
-
-NEWEST = """
-SELECT scenario, trial_id FROM trial_fact
-WHERE outcome = 'succeeded' AND NOT warmup AND benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target
-ORDER BY started DESC LIMIT 1
-""".strip()
 
 
 @dataclass(frozen=True)
@@ -101,6 +56,10 @@ class RunValue:
     mean: float
     stdev: float | None
     min: float
+    interval: tuple[float, float] | None
+    """The 95% interval of the mean; None of a single trial."""
+    ref: str
+    """What `bench trace` takes."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +114,10 @@ class MetricHistory:
     floor: float
     notes: list[str]
     drifts: list[SlowChange] = field(default_factory=list)
+    recorded: list[tuple[str, str]] = field(default_factory=list)
+    """Metrics and their statistics that the case has a history of."""
+    left_out: list[str] = field(default_factory=list)
+    """Runs that tried the case and gave no valid number of this metric."""
 
     @property
     def name(self) -> str:
@@ -165,17 +128,19 @@ class MetricHistory:
         return [run.mean for run in self.runs]
 
 
-def list_cases(warehouse: Warehouse) -> list[Case]:
+def list_cases(summaries: Summaries) -> list[Case]:
     """All of them; at least one."""
-    cases = [Case(**row) for row in warehouse.query(CASES, name="cases").dicts()]
+    cases = [Case(**row) for row in summaries.cases()]
     if not cases:
-        raise BenchError("no trial has succeeded in this workspace yet", hint="See: bench status, bench run SCENARIO")
+        raise NotFoundError(
+            "no trial has succeeded in this workspace yet", hint="See: bench status, bench run SCENARIO"
+        )
     return cases
 
 
-def find_case(warehouse: Warehouse, token: str) -> Case:
+def find_case(summaries: Summaries, token: str) -> Case:
     """A case by id (or its beginning), instance digest, scenario, or scenario/point; says what there is otherwise."""
-    cases = list_cases(warehouse)
+    cases = list_cases(summaries)
     scenario, slash, rest = token.partition("/")
     named = [case for case in cases if scenario in case.scenarios]
     if slash and rest:
@@ -195,7 +160,7 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
             f"{token!r} fits {len(picked)} cases", hint=f"{hint}\nName one, such as:  bench history {name}"
         )
     guess = did_you_mean(token, [*(case.label for case in cases), *(case.scenario for case in cases)])
-    raise BenchError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)
+    raise NotFoundError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)
 
 
 def _label_among(case: Case, listed: Sequence[Case]) -> str:
@@ -211,26 +176,38 @@ def _begins(case: Case, token: str) -> bool:
 
 
 def gather(
-    warehouse: Warehouse, case: Case, metric: str | None, stat: str | None, *, floor: float = FLOOR
+    summaries: Summaries,
+    case: Case,
+    metric: str | None,
+    stat: str | None,
+    *,
+    floor: float = FLOOR,
+    circumstances: bool = True,
 ) -> MetricHistory:
-    """The history of a metric of a case, by default of its first headline one, with its changes."""
-    parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
-    rows = warehouse.query(VALUES, parameters, name="history").dicts()
-    refused = warehouse.query(REFUSED, parameters, name="history, refused").dicts()
-    order = declared_order(_newest(warehouse, parameters)) if metric is None else {}
+    """The history of a metric of a case, by default of its first headline one, with its changes.
+
+    Without `circumstances`, a change does not say what else differs, which takes as long as all the rest.
+    """
+    key = case.benchmark_case_id, case.target_name
+    warehouse = summaries.warehouse
+    measured, gone = summaries.recorded(*key), summaries.without_number(*key)
+    newest = summaries.newest_trial(*key) if metric is None else None
+    refused = [row for row in measured if row["refused"]]
+    rows = [row for row in measured if not row["refused"]]
+    order = declared_order(_evidence(warehouse, newest)) if newest else {}
     metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat, refused)
-    mine = [row for row in rows if (row["metric"], row["stat"]) == (metric, stat)]
+    values = summaries.values(*key, metric, stat)
+    mine = [row for row in values if row["n"]]
     _refuse_mixed(mine, metric, stat)
-    told = ("n", "mean", "stdev", "min")
-    runs = [RunValue(row["run_id"], str(row["started"]), *(row[name] for name in told)) for row in mine]
-    detected = find_changes([run.mean for run in runs], floor=floor)
+    runs = [_run_value(row, metric, stat) for row in mine]
+    detected = _changes(tuple(run.mean for run in runs), floor)
     direction = mine[0]["direction"]
     changes = []
     for change in detected.changes:
         around = runs[change.index - 1].run_id, runs[change.index].run_id
         verdict = _verdict(change, direction)
         levels = change.before, change.after
-        differs = _differs(warehouse, case, *around)
+        differs = _differs(warehouse, case, *around) if circumstances else []
         changes.append(LevelChange(*around, *levels, change.change, _interval(change), change.z, verdict, differs))
     drifts = [
         SlowChange(runs[drift.start].run_id, runs[drift.end - 1].run_id, drift.end - drift.start, drift.before,
@@ -239,23 +216,41 @@ def gather(
     ]  # fmt: skip
     few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
     notes = [] if detected.noise is not None else [f"{few} to tell a change from noise: 10 or more are needed."]
-    if invalid := [row["run_id"] for row in refused if (row["metric"], row["stat"]) == (metric, stat)]:
+    invalid = [row["run_id"] for row in values if not row["n"]]
+    if invalid:
         notes.append(f"Left out, as it is INVALID in every trial: {shortened(invalid, _LISTED)}.")
-    gone = warehouse.query(WITHOUT_NUMBER, parameters, name="history, without number").dicts()
-    if named := [f"{row['run_id']} ({why_no_number(row['outcomes'])})" for row in gone]:
+    if named := [f"{run_id} ({why_no_number(outcomes)})" for run_id, outcomes in gone]:
         notes.append(f"Left out, as no trial gave a valid number: {shortened(named, _LISTED)}.")
     unit, noise = mine[0]["unit"], detected.noise
-    return MetricHistory(case, metric, stat, unit, direction, runs, changes, noise, floor, notes, drifts)
+    recorded = sorted({(row["metric"], row["stat"]) for row in rows}, key=lambda key: (key[0], stat_place(key[1])))
+    left_out = sorted({*invalid, *(run_id for run_id, _ in gone)})
+    return MetricHistory(
+        case, metric, stat, unit, direction, runs, changes, noise, floor, notes, drifts, recorded, left_out
+    )
+
+
+def _run_value(row: Row, metric: str, stat: str) -> RunValue:
+    n, mean, stdev, least = (row[name] for name in ("n", "mean", "stdev", "min"))
+    instance = row["instances"][0] if len(row["instances"]) == 1 else None  # they can differ in their services
+    ref = ref_of(row["run_id"], instance, metric, stat)
+    interval = mean_interval(mean, stdev, n, least)
+    return RunValue(row["run_id"], row["started"], n, mean, stdev, least, interval, ref)
 
 
 def _interval(change: Change | Drift) -> tuple[float, float] | None:
     return (change.low, change.high) if change.low is not None and change.high is not None else None
 
 
-def _newest(warehouse: Warehouse, parameters: Mapping[str, Any]) -> list[TrialFolder]:
+@lru_cache(maxsize=256)
+def _changes(values: tuple[float, ...], floor: float) -> Found:
+    """A pure function of the values: the same ones need not be searched again."""
+    return find_changes(values, floor=floor)
+
+
+def _evidence(warehouse: Warehouse, newest: tuple[str, str]) -> list[TrialFolder]:
     """The evidence that says which metric its experiment puts first."""
-    rows = warehouse.query(NEWEST, dict(parameters), name="newest trial").dicts()
-    return [folder for row in rows if (folder := warehouse.workspace.trial(row["scenario"], row["trial_id"])).sealed]
+    folder = warehouse.workspace.trial(*newest)
+    return [folder] if folder.sealed else []
 
 
 def _choose(rows: Sequence[Row], metric: str | None, stat: str | None, refused: Sequence[Row]) -> tuple[str, str]:

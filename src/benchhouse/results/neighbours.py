@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 Beside = Mapping[str, float]
@@ -18,11 +18,13 @@ _SLACK, _SHARE = 0.5, 0.2
 """Sides are alike within half a trial and a fifth of the larger figure: ends touch, and the last trials of a run have
 fewer beside them than the first."""
 
-SPANS = """
+SPANS = own(
+    """
 SELECT trial_id, host, started, duration_s FROM trial_fact
 WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
 ORDER BY started, trial_id
 """.strip()
+)
 
 
 def seen_beside(warehouse: Warehouse, sides: Sequence[Sequence[Row]]) -> Beside:

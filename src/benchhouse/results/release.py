@@ -116,7 +116,7 @@ def compare_releases(
     pairs: Sequence[tuple[Claimed, Claimed]],
     confidence: float,
     trials: Mapping[str, Row],
-    earlier: lasting_noise.Earlier = list,
+    earlier: lasting_noise.Earlier = lambda columns: (),
 ) -> tuple[list[ReleaseRow], list[str]]:
     """A row for each pair, worse ones first, and notes. Verdicts are corrected for the number of rows.
 

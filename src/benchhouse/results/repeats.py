@@ -12,12 +12,15 @@ _SAME = 0.01  # of the value, on both sides: what is left of a request's wait wh
 def count_once(table: ComparisonTable) -> ComparisonTable:
     """The table without rows that say what an earlier one of their point says, and with p-values for the others."""
     kept: list[PointRow] = []
+    alike: dict[tuple[object, ...], list[PointRow]] = {}  # those that could say the same
     told: dict[str, None] = {}
     for row in table.rows:
-        if first := _said_before(row, kept):
+        about = row.point, row.stat, row.unit, row.direction, tuple(row.trials_a), tuple(row.trials_b)
+        if first := _said_before(row, alike.setdefault(about, [])):
             told[f"{row.metric} has the values of {first.metric}, and counts once with it."] = None
         else:
             kept.append(row)
+            alike[about].append(row)
     if not told:
         return table
     adjusted = holm({str(at): row.p_value for at, row in enumerate(kept) if row.p_value is not None})
@@ -26,9 +29,6 @@ def count_once(table: ComparisonTable) -> ComparisonTable:
 
 
 def _said_before(row: PointRow, rows: Iterable[PointRow]) -> PointRow | None:
-    def about(row: PointRow) -> tuple[object, ...]:
-        return row.point, row.stat, row.unit, row.direction, row.trials_a, row.trials_b
-
     def same(x: float, y: float) -> bool:
         return abs(x - y) <= _SAME * max(abs(x), abs(y))
 
@@ -36,10 +36,7 @@ def _said_before(row: PointRow, rows: Iterable[PointRow]) -> PointRow | None:
         (
             other
             for other in rows
-            if about(other) == about(row)
-            and other.metric != row.metric
-            and same(other.mean_a, row.mean_a)
-            and same(other.mean_b, row.mean_b)
+            if other.metric != row.metric and same(other.mean_a, row.mean_a) and same(other.mean_b, row.mean_b)
         ),
         None,
     )

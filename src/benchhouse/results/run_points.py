@@ -4,15 +4,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
+from operator import itemgetter
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
-from benchhouse.results.cells import make_cells
+from benchhouse.results.cells import ref_of
 from benchhouse.results.metric_names import declared_order
-from benchhouse.results.numbers import name_of, percent, quantity
+from benchhouse.results.numbers import mean_interval, name_of, percent, quantity
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -67,6 +69,8 @@ class PointValue:
     """A percentile of too few samples within a trial to be trusted."""
     headline: bool
     """Whether it leads its metric: the value, or the mean."""
+    interval: tuple[float, float] | None = None
+    """The 95% interval of the mean; None of a single trial."""
 
     @property
     def label(self) -> str:
@@ -97,18 +101,21 @@ def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValu
     """Every number of these runs, metrics in their experiment's own order."""
     with Warehouse.open(workspace) as warehouse:
         result = queries.points(warehouse, run_ids)
-    rows = result.dicts()
-    known = {item.name for item in fields(PointValue)}
+    rows, known = result.dicts(), {item.name for item in fields(PointValue)}
+    columns = grouped(rows, itemgetter("metric", "stat", "unit"))
+    least = {column: min(row["min"] for row in group) for column, group in columns.items()}
     values = [
         PointValue(
             **{name: value for name, value in row.items() if name in known},
-            ref=cell.ref,
+            ref=ref_of(row["run_id"], row["instance_digest"], row["metric"], row["stat"]),
             shaky=bool(row["n"]) and row["stat"] in shaky_quantiles(int(row["samples"] / row["n"])),
             headline=row["stat"] in ("value", "mean"),
+            interval=mean_interval(row["mean"], row["stdev"], row["n"], least[row["metric"], row["stat"], row["unit"]]),
         )
-        for row, cell in zip(rows, make_cells(result), strict=True)
+        for row in rows
     ]
-    folders = (workspace.trial(value.scenario, value.trials[0]) for value in values)
+    firsts = dict.fromkeys((value.scenario, value.trials[0]) for value in values)
+    folders = (workspace.trial(*first) for first in firsts)
     order = declared_order(islice((folder for folder in folders if folder.sealed), 1))
     return sorted(values, key=lambda value: order.get(value.metric, len(order)))
 

@@ -20,17 +20,19 @@ from benchhouse.results.request_files import SCOPE, add_holds, files_of, slowest
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 _MOST_MOVED = 8
 _MOST_TRIALS = 3
 _NOTABLE = 0.1
 
-BASES = """
+BASES = own(
+    """
 SELECT run_id, plan_digest, scenario, started, succeeded, benchmark_case_ids FROM benchmark_run_fact
 ORDER BY started, run_id
 """.strip()
+)
 
 
 class TrialEvidence(Model):

@@ -1,11 +1,10 @@
 """Runs from outside: jobs that outlive us are handed over and looked at later, and any run can be stopped."""
 
-import json
 import os
 import signal
 import sys
 import time
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchhouse.catalog.entries import plug
@@ -23,8 +22,6 @@ from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Carrier, Executor, JobState
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.sites import places
-
-_WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 
 
 @dataclass
@@ -53,6 +50,8 @@ class Stopped:
     stopped_job: str
     swept_processes: int
     cancelled_trials: int
+    said: list[str] = field(default_factory=list)
+    """What its executor told on the way: trials that were sealed and not fetched yet came home."""
 
 
 def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
@@ -81,11 +80,11 @@ def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
     return queue
 
 
-def _cancel(workspace: WorkspaceFolder, ledger: Ledger) -> int:
+def _cancel(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], None]) -> int:
     """End all jobs of a run; returns how many trials were under way. Call it as the run's owner."""
     if not ledger.goes_on():
         return 0
-    executor = _executor(workspace, ledger)
+    executor = _executor(workspace, ledger, say)
     attempts, known = executor.adopt(), _ended(ledger)
     states = executor.poll([trial for trial, attempt in attempts.items() if (trial, attempt) not in known], 0.0)
     trials = [trial for trial, state in states.items() if state.phase != "done"]
@@ -107,9 +106,9 @@ def _ended(ledger: Ledger) -> set[tuple[str | None, int | None]]:
     return {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
 
 
-def _executor(workspace: WorkspaceFolder, ledger: Ledger) -> Executor:
+def _executor(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], None] = lambda text: None) -> Executor:
     """Made from files alone: without the scenario, which may need packages that are not here."""
-    assignment = Assignment(site=places.site(workspace, ledger.record.site), run=ledger.folder)
+    assignment = Assignment(site=places.site(workspace, ledger.record.site), run=ledger.folder, say=say)
     executor: Executor = plug("executors", ledger.record.executor)(assignment)
     return executor
 
@@ -144,7 +143,7 @@ def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] |
     return (cluster, job) if cluster and cluster.goes_on(job) else None
 
 
-def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopped:
+def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 90.0) -> Stopped:
     """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
@@ -154,6 +153,7 @@ def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopp
         ledger.tell("stopped", reason=f"job {job} was ended")
     deadline = time.monotonic() + wait_s
     stopped: int | None = None
+    said: list[str] = []
     while (owner := ledger.owner()) is not None:
         if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
             os.kill(owner, signal.SIGINT)
@@ -163,31 +163,13 @@ def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopp
         time.sleep(0.05)
     ledger.own()
     try:
-        cancelled = _cancel(workspace, ledger)
-        _executor(workspace, ledger).sweep()
+        cancelled = _cancel(workspace, ledger, said.append)
+        _executor(workspace, ledger, said.append).sweep()
         swept = clean_up(workspace, ledger)
+        kept = [ServiceFolder(path) for path in attached_folders(ledger)]
+        settle([folder for folder in kept if folder.job.exists()], "its job was ended", "stopped")
         if cancelled:
             ledger.tell("stopped", reason=f"{cancelled} trials were under way")
     finally:
         ledger.release()
-    return Stopped(record.run_id, stopped, job, swept, cancelled)
-
-
-def read_waits(folder: RunFolder) -> dict[str, int]:
-    """The reasons that the batch system gave while jobs waited, and for how many jobs; torn lines are left out.
-
-    jobs/states.jsonl has a line whenever the state or the reason of a job was another than at the last look.
-    """
-    try:
-        lines = (folder.jobs / "states.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    waits = set[tuple[str, str]]()
-    for line in lines:
-        try:
-            row = json.loads(line)
-            if row["state"] in _WAITING and row["reason"]:
-                waits.add((str(row["reason"]), str(row["task"])))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return dict(Counter(reason for reason, _ in waits))
+    return Stopped(record.run_id, stopped, job, swept, cancelled, said)

@@ -1,12 +1,11 @@
 """Sweep what was killed before it could tidy up: orchestrators, workers, keepers of servers."""
 
 import contextlib
-import shutil
 from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
-from benchhouse.evidence.folder import read_spec
+from benchhouse.evidence.folder import discard, read_spec
 from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.processes.owner import TAG
 from benchhouse.runs.keepers import attached_folders, bury, running_states, stop_keepers
@@ -38,7 +37,7 @@ def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     stop_keepers([folder for folder, _ in running_states(folders)])
     swept = sweep(folders, [path.name.rpartition(".")[0] for path in partials])
     for path in partials:
-        shutil.rmtree(path, ignore_errors=True)
+        discard(path)
     sweep_temporaries(ledger.folder.path)
     with contextlib.suppress(OSError):  # not there, or in use
         (workspace.results / ledger.record.scenario / ".partial").rmdir()

@@ -84,10 +84,10 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     """From the mean duration of earlier trials: of the same instance where it ran before, else of the experiment."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return Estimate(0, None, None, "no history in this workspace")
-    from benchhouse.warehouse.query import Warehouse
+    from benchhouse.warehouse.query import Warehouse, own
 
     with Warehouse.open(workspace) as warehouse:
-        rows = warehouse.query(_DURATIONS, {"experiment": plan.experiment.name}).rows
+        rows = warehouse.query(own(_DURATIONS), {"experiment": plan.experiment.name}).rows
     if not rows:
         return Estimate(0, None, None, f"no earlier trial of {plan.experiment.name} in this workspace")
     known = {digest: mean for digest, mean, _ in rows}

@@ -12,11 +12,14 @@ from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.http.s3_bucket import S3Refused, open_bucket
 from benchhouse.runs.s3_shelf import S3Shelf
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
+
+LARGEST_FETCH = 256 << 20
+"""Bytes of a trial that is brought because somebody looks at it."""
 
 Report = Callable[[Carried], None]
 Sealed = list[tuple[str | None, TrialFolder]]
@@ -75,6 +78,24 @@ def pull(
         unread = [line for run_id, folders in new.items() for line in collect(workspace, run_id, folders).unread]
         carried = [_with_reason(item, f"{workspace.results / item.folder}: ", unread) for item in carried]
     return carried
+
+
+def fetch(workspace: WorkspaceFolder, address: str, endpoint: str, run_id: str, trial: str, manifest: str) -> None:
+    """Bring the folder of one trial, whose manifest has this digest; tables that name it have its numbers already."""
+    with _opened(address, endpoint) as shelf:
+        wanted = [item for item in store.pointers(shelf, [run_id]) if (item.folder, item.manifest) == (trial, manifest)]
+        if not wanted:
+            hint = "whoever made it puts it there: bench warehouse share"
+            raise NotFoundError(f"the evidence of trial {trial} is not here, and not in {shelf.name}", hint)
+        (planned,) = store.pull(shelf, workspace.results, wanted, dry_run=True)
+        if planned.size > LARGEST_FETCH:
+            raise BenchError(
+                f"the evidence of trial {trial} has {planned.size / 2**20:,.0f} MiB, more than is fetched by itself",
+                f"bench evidence pull {shelf.name} --run {run_id}",
+            )
+        (carried,) = store.pull(shelf, workspace.results, wanted)
+    if carried.what == "refused" and not TrialFolder(workspace.results / carried.folder).sealed:
+        raise BenchError(f"the evidence of trial {trial} did not come from {shelf.name}: {carried.reason}")
 
 
 def _with_reason(carried: Carried, start: str, unread: Sequence[str]) -> Carried:

@@ -23,6 +23,7 @@ from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import check_resources, open_executor, resume_run
+from benchhouse.runs.servers_there import ServersThere
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.errors import BenchError, Exit, unwritable
@@ -107,6 +108,7 @@ def orchestrator(
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
     ledger.own()
     executor = attached = owner = None
+    there = ServersThere(prepared, ledger.folder)
     try:
         if not ledger.goes_on():
             clean_up(workspace, ledger)
@@ -117,7 +119,8 @@ def orchestrator(
         python = runtime.python(scenario.runtime, place)
         images = places.images_if_known(prepared.site)
         jobs = _jobs(prepared, executor, python)
-        attached = Attached(ledger.folder, plan.services, images, jobs)
+        there.start()
+        attached = Attached(ledger.folder, there.for_trials(), images, jobs)
         attached.start(listener.note, options.keep)
         show = export.following(listener.update) if export else listener.update
         enough = stopping_rule.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None
@@ -127,13 +130,15 @@ def orchestrator(
         owner = Orchestrator(setup, show, sealed, enough, rerun_failed=options.rerun_failed)
         yield owner
     finally:
-        over = not (owner and owner.active)  # else its jobs go on, and their services with them
+        goes_on = executor is not None and executor.outlives and owner is not None and owner.active
+        over = not goes_on  # else its jobs go on, and their services with them
         if executor is not None:
             if over:
                 executor.end_services()
             executor.close()
         if attached is not None and (over or attached.ours):
             attached.close()
+        there.close()
         ledger.release()
 
 

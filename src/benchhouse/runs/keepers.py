@@ -176,30 +176,47 @@ class Attached:
         """Whether they are processes below this one, which end with it."""
         return self._jobs is None
 
+    @property
+    def _ends_with_us(self) -> bool:
+        """Whether they are jobs that end when this process does."""
+        return self._jobs is not None and bool(self._jobs.keepers.alive)
+
     def start(self, show: Callable[[str], None], keep: Callable[[], Keep] | None) -> None:
-        """`keep` is called only where needed: importing takes time. Jobs start with the first trial (`ensure`).
+        """`keep` is called only where needed: importing takes time. Jobs that outlive us start with the first trial
+        (`ensure`); others are waited for, so that no trial holds a place of the cluster for nothing.
 
         Raises BenchError where a server that was started before is over.
         """
+        placed = [name for name in self._folders if self._services[name].is_placed]
+        if placed and not self._ends_with_us:
+            message = f"{placed[0]} is attached, and where it runs can't be chosen here (node)"
+            raise BenchError(message, "leave node out, or run on kubernetes")
         for name, folder in self._others:
             if message := end_of(name, folder):
                 hint = "start another: bench servers start; then name its id"
                 raise BenchError(f"{message} (server {folder.path.name})", hint)
+            if self._jobs:
+                self._jobs.keepers.follow(folder)
+        if self._jobs and not self._ends_with_us:
+            return
         if self._jobs:
+            items = [(folder, self._spec(name)) for name, folder in self._folders.items()]
+            for item in items:
+                start_jobs([item], self._jobs.keepers, self._jobs.python)
+            wait_ready(self._folders, show, self._jobs.keepers)
             return
         for name, folder in self._folders.items():
             start_keeper(folder, self._spec(name, owner=identity()), keep() if keep else None)
         wait_ready(self._folders, show)
 
     def ensure(self) -> None:
-        """Where they are jobs: submit those that don't wait or run. Trials themselves wait until they are ready."""
-        for name, folder in self._folders.items() if self._jobs else ():
+        """Where they are jobs that outlive us: submit those that don't wait or run. Trials wait until they are up."""
+        for name, folder in self._folders.items() if self._jobs and not self._ends_with_us else ():
             assert self._jobs is not None
             state = read_state(folder)
             if state is not None and state.phase not in OVER and not self._jobs.keepers.gone(folder):
                 continue
-            spec = self._spec(name, owner="files", reach="network", interface=self._jobs.interface)
-            start_jobs([(folder, spec)], self._jobs.keepers, self._jobs.python)
+            start_jobs([(folder, self._spec(name))], self._jobs.keepers, self._jobs.python)
 
     def scripts(self) -> list[str]:
         """Of their jobs, exactly."""
@@ -211,6 +228,9 @@ class Attached:
     def _spec(self, name: str, **more: Any) -> ServiceSpec:
         service = self._services[name]
         assert service.recipe is not None
+        if self._jobs:
+            more = {"owner": "files", "reach": "network", "interface": self._jobs.interface} | more
+            more["alive"] = self._jobs.keepers.alive
         return ServiceSpec(
             id=name,
             recipe=service.recipe,
@@ -232,8 +252,11 @@ class Attached:
     def over(self) -> str:
         """The message for the first one that has ended; empty where all go on."""
         for name, folder in self._folders.items():
+            if self._jobs and self._ends_with_us and (gone := self._jobs.keepers.gone(folder)):
+                settle([folder], gone)  # it could not say so itself
             state = read_state(folder)
-            stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
+            reaped = self._jobs is not None and not self._ends_with_us
+            stopped = reaped and state is not None and state.phase == "stopped"
             if not stopped and (message := end_of(name, folder)):
                 return message
         return next((message for name, folder in self._others if (message := end_of(name, folder))), "")

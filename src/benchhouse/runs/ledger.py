@@ -23,10 +23,19 @@ from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import now, sync, write_model, write_text
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.processes.owner import identity, is_gone, pid_of
-from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
+from benchhouse.schema.resources import Budget
 from benchhouse.schema.trial import ExperimentRef
+
+
+class ScheduledRun(Model):
+    """What made a run: a slot of a schedule."""
+
+    schedule: str = Field(description="Name of the schedule.")
+    due: str = Field(description="When the slot was due, UTC; of a run by hand, when it was asked for.")
+    cadence: str = Field("", description="How people call it: nightly, weekly.")
 
 
 class RunRecord(Model):
@@ -50,6 +59,10 @@ class RunRecord(Model):
     conditions: dict[str, str] = Field(
         default_factory=dict, description="Digests of what the plan does not cover but a measurement depends on."
     )
+    budget: Budget | None = Field(
+        None, description="What it may use beside the scenario's own budget: of whoever started it without approval."
+    )
+    scheduled: ScheduledRun | None = Field(None, description="The slot of a schedule that made it, where one did.")
 
     @property
     def folder(self) -> Path:
@@ -118,7 +131,7 @@ class Ledger:
         try:
             return RunRecord.model_validate_json(self.folder.record.read_bytes())
         except FileNotFoundError as error:
-            raise BenchError(
+            raise NotFoundError(
                 f"run {self.folder.run_id} was not made in this workspace: its ledger is not here",
                 "what was pulled of it is read by: bench report, bench compare, bench query",
             ) from error
@@ -128,6 +141,13 @@ class Ledger:
                 f"{self.folder.record} can't be read by this version ({where}: {error.errors()[0]['msg']})",
                 "use the version that wrote it; if the file is damaged, read its trials by: bench warehouse rebuild",
             ) from error
+
+    def hold_to(self, budget: Budget | None) -> None:
+        """Whoever carries it on is held to this beside what its scenario says."""
+        try:
+            write_model(self.folder.record, self.record.model_copy(update={"budget": budget}))
+        except OSError as error:
+            raise self.unwritable(self.folder.record, error) from error
 
     def own(self) -> None:
         """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""

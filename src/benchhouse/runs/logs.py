@@ -14,7 +14,7 @@ from typing import BinaryIO
 from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, SLURM, WORKER, is_plain
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.logs import LogLine
 from benchhouse.schema.quantities import parse_seconds
@@ -151,7 +151,7 @@ class RunLogs:
         for component in selection.components:
             if component not in known:
                 hint = f"{guess_hint(component, sorted(known))}there are: {', '.join(sorted(known))}"
-                raise BenchError(f"no component '{component}' has written a log", hint)
+                raise NotFoundError(f"no component '{component}' has written a log", hint)
         return folders
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.evidence.folder import read_meta, sealed_outcome
+from benchhouse.evidence.folder import discard, read_meta, sealed_outcome, withdraw
 from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import now
@@ -275,7 +275,7 @@ class Orchestrator:
         try:
             make_folder(folder, TrialSpec.model_validate(joined(self.setup.trial_frame, differs, self._results)))
         except OSError as error:
-            self._discard(item)
+            discard(folder.path)
             raise self.ledger.unwritable(folder.path, error) from error
         log = self._log(item).absolute()
         python = self.python(item.planned.runtime)
@@ -345,6 +345,9 @@ class Orchestrator:
         folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
         if outcome is None:
+            self._withdraw(item)
+            outcome = sealed_outcome(folder)  # from now on nobody can seal it, but somebody just may have
+        if outcome is None:
             self._unsealed(item, state)
             return
         meta = self._record(item.trial_id, folder, outcome)
@@ -371,7 +374,6 @@ class Orchestrator:
             last_lines = self._log(item).read_text(errors="replace").strip().splitlines()[-1:]
             reason = ": ".join([reason, *last_lines])
         reason = reason[:500]
-        self._check_disk(item)
         outcome = state.outcome or "lost"
         attempt = Attempt(attempt=item.attempt, outcome=outcome, reason=reason, job=state.detail or None)
         self.ledger.tell("ended", trial_id=item.trial_id, attempt=item.attempt, outcome=outcome, reason=reason)
@@ -386,16 +388,17 @@ class Orchestrator:
         """Retries so far: of this session, or of all, where each session is only one turn."""
         return len(item.previous) if self.last_turn_counts else item.retries
 
-    def _check_disk(self, item: Active) -> None:
+    def _withdraw(self, item: Active) -> None:
         """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
-        folder = self._partial(item).path
+        folder, taken = self._partial(item).path, None
         try:
-            if folder.is_dir():
-                (folder / ".probe").write_bytes(bytes(_PROBE_BYTES))
+            if taken := withdraw(folder):
+                (taken / ".probe").write_bytes(bytes(_PROBE_BYTES))
         except OSError as error:
             raise self.ledger.unwritable(folder, error) from error
         finally:
-            self._discard(item)
+            if taken:
+                shutil.rmtree(taken, ignore_errors=True)
 
     def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
         retries, attempt = item.retries + 1, item.attempt + 1
@@ -417,9 +420,6 @@ class Orchestrator:
     def _log(self, item: Active) -> Path:
         return self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
 
-    def _discard(self, item: Active) -> None:
-        shutil.rmtree(self._partial(item).path, ignore_errors=True)
-
     def _count(self, outcome: str) -> None:
         self.done += 1
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
@@ -429,9 +429,9 @@ class Orchestrator:
         self.executor.cancel(list(names))
         for name in names:
             item = self.active.pop(name)
+            discard(self._partial(item).path)
             if sealed_outcome(self._folder(name)) is None:
                 self.spent.trials -= 1
-                self._discard(item)
                 if self.executor.outlives:  # else a later session would wait for its job
                     end = {"outcome": "cancelled", "reason": (self.stopped or "interrupted")[:500]}
                     self.ledger.tell("ended", trial_id=name, attempt=item.attempt, **end)

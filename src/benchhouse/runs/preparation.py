@@ -32,12 +32,14 @@ from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unus
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
 from benchhouse.runs.isolated import find_isolated
+from benchhouse.runs.ledger import ScheduledRun
 from benchhouse.runs.server_images import refusal, with_pins
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.resources import Budget
 from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
@@ -67,6 +69,9 @@ class Prepared:
     contract: "Contract | None" = None
     """What the run is held to."""
     listed: tuple[Listed, ...] = ()  # the experiment, in each of its versions
+    budget: Budget | None = None
+    """What the run is held to beside its scenario's own budget."""
+    scheduled: ScheduledRun | None = None  # the slot of a schedule that asks for it
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""

@@ -13,12 +13,14 @@ from benchhouse.plan.axes import RESOURCES
 from benchhouse.plan.dataset import missing_dataset
 from benchhouse.plan.expand import Plan
 from benchhouse.runs import estimate, fetch
+from benchhouse.runs.approval import held_to
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.executor_choice import Where, no_scheduler
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import Prepared, prepare_text
 from benchhouse.runs.selection import find_run
 from benchhouse.runs.server_images import used_images
+from benchhouse.runs.servers_there import ServersThere
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
@@ -34,10 +36,11 @@ def open_run(
     path: Path,
     say: Say,
     *,
-    new: bool = False,
+    new: bool | str = False,
     finished_too: bool = False,
 ) -> Ledger:
-    """The unfinished run of the same plan and conditions, if there is one and `new` is not asked; else a new run.
+    """The unfinished run of the same plan and conditions, if there is one and `new` is not asked; else a new run,
+    which is called `new` where that is a text.
 
     With `finished_too` (to run failed trials again) code that was mended meanwhile is no hindrance, but is told.
     """
@@ -52,11 +55,12 @@ def open_run(
         if doubt := check_source(prepared.contract, checkout(prepared.home)):
             say(f"warning: {doubt}")
     open_executor(prepared, workspace.run("RUN"), say=say).close()
+    ServersThere(prepared, workspace.run("RUN")).find()
     unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
     if warning := _check_ready(workspace, prepared, unfinished):
         say(f"warning: {warning}")
     if unfinished is None:
-        return create_run(workspace, prepared, path)
+        return create_run(workspace, prepared, path, new if isinstance(new, str) else None)
     if (owner := unfinished.owner()) is not None:
         raise unfinished.busy(owner)
     changed = changed_conditions(unfinished, prepared)
@@ -157,9 +161,9 @@ def check_resources(executor: Executor, plan: Plan) -> None:
             raise BenchError(f"at {values}: {error.message}", error.hint, error.exit_code) from error
 
 
-def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path) -> Ledger:
+def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_id: str | None = None) -> Ledger:
     """A new run. A scenario that was made in Python has no file: the run's own copy stands for it."""
-    plan, run_id = prepared.plan, new_run_id()
+    plan, run_id = prepared.plan, run_id or new_run_id()
     scenario_file = path.absolute() if path.is_file() else workspace.run(run_id).scenario
     record = RunRecord(
         run_id=run_id,
@@ -177,6 +181,8 @@ def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path) -> Le
         host=os.uname().nodename,
         command=sys.argv,
         conditions=conditions(prepared),
+        budget=prepared.budget,
+        scheduled=prepared.scheduled,
     )
     texts = {"scenario": prepared.file.text}
     texts |= {"benchmark": prepared.registered.document.text} if prepared.registered else {}
@@ -213,7 +219,7 @@ def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None =
         f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
         for name in changed_conditions(ledger, prepared)
     )
-    return ledger, prepared
+    return ledger, held_to(prepared, record.budget) if record.budget else prepared
 
 
 def _last_of_plan(workspace: WorkspaceFolder, prepared: Prepared, finished_too: bool) -> Ledger | None:

@@ -4,12 +4,13 @@ import re
 
 from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.query import Warehouse
 
 _LAST = re.compile(r"@last(?:[-~](\d+))?")
+_WHOLE_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 _SHOWN = 5
 
 
@@ -20,13 +21,15 @@ def known_runs(workspace: WorkspaceFolder) -> list[str]:
 
 def find_run(workspace: WorkspaceFolder, token: str) -> str:
     """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
+    if _WHOLE_ID.fullmatch(token) and workspace.run(token).record.is_file():
+        return token
     runs = known_runs(workspace)
     if not runs:
-        raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
+        raise NotFoundError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
     if match := _LAST.fullmatch(token):
         back = int(match[1] or 0)
         if back >= len(runs):
-            raise BenchError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
+            raise NotFoundError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
         return runs[-1 - back]
     matches = [run for run in runs if run.startswith(token)] if token else []
     if token in matches or len(matches) == 1:
@@ -38,7 +41,7 @@ def find_run(workspace: WorkspaceFolder, token: str) -> str:
     if token in scenarios:
         return scenarios[token]
     hint = guess_hint(token, [*scenarios, *runs, "@last"])
-    raise BenchError(f"no run '{token}'", f"{hint}see: bench status")
+    raise NotFoundError(f"no run '{token}'", f"{hint}see: bench status")
 
 
 def find_selector(workspace: WorkspaceFolder, selector: str) -> str:

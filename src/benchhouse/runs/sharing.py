@@ -5,7 +5,7 @@ engine leave what they have. A server that is away costs a warning, never a run.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.workspace_file import Sharing, WorkspaceFile
 
 AGAIN = "bench warehouse share"
+NAME_IT = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"
 _BATCH = 50  # lines of the journal that are synced together
 
 Note = Callable[[str], None]
@@ -60,8 +61,14 @@ class Destination:
 
 def settings(workspace: WorkspaceFolder) -> Sharing | None:
     """None where the workspace shares nothing. Raises with every mistake in its place."""
+    file = workspace_file(workspace)
+    return file.warehouse if file else None
+
+
+def workspace_file(workspace: WorkspaceFolder) -> WorkspaceFile | None:
+    """workspace.yaml, where there is one."""
     path = workspace.settings
-    return validated(load_yaml(path), WorkspaceFile).warehouse if path.is_file() else None
+    return validated(load_yaml(path), WorkspaceFile) if path.is_file() else None
 
 
 def standing(workspace: WorkspaceFolder) -> list[Destination]:
@@ -74,15 +81,14 @@ def share(workspace: WorkspaceFolder) -> list[Destination]:
     """Send what is not there yet, the evidence first; where that can't go, the tables still do."""
     sharing = settings(workspace)
     if sharing is None:
-        hint = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"
-        raise BenchError(f"{workspace.root} shares nothing", hint)
+        raise BenchError(f"{workspace.root} shares nothing", NAME_IT)
     return [place.send() for place in _places(workspace, sharing)]
 
 
 def after_run(workspace: WorkspaceFolder, note: Note) -> None:
     """Share, and note what could not be: the run is whole here in any case."""
     try:
-        for place in share(workspace):
+        for place in share(workspace) if settings(workspace) else ():
             if place.missing:
                 note(f"not shared: {place.summary} ({place.problem}); go on with:  {AGAIN}")
             elif place.moved:
@@ -109,8 +115,8 @@ class _Place(ABC):
         """Send these, and tell `arrived` of each; those that were refused, with the reason."""
 
     def standing(self) -> Destination:
-        stamps, journal = self.here(), journals.read(self.workspace.shared_journal, Arrived)[0]
-        known = {(line.what, line.stamp) for line in journal if line.to == self.to}
+        stamps = self.here()
+        known = {(line.what, line.stamp) for line in _journal(self.workspace) if line.to == self.to}
         missing = [name for name, stamp in stamps.items() if (name, stamp) not in known]
         return Destination(self.to, self.noun, len(stamps) - len(missing), missing)
 
@@ -178,7 +184,7 @@ class _Tables(_Place):
         from benchhouse.warehouse.engine_lake import LakeEngine  # brings pyarrow
 
         with closing(LakeEngine(self.workspace)) as lake:
-            return {run_id: digest(dict(files))[:16] for run_id, files in lake.runs().items()}
+            return {run_id: _stamp(files) for run_id, files in lake.runs().items()}
 
     def transfer(self, names: Sequence[str]) -> dict[str, str]:
         from benchhouse.warehouse.transfer import Moved, push
@@ -195,10 +201,40 @@ class _Tables(_Place):
         return refused
 
 
+def store_of(workspace: WorkspaceFolder, sharing: Sharing) -> tuple[str, str]:
+    """Address and endpoint of the store of evidence; both empty where none is named."""
+    return (_address(workspace, sharing.evidence), sharing.endpoint) if sharing.evidence else ("", "")
+
+
+def engine_of(workspace: WorkspaceFolder) -> str:
+    """Address of the engine that a team shares; raises where workspace.yaml names none."""
+    sharing = settings(workspace)
+    if sharing is None or not sharing.share:
+        raise BenchError("workspace.yaml names no store of the team", NAME_IT)
+    return _address(workspace, sharing.share)
+
+
+def note_pulled(workspace: WorkspaceFolder, runs: Mapping[str, Mapping[str, str]]) -> None:
+    """Remember of runs that came from the engine, with the digests of their tables, that they are there."""
+    engine = engine_of(workspace)
+    known = {(line.what, line.stamp) for line in _journal(workspace) if line.to == engine}
+    stamps = {(run_id, _stamp(files)) for run_id, files in runs.items()}
+    new = [Arrived(to=engine, what=run_id, stamp=stamp) for run_id, stamp in sorted(stamps - known)]
+    journals.append(workspace.shared_journal, new, AGAIN)
+
+
+def _journal(workspace: WorkspaceFolder) -> list[Arrived]:
+    return journals.read(workspace.shared_journal, Arrived)[0]
+
+
+def _stamp(files: Mapping[str, str]) -> str:
+    return digest(dict(files))[:16]
+
+
 def _places(workspace: WorkspaceFolder, sharing: Sharing) -> list[_Place]:
     places: list[_Place] = []
     if sharing.evidence:
-        places.append(_Store(workspace, _address(workspace, sharing.evidence), sharing.endpoint))
+        places.append(_Store(workspace, *store_of(workspace, sharing)))
     if sharing.share:
         places.append(_Tables(workspace, _address(workspace, sharing.share)))
     return places

@@ -13,6 +13,7 @@ from benchhouse.runs import batch
 from benchhouse.runs.batch import Queue
 from benchhouse.runs.keepers import attached_folders, running_states
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
+from benchhouse.runs.waits import SlotWait, waiting_slots
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.protocols import JobState
@@ -21,7 +22,7 @@ from benchhouse.schema.trial import may_be_tried_again
 from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.labels import point_label
 
-State = Literal["running", "waiting", "to be collected", "finished", "interrupted"]
+State = Literal["running", "waiting", "to be collected", "finished", "interrupted", "pulled"]  # pulled: made elsewhere
 _CLUSTERS = ("ray", "dask", "spark", "kubernetes")  # that may go away under a run, which is then finished elsewhere
 _HOSTS = "SELECT DISTINCT host FROM trial_fact WHERE run_id = $run AND host IS NOT NULL ORDER BY host"
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
@@ -92,6 +93,8 @@ class RunStatus:
     retries: int
     unread_events: int
     running: list[str]
+    running_points: list[str]
+    """The points that these trials are of."""
     queue: QueueState | None
     estimated_left_s: float | None
     failures: list[UnsuccessfulTrial] = field(default_factory=list)
@@ -101,8 +104,12 @@ class RunStatus:
     stopped_by: str = ""
     """budget or service, where one of these ended it."""
     services: list[RunService] = field(default_factory=list)
+    waits: list[SlotWait] = field(default_factory=list)
+    """Slots that a cluster has not given it yet, the longest wait first."""
     next: str = ""
     """The command that a person would give next."""
+    ended: str = ""
+    """When it ended or was broken off, UTC; empty while it goes on."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,11 @@ class RunOverview:
     outcomes: tuple[tuple[str, int], ...]
     plan_digest: str
     next_commands: tuple[str, ...]
+    schedule: str = ""
+    """The schedule that made it, where one did."""
+    due: str = ""
+    """When its slot was due, UTC."""
+    cadence: str = ""
 
 
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
@@ -147,9 +159,9 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     owner = ledger.owner()  # before its events: what it writes in between is not missed
     record, events = ledger.record, list(ledger.events(unread))
     queue = _queue(workspace, ledger, events) if owner is None else Queue()
-    running = _running(workspace, record.scenario, run_id) if owner is not None or queue.running else []
-    if owner is None:  # a lost node leaves the folder of its trial
-        running = [name for name in running if queue.under_way.get(name) == "running"]
+    points = _running(workspace, record.scenario, run_id) if owner is not None or queue.running else {}
+    # A lost node leaves the folder of its trial.
+    running = [name for name in points if owner is not None or queue.under_way.get(name) == "running"]
     newer = {*queue.under_way, *queue.sealed, *queue.unsealed, *running}  # than what the ledger says of them
     final = {name: event for name, event in _last_of_each(events).items() if name not in newer}
     finished = any(event.event == "finished" for event in events[-2:])
@@ -166,12 +178,13 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     done = outcomes.total()
     left = record.trials - done
     running_count = queue.running if owner is None else len(running)
+    state = _state(owner, finished, queue)
     return RunStatus(
         run_id=run_id,
         scenario=record.scenario,
         experiment=f"{record.experiment.name} {record.experiment.version}",
         executor=record.executor,
-        state=_state(owner, finished, queue),
+        state=state,
         owner_pid=owner,
         created=record.created,
         trials=record.trials,
@@ -181,6 +194,7 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
         retries=sum(event.event == "retry" for event in events),
         unread_events=len(unread),
         running=running,
+        running_points=list(dict.fromkeys(points[name] for name in running)),
         queue=_queue_state(queue) if queue.pending or queue.running or queue.to_collect else None,
         estimated_left_s=sum(durations) / len(durations) * left if durations and left and not finished else None,
         failures=[trial for trial in unsuccessful if trial.outcome != "invalid"],
@@ -188,7 +202,9 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
         stopped=events[-1].reason if stopped_by or _broke_off(events) else "",
         stopped_by=stopped_by,
         services=[*_attached(ledger), *_of_trials(workspace, record.scenario, running)],
+        waits=waiting_slots(ledger.folder) if owner is not None else [],
         next=_next_command(record, events, unsuccessful, queue, owned=owner is not None),
+        ended=events[-1].time if events and state in ("finished", "interrupted") else "",
     )
 
 
@@ -271,12 +287,13 @@ def _next_command(
     return f"mend the scenario, then:  bench run {record.scenario_file}" if unsuccessful else f"bench report {run_id}"
 
 
-def _running(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[str]:
-    trials = []
+def _running(workspace: WorkspaceFolder, scenario: str, run_id: str) -> dict[str, str]:
+    """Trials by their folders, and the point of each."""
+    trials = {}
     for trial in map(TrialFolder, sorted((workspace.results / scenario / ".partial").glob("*"))):
         with contextlib.suppress(OSError, ValueError):
-            if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
-                trials.append(trial.path.name.rpartition(".")[0])
+            if trial.logs.is_dir() and (spec := read_spec(trial)).run_id == run_id:
+                trials[trial.path.name.rpartition(".")[0]] = point_label(spec)
     return trials
 
 
@@ -303,6 +320,8 @@ def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str])
 
 def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
     """The same trials, with what a person needs to go on; those that left no evidence come last."""
+    if not workspace.run(run_id).record.is_file():  # pulled: the tables told all that there is
+        return list(trials)
     scenario = Ledger(workspace.run(run_id)).record.scenario
     detailed = []
     for trial in trials:
@@ -369,13 +388,14 @@ def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview:
         outcomes=tuple(state.outcomes.items()),
         plan_digest=record.plan_digest,
         next_commands=tuple(dict.fromkeys(commands)),
+        **(record.scheduled.model_dump() if record.scheduled else {}),
     )
 
 
 def _hosts(workspace: WorkspaceFolder, run_id: str) -> tuple[str, ...]:
     if not (workspace.warehouse / FILE_NAME).exists():
         return ()
-    from benchhouse.warehouse.query import Warehouse
+    from benchhouse.warehouse.query import Warehouse, own
 
     with Warehouse.open(workspace) as warehouse:
-        return tuple(row[0] for row in warehouse.query(_HOSTS, {"run": run_id}).rows)
+        return tuple(row[0] for row in warehouse.query(own(_HOSTS), {"run": run_id}, runs=[run_id]).rows)

@@ -86,11 +86,13 @@ class AlarmsFile(Model, strict=True):
 
 
 class Notice(Model):
-    """A line of `.bench/notices.jsonl`: an alarm fired or cleared, or a channel was notified of it."""
+    """A line of `.bench/notices.jsonl`: an alarm fired or cleared, a channel was notified of it, or it was muted."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
-    action: Literal["fired", "cleared", "told"] = Field(description="told: `channel` was notified of the line before.")
+    action: Literal["fired", "cleared", "told", "muted", "unmuted"] = Field(
+        description="told: `channel` was notified of the line before; muted: nobody is, until `until`."
+    )
     alarm: str = Field(description="Name of the alarm.")
     benchmark_case_id: str = Field("", description="The benchmark case.")
     target_name: str = Field("", description="The target's name.")
@@ -105,3 +107,6 @@ class Notice(Model):
     sentence: str = Field("", description="The message.")
     channel: str = Field("", description="The channel that was notified.")
     error: str = Field("", description="Why delivery failed; empty: it was delivered.")
+    until: str = Field("", description="When a muted alarm is heard again, UTC; empty: when it is unmuted.")
+    why: str = Field("", description="What the person said who muted it.")
+    request: str = Field("", description="The request that wrote it, where it came through a server.")

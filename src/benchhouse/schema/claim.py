@@ -27,7 +27,7 @@ class Policy(Model, strict=True):
     )
     max_drift: float = Field(0.05, gt=0.0, le=10.0, description="Largest trend over the trials, as a share.")
     refused_warnings: list[str] = Field(
-        ["drift", "server_unhealthy", "page_cache"], description="Warnings that disqualify."
+        ["drift", "server_unhealthy", "server_changed", "page_cache"], description="Warnings that disqualify."
     )
     trusted_keys: list[str] = Field([], description="Files of public keys, relative to the workspace.")
 

@@ -32,6 +32,10 @@ class BenchError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
+class NotFoundError(BenchError):
+    """What was named does not exist; another name may."""
+
+
 def unwritable(path: Path, error: OSError, then: str = "") -> BenchError:
     """The error for a read-only or full folder; `then` is the command to repeat afterwards."""
     return BenchError(

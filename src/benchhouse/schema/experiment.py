@@ -113,7 +113,8 @@ class Context(Protocol):
     def energy_per(self, name: str, amount: float) -> None:
         """Have metric `name` be the energy of the `steady` phase / `amount`, once the monitors have told it.
 
-        Energy is that of all devices whose power they read; where they read none, there is no value.
+        Energy is that of all devices whose power they read (`energy_of` in the metadata); where they read none, there
+        is no value, and `no_energy` says why.
         """
 
     def overcame_oom_kills(self, count: int) -> None:

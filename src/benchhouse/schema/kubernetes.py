@@ -72,6 +72,11 @@ class KubernetesSite(Model, strict=True):
         (), strict=False, description="Secrets whose keys become variables of the pods, by name."
     )
     queue: ObjectName | None = Field(None, description="LocalQueue of Kueue that admits the run's pods.")
+    restricted: bool = Field(
+        False,
+        description="Pods as the Pod Security Standard `restricted` wants them, on a read-only root with a /tmp; "
+        "the image must name a user that is not root, unless `bench` itself runs as one.",
+    )
     priority_class: ObjectName | None = Field(None, description="PriorityClass of the pods.")
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Labels that nodes must have.")
     tolerations: tuple[Toleration, ...] = Field((), strict=False, description="Taints that pods put up with.")
@@ -82,6 +87,9 @@ class KubernetesSite(Model, strict=True):
     memory: Bytes | None = Field(None, description="Memory of a pod whose trial asks for none.")
     time: Seconds = Field(86400.0, gt=0, description="Longest life of a pod; trials of several pods are cut by it.")
     keep: Seconds = Field(600.0, ge=0, description="How long finished Jobs stay, for a look with kubectl.")
+    names: bool = Field(
+        False, description="Whether pods resolve names of Services: then servers have one; else the address of a pod."
+    )
     autoscaled: bool = Field(
         False, description="Nodes come when pods wait for them: a trial that no node of now can hold is not refused."
     )
@@ -107,3 +115,7 @@ class NamespaceRequest(Model, strict=True):
     gpu_resource: LabelKey = "nvidia.com/gpu"
     egress: bool = Field(True, description="Whether pods reach anything outside of the namespace.")
     nodes: bool = Field(False, description="Whether the account may see nodes, priority and runtime classes.")
+    servers: bool = Field(False, description="Whether the account may start servers from images of their own.")
+    ray: bool = Field(False, description="Whether the account may hand whole runs to KubeRay.")
+    schedules: bool = Field(False, description="Whether the account may keep schedules as CronJobs.")
+    endpoints: bool = Field(False, description="Whether the account may look up servers that are already there.")

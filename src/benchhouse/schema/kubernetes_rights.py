@@ -14,9 +14,12 @@ class Right:
     """Plural, with its part: `pods/log`."""
     verbs: tuple[str, ...]
     purpose: str
-    level: Literal["run", "evidence", "check", "cluster"] = "run"
-    """run: no run without it; evidence: a run goes on without it and knows less; check: only `bench site check` reads
-    it; cluster: lies outside of any namespace, and can be done without."""
+    level: Literal["run", "evidence", "queue", "services", "endpoints", "ray", "schedules", "check", "cluster"] = "run"
+    """run: no run without it; evidence: a run goes on without it and knows less; queue: the same, where the profile
+    names a queue; services: only for servers that are attached to a run and come from an image of their own; endpoints:
+    only for servers that are already there; ray: only for whole runs on KubeRay; schedules: only for whoever applies
+    what `bench schedule render` prints; check: only `bench site check` reads it; cluster: lies outside of any
+    namespace, and can be done without."""
 
     @property
     def api(self) -> str:
@@ -29,6 +32,16 @@ RIGHTS = (
     Right("", "configmaps", ("create", "delete"), "hold a run's objects together, so that none is left"),
     Right("", "pods/log", ("get",), "keep what a pod printed as evidence", "evidence"),
     Right("", "events", ("list",), "tell why a pod waits or was ended", "evidence"),
+    Right("apps", "statefulsets", ("create",), "run servers from images of their own", "services"),
+    Right("", "secrets", ("create",), "give such servers what nobody may read in a manifest", "services"),
+    Right("", "services", ("create",), "give such servers names", "services"),
+    Right("", "services", ("get",), "find servers that are already there", "endpoints"),
+    Right("serving.kserve.io", "inferenceservices", ("get",), "find those of KServe", "endpoints"),
+    Right("inference.networking.k8s.io", "inferencepools", ("get",), "find the pools of llm-d", "endpoints"),
+    Right("gateway.networking.k8s.io", "gateways", ("get",), "find the address of such a pool", "endpoints"),
+    Right("kueue.x-k8s.io", "workloads", ("list",), "tell when Kueue let a run go, and why it waits", "queue"),
+    Right("ray.io", "rayjobs", ("create", "get", "list", "delete"), "hand whole runs to KubeRay", "ray"),
+    Right("batch", "cronjobs", ("create", "get", "patch", "delete"), "apply and delete schedules", "schedules"),
     Right("", "persistentvolumeclaims", ("get",), "find the volume", "check"),
     Right("", "namespaces", ("get",), "see whether the namespace is there", "check"),
     Right("", "resourcequotas", ("list",), "see what is left of quotas", "check"),

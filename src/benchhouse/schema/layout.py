@@ -59,8 +59,10 @@ class RunFolder(Folder):
     carried = Inside("carried")  # names the cluster job that carries the whole run
     worker_logs = Inside("worker_logs")
     jobs = Inside("jobs")  # submissions to a batch system, one numbered folder each; only where jobs outlive us
+    waits = Inside("waits.jsonl")  # what a cluster said of slots that waited for a place
     job_logs = Inside("logs")  # what the jobs of the batch system printed; a link where the site keeps logs elsewhere
     services = Inside("services")  # folders of the servers that are attached to the run, by name
+    pods = Inside("pods")  # of servers that were there already on Kubernetes: what is behind them, a file each
 
     @property
     def run_id(self) -> str:
@@ -107,6 +109,11 @@ class WorkspaceFolder(Folder):
     notice_journal = Inside(".bench/notices.jsonl")
     deposit_journal = Inside(".bench/deposits.jsonl")  # stores and packets that hold evidence of runs
     shared_journal = Inside(".bench/shared.jsonl")  # what arrived where workspace.yaml sends it
+    followed = Inside(".bench/followed.json")  # how it stands with the team's store that `bench serve` follows
+    token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; for its owner alone
+    audit_journal = Inside(".bench/audit.jsonl")  # what was written through `bench serve`
+    server_state = Inside(".bench/serve.db")  # sessions, and answers by idempotency key
+    schedules = Inside(".bench/schedules.db")  # schedules, their slots and the lease of the agent
     results = Inside("results")
     reports = Inside("reports")
     claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned

@@ -13,7 +13,8 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 def can_name_a_folder(name: str) -> str:
     """`name` again; ValueError where it could lead out of a folder."""
     if not re.fullmatch(_NAME, name) or name.endswith("\n"):
-        raise ValueError(f"{quote(name)} can't be a name: at most 100 letters, digits, '.', '_' and '-', no '.' first")
+        allowed = "at most 100 of a-z, A-Z, 0-9, '.', '_' and '-', with a letter or digit first"
+        raise ValueError(f"{quote(name)} can't be a name: {allowed}")
     return name
 
 

@@ -65,6 +65,11 @@ def pod_template(
     if settings.shm:
         mounts.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108 - where the pod has it
         volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(settings.shm)}})
+    rights: Manifest = {"allowPrivilegeEscalation": False}
+    identity: Manifest = {"runAsUser": user[0], "runAsGroup": user[1]} if user else {}
+    if settings.restricted:
+        rights["capabilities"] = {"drop": ["ALL"]}
+        identity |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": api,
@@ -73,14 +78,14 @@ def pod_template(
             {
                 **container,
                 "image": settings.image,
-                "securityContext": {"allowPrivilegeEscalation": False},
+                "securityContext": rights,
                 "volumeMounts": mounts,
             }
         ],
         "volumes": volumes,
     }
     given: Manifest = {
-        "securityContext": {"runAsUser": user[0], "runAsGroup": user[1]} if user else {},
+        "securityContext": identity,
         "serviceAccountName": settings.service_account,
         "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
         "priorityClassName": settings.priority_class,

@@ -56,7 +56,11 @@ class Assignment:
 
 
 class Keepers(Protocol):
-    """Of an executor whose jobs outlive us: services that outlive a trial are jobs as well."""
+    """Of an executor for which services that outlive a trial are jobs as well."""
+
+    @property
+    def alive(self) -> str:
+        """File that is changed for as long as we live, by which its jobs end with us; empty where they outlive us."""
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The exact script that `start` would submit."""
@@ -70,6 +74,9 @@ class Keepers(Protocol):
 
     def gone(self, folder: ServiceFolder) -> str:
         """What is to be said where its job is over, whatever its state says; else nothing."""
+
+    def follow(self, folder: ServiceFolder) -> None:
+        """See to it that the state of one that was started by itself stays true while we use it."""
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
         """End these jobs; returns when nothing of them runs."""

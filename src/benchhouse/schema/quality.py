@@ -33,6 +33,7 @@ class BaselineRecord(Model):
     by: Literal["person", "rule"] = Field("person", description="Who accepted it.")
     rule: str = Field("", description="The rule, where it was one.")
     why: str = Field("", description="What the person said.")
+    request: str = Field("", description="The request that wrote it, where it came through a server.")
 
 
 class RegressionRecord(Model):

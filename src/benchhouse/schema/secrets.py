@@ -31,12 +31,12 @@ _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
 _CREDENTIAL = re.compile(r"^(?:[A-Za-z][\w-]*(?: +|=))?(\$(?:\{\w+\}|\w+))$")  # `Bearer $NAME`, `session=$NAME`
 _KEY_SHAPES = re.compile(
-    r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
+    r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|bht_[A-Za-z0-9_-]{40,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+"  # its body, also with line ends as programs write them
     r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{0,15}(?:\s|\\[nr])*+-----END [A-Z ]*PRIVATE KEY-----)?)"
 )
-_KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox", "PRIVATE KEY-----")
+_KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "bht_", "xox", "PRIVATE KEY-----")
 
 # What stands between `://` and the `@` before the host. A password with a slash in it is one too: what comes before
 # the slash is no port then.

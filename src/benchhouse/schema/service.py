@@ -12,6 +12,7 @@ from benchhouse.schema.layout import Folder, Inside
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.recipe import Recipe
+from benchhouse.schema.server_pods import KubernetesServer
 
 Phase = Literal["starting", "ready", "unhealthy", "stopping", "stopped", "failed"]
 OVER: tuple[Phase, ...] = ("stopped", "failed")
@@ -26,6 +27,12 @@ class ServiceUse(Model, strict=True):
 
     recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
     endpoint: str | None = Field(None, description="Address of a running server; bench neither starts nor stops it.")
+    kubernetes: KubernetesServer | None = Field(
+        None,
+        description="A server that is already there on Kubernetes: service/NAME, inferenceservice/NAME (KServe) or "
+        "inferencepool/NAME (llm-d), then .NAMESPACE, :PORT and /PATH where needed. Its address is looked up, unless "
+        "`endpoint` says it, and the pods behind it are evidence.",
+    )
     server: str | Annotated[list[str], Field(min_length=1)] | None = Field(
         None,
         description="Id of a running server of `bench servers start`, or the beginning of it; it is left running. A "
@@ -36,25 +43,27 @@ class ServiceUse(Model, strict=True):
     )
     parameters: dict[str, str | int | float] = Field(default_factory=dict, description="Of the recipe.")
     replicas: int | None = Field(None, ge=1, le=256, description="How many; as the recipe says where not given.")
-    node: Annotated[int, Field(ge=0)] | Literal["others"] = Field(
-        0,
-        description="embedded: the node of the trial that it runs on, 0 being that of the experiment; others: replicas "
-        "are spread over all but that one.",
+    node: Annotated[int, Field(ge=0)] | Literal["others"] | None = Field(
+        None,
+        description="embedded: the node of the trial that it runs on, 0 (and where not given) being that of the "
+        "experiment; others: replicas are spread over all but that one. attached, on Kubernetes: 0 is the node of the "
+        "experiments, others any but those; where not given, the cluster chooses.",
     )
     time: Seconds | None = Field(None, gt=0, description="attached, kept by a batch job: time limit of that job.")
 
     @model_validator(mode="after")
     def _one_origin(self) -> "ServiceUse":
-        if sum(origin is not None for origin in (self.recipe, self.endpoint, self.server)) != 1:
-            raise ValueError("a service has either a recipe, an endpoint, or a server")
+        there = self.endpoint if self.kubernetes is None else self.kubernetes
+        if sum(origin is not None for origin in (self.recipe, there, self.server)) != 1:
+            raise ValueError("a service has either a recipe, an endpoint (or its name on kubernetes), or a server")
         extras = self.parameters or self.replicas or self.node or self.time or self.mode != "embedded"
         if self.recipe is None and extras:
             raise ValueError(
-                "a service with an endpoint or a server is not started here: it has no mode, parameters, replicas, "
-                "node, time"
+                "a service with an endpoint, a name on kubernetes or a server is not started here: it has no mode, "
+                "parameters, replicas, node, time"
             )
-        if self.node and self.mode == "attached":
-            raise ValueError("an attached service is on no node of a trial: it outlives it; leave node out")
+        if self.mode == "attached" and self.node not in (None, 0, "others"):
+            raise ValueError("an attached service outlives its trials: node is 0 (theirs), others, or left out")
         return self
 
 
@@ -65,6 +74,7 @@ class TrialService(Model):
     recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
     folder: str | None = Field(None, description="attached, or a server: where its keeper's files are.")
     others: list[str] = Field(default_factory=empty_list, description="The same of further servers, in their order.")
+    pods: str | None = Field(None, description="kubernetes: file with its address and the pods behind it.")
     given: dict[str, str] = Field(default_factory=dict, description="Parameters that a server was started with.")
     count: int | None = Field(None, description="Replicas that a server was started with.")
 
@@ -85,7 +95,8 @@ class TrialService(Model):
     def identity(self) -> dict[str, Any]:
         """What makes a measurement another one: not where the service happens to be started."""
         if self.recipe is None:
-            return {"endpoint": self.use.endpoint}
+            named = {"kubernetes": self.use.kubernetes} if self.use.kubernetes else {}
+            return {"endpoint": self.use.endpoint} | named
         # What a published image was when it was measured is told by the evidence, like the version of a program.
         left_out = {"description", "licence", "install", "schema_version", "published"}
         if not self.recipe.image:
@@ -97,7 +108,12 @@ class TrialService(Model):
             "parameters": self.parameters,
             "replicas": self.replicas,
             "mode": "attached" if self.use.server else self.use.mode,
-        } | ({"node": self.use.node} if self.use.node else {})
+        } | ({"node": self.use.node} if self.use.node or self.is_placed else {})
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is attached and is to be beside the trials, or away from them."""
+        return self.use.mode == "attached" and self.use.node is not None
 
 
 class ServiceSpec(Model):
@@ -115,6 +131,9 @@ class ServiceSpec(Model):
         "",
         description="Process whose end also ends the service. `stdin`: it ends with its standard input; `files`: "
         "when there is a file `stop`.",
+    )
+    alive: str = Field(
+        "", description="files: file that whoever it was started for keeps changing; it ends when that stops."
     )
     reach: Literal["machine", "network"] = Field("machine", description="Who is to reach it.")
     time: float | None = Field(None, description="Time limit in seconds, where a batch system keeps it.")
@@ -164,6 +183,7 @@ class KeeperJob(Model):
     executor: str
     job_id: str
     name: str
+    where: dict[str, str] = Field(default_factory=dict, description="What else it takes to find it there.")
 
 
 class ServiceState(Model):

@@ -187,6 +187,9 @@ class TelemetrySummary(Model):
     ticks_missed: int = Field(description="Samples that were due and could not be taken in time.")
     cost: OwnCost
     energy_j: float | None = Field(description="Energy over all of it; null where no power was read (n/a).")
+    energy_of: list[str] = Field(
+        default_factory=empty_list, description="Scopes whose energy that is: `gpu0`; `node`, its processors."
+    )
     phases: list[Phase]
     scopes: dict[str, ScopeSummary] = Field(description="By name; of another node NODE/NAME: `node02/trial`.")
     nodes: list[NodeSummary] = Field(default_factory=empty_list, description="The other nodes of the trial.")

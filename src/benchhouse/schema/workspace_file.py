@@ -25,4 +25,15 @@ class WorkspaceFile(Model, strict=True):
     """Settings of a workspace."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
-    warehouse: Sharing = Field(description="Where results are shared.")
+    warehouse: Sharing | None = Field(None, description="Where results are shared.")
+    schedules: str | None = Field(
+        None, description="PostgreSQL that keeps the schedules of a team, postgresql://..., or '$VARIABLE' with it."
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> "WorkspaceFile":
+        if not (self.warehouse or self.schedules):
+            raise ValueError(
+                "say something: warehouse: {share: postgresql://...}, schedules: postgresql://..., or both"
+            )
+        return self

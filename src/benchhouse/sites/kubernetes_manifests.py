@@ -14,10 +14,17 @@ _LABELS = {"app.kubernetes.io/managed-by": "benchhouse"}
 def namespace_manifests(request: NamespaceRequest) -> list[Object]:
     """In the order in which they can be applied."""
     space = request.namespace
+    wanted = {
+        "services": request.servers,
+        "endpoints": request.endpoints,
+        "ray": request.ray,
+        "schedules": request.schedules,
+    }
+    rights = [right for right in RIGHTS if wanted.get(right.level, True)]
     named = [
         _object("v1", "Namespace", space, None),
         _object("v1", "ServiceAccount", request.service_account, space, automountServiceAccountToken=False),
-        role(space, request.service_account),
+        role(space, request.service_account, rights),
         _binding("Role", request.service_account, space, _subjects(request)),
         _limits(request),
         _object("v1", "PersistentVolumeClaim", request.claim, space, spec=_claim(request)),

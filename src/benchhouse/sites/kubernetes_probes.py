@@ -49,7 +49,7 @@ def ask_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
         client = KubeClient(find_access(settings.context), outage_s=0.0, timeout_s=_ANSWER_S)
         version = client.get("/version")["gitVersion"]
         namespace = settings.namespace or client.access.namespace
-        questions = _Questions(client, namespace, settings, answers)
+        questions = _Questions(client, namespace, settings, answers, on_kuberay=site.ray.cluster is not None)
         questions.who()
     except (BenchError, KeyError, ValueError) as error:
         is_nowhere = not is_wanted(site) and not any(path.is_file() for path in kubeconfig_files())
@@ -90,6 +90,7 @@ class _Questions:
     site: KubernetesSite
     answers: ClusterAnswers
     several_nodes: bool = True
+    on_kuberay: bool = False
 
     def may(self, right: Right, verb: str) -> bool:
         resource, _, part = right.resource.partition("/")
@@ -127,20 +128,28 @@ class _Questions:
         """Granted verbs in one line for each kind of object, a missing one in a line of its own."""
         unused = {
             "localqueues": self.site.queue is None,
+            "workloads": self.site.queue is None,
+            "rayjobs": not self.on_kuberay,
             "priorityclasses": self.site.priority_class is None,
             "runtimeclasses": self.site.runtime_class is None,
         }
         for right in RIGHTS:
-            if unused.get(right.resource):
+            if unused.get(right.resource) or self._is_foreign(right):
                 continue
             granted = [verb for verb in right.verbs if self.may(right, verb)]
             if granted:
                 self.answers.tell(f"may use {right.api}", "good", ", ".join(granted), right.purpose)
-            state: State = "missing" if right.level in ("run", "evidence") else "unknown"
+            state: State = "missing" if right.level in ("run", "evidence", "queue", "ray") else "unknown"
             for verb in right.verbs:
                 if verb not in granted:
                     why = f"needed to {right.purpose}: {_ADMIN}" if state == "missing" else f"only to {right.purpose}"
                     self.answers.tell(f"may {verb} {right.api}", state, "no", why)
+
+    def _is_foreign(self, right: Right) -> bool:
+        """Whether nothing here could need it: no names of servers to be made, an API that the cluster has not."""
+        if right.level == "endpoints":
+            return bool(right.group) and self._look_at(f"/apis/{right.group}")[0] is None
+        return right.resource == "services" and not self.site.names
 
     def quotas(self) -> None:
         lists = {}

@@ -6,7 +6,7 @@ import benchhouse
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import NotFoundError
 from benchhouse.schema.site import Site
 
 SHIPPED = Path(benchhouse.__file__).parent / "sites"
@@ -26,7 +26,7 @@ def find_site(name: str | None, workspace_file: Path) -> Site:
     known = shipped()
     if name not in known:
         hint = guess_hint(name, list(known))
-        raise BenchError(f"there is no site '{name}'", f"{hint}there is: {', '.join(known)}; or name a file")
+        raise NotFoundError(f"there is no site '{name}'", f"{hint}there is: {', '.join(known)}; or name a file")
     return load_site(known[name])
 
 

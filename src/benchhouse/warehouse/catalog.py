@@ -18,6 +18,10 @@ FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
 FILE_COLUMNS = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
 
+_MOST_INTACT = 100_000
+_intact: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
+"""Files that this process has hashed and found whole, by path and digest, as they stood then."""
+
 
 def _version_1(db: sqlite3.Connection) -> None:
     for statement in (
@@ -107,7 +111,6 @@ class Catalog:
     def __init__(self, workspace: WorkspaceFolder, db: sqlite3.Connection) -> None:
         self.workspace = workspace
         self._db = db
-        self._seen: dict[tuple[str, str], tuple[int, int, int, int]] = {}
 
     @classmethod
     def open(cls, workspace: WorkspaceFolder) -> "Catalog":
@@ -203,10 +206,22 @@ class Catalog:
             rows = self._db.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
             return [FileEntry(*row) for row in rows]
 
+    def digests(self, tables: Sequence[str]) -> dict[str, str]:
+        """What tells the files of these tables of each run from all others, by run."""
+        marks = ", ".join("?" * len(tables))
+        sql = f"SELECT run_id, sha256 FROM files WHERE table_name IN ({marks}) ORDER BY run_id, table_name"  # noqa: S608
+        known: dict[str, str] = {}
+        with self._reading():
+            for run_id, sha256 in self._db.execute(sql, tables):
+                known[run_id] = f"{known[run_id]}+{sha256}" if run_id in known else sha256
+        return known
+
     def older_runs(self, version: int, runs: Iterable[str] | None = None) -> list[str]:
         """Runs with files of an older schema than `version`; of all runs, or of `runs` alone."""
+        # By that index: left to itself SQLite reads all files in the order of their runs.
+        sql = "SELECT DISTINCT run_id FROM files INDEXED BY files_by_version WHERE schema_version < ?"
         with self._reading():
-            rows = self._db.execute("SELECT DISTINCT run_id FROM files WHERE schema_version < ?", [version]).fetchall()
+            rows = self._db.execute(sql, [version]).fetchall()
         wanted = None if runs is None else set(runs)
         return sorted(run for (run,) in rows if wanted is None or run in wanted)
 
@@ -224,14 +239,16 @@ class Catalog:
         path = f"{self.workspace.warehouse}/{entry.file}"
         try:
             stat = os.stat(path)  # noqa: PTH116 - many times a question
-            seen = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-            if self._seen.get((entry.file, entry.sha256)) == seen:
+            seen = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+            if _intact.get((path, entry.sha256)) == seen:
                 return True
             whole = file_digest(Path(path)) == entry.sha256
         except FileNotFoundError:  # what can't be read just now is not lost: to make it again may lose its rows
             return False
         if whole:
-            self._seen[entry.file, entry.sha256] = seen
+            if len(_intact) >= _MOST_INTACT:
+                _intact.clear()
+            _intact[path, entry.sha256] = seen
         return whole
 
     def replace_run(

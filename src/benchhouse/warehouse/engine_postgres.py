@@ -142,6 +142,7 @@ class PostgresEngine:
         try:
             return psycopg.connect(
                 self._address, autocommit=True, connect_timeout=20, application_name="benchhouse",
+                keepalives_idle=30, keepalives_interval=10, keepalives_count=3,  # a server that vanished is noticed
                 options="-c TimeZone=UTC -c DateStyle=ISO,YMD",
             )  # fmt: skip
         except (psycopg.Error, UnicodeError) as error:

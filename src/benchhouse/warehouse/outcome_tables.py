@@ -76,7 +76,7 @@ _TRAINING = (
     Outcome("mfu", ("mfu",), "1", "Model FLOPs utilisation, a share of the most the devices can."),
     Outcome("mfu_pct", ("mfu",), "%", "The same in percent."),
     Outcome("hfu_pct", ("hfu",), "%", "The same with what is computed a second time."),
-    Outcome("energy_per_token_j", ("energy_per_token",), "J/token", "Energy of the GPUs a token, joules."),
+    Outcome("energy_per_token_j", ("energy_per_token",), "J/token", "Energy of GPUs and processors a token, joules."),
     Outcome(
         "cost_per_million_tokens_usd",
         ("cost_per_million_tokens",),

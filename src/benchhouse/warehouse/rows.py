@@ -185,11 +185,15 @@ def _from_meta(spec: TrialSpec, meta: Meta) -> Row:
 
 def _queue(spec: TrialSpec, meta: Meta) -> tuple[float | None, str]:
     """Seconds in the queue, or why they are not known. By two clocks, which may disagree."""
-    if spec.submitted is None:
+    submitted, started, where = spec.submitted, meta.started, "the submitting machine"
+    if submitted is None:  # Kubernetes: how long the trial's pod waited, by the clocks of the cluster
+        submitted, where = meta.placed.get("job_created"), "the API server"
+        started = meta.placed.get("pod_started", "")
+    if not submitted or not started:
         return None, f"the executor {spec.executor} has no queue of its own, or did not say when it was submitted"
-    waited = (utc(meta.started) - utc(spec.submitted)).total_seconds()
+    waited = (utc(started) - utc(submitted)).total_seconds()
     if waited < 0:
-        return None, f"the clock of {meta.host} is at least {-waited:g} s behind that of the submitting machine"
+        return None, f"the clock of {meta.host} is at least {-waited:g} s behind that of {where}"
     return waited, ""
 
 

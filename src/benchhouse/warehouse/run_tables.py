@@ -115,7 +115,12 @@ TRIAL_FACT = Table(
         Column("started", "time", "When the trial started, UTC."),
         Column("ended", "time", "When the trial ended, UTC."),
         Column("duration_s", "number", "Seconds by the monotonic clock."),
-        Column("queue_s", "number", "From submission to start, by two clocks; null where they can't both be right."),
+        Column(
+            "queue_s",
+            "number",
+            "From submission to start, by two clocks; null where they can't both be right. On "
+            "Kubernetes from its pod's Job to the start of the container, the same for all trials of a pod.",
+        ),
         Column("cpu_s", "number", "CPU seconds of the process tree; null when not measured."),
         Column("peak_memory_bytes", "integer", "Peak memory of the process tree; null when not measured."),
         Column("host", "text", "Host that ran it."),
@@ -181,7 +186,7 @@ TELEMETRY_SLICE_FACT = Table(
         Column("phase", "text", "trial (all of it), warmup, steady, teardown, or as the experiment says."),
         Column("scope", "text", "node, trial (its processes), service:NAME, gpu0, ...; of another node NODE/NAME."),
         Column("series", "text", "Name of what was sampled."),
-        Column("family", "text", "service, gpu, nvlink, pcie, network, node, process or energy."),
+        Column("family", "text", "service, gpu, nvlink, pcie, network, node, process, energy or scheduler."),
         Column("kind", "text", "gauge; or counter, of which the figures are the growth a second."),
         Column("unit", "text", "Unit of the figures, `growth` aside."),
         Column("n", "integer", "Values behind the percentiles."),

@@ -17,13 +17,14 @@ from pydantic import Field
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
-from benchhouse.schema.secrets import split_userinfo
+from benchhouse.schema.secrets import split_userinfo, without_secrets
 from benchhouse.warehouse.engine import Engine, Files, RunTables
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.query import Result, Warehouse
 from benchhouse.warehouse.run_tables import TRIAL_FACT
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+]*):", re.IGNORECASE)
+_POSTGRES = ("postgresql", "postgres")
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 
@@ -32,13 +33,11 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
 
     `$NAME` as a whole address, or as its password, is the value of that variable.
     """
-    variable = _VARIABLE.fullmatch(address)
-    given = _value(variable, environ) if variable else address
-    scheme = match["scheme"].lower() if (match := _SCHEME.match(given)) else ""
-    if scheme in ("postgresql", "postgres"):
+    given, scheme = _resolved(address, environ)
+    if scheme in _POSTGRES:
         from benchhouse.warehouse.engine_postgres import PostgresEngine  # brings its driver
 
-        return PostgresEngine(_with_password(given, environ, literal=variable is not None))
+        return PostgresEngine(given)
     if scheme == "clickhouse":
         from benchhouse.warehouse.engine_clickhouse import ClickHouseEngine
 
@@ -56,6 +55,24 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
     if not root.is_dir():
         raise BenchError(f"{given}: no such folder", f"A new workspace may be empty: mkdir {given}")
     return LakeEngine(WorkspaceFolder(root.resolve()))
+
+
+def postgres_address(address: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The same for what takes PostgreSQL alone; raises where it is another engine."""
+    given, scheme = _resolved(address, environ)
+    if scheme not in _POSTGRES:
+        raise BenchError(f"{without_secrets(address)} is no address of PostgreSQL", "postgresql://user@host/database")
+    return given
+
+
+def _resolved(address: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The address with the values of its variables, and its scheme."""
+    variable = _VARIABLE.fullmatch(address)
+    given = _value(variable, environ) if variable else address
+    scheme = match["scheme"].lower() if (match := _SCHEME.match(given)) else ""
+    if scheme in _POSTGRES:
+        given = _with_password(given, environ, literal=variable is not None)
+    return given, scheme
 
 
 def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -> str:

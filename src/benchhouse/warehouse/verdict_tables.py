@@ -15,6 +15,7 @@ _UNIT = Column("unit", "text", "Unit of the numbers.")
 _DIRECTION = Column("direction", "text", "Which way is better: higher or lower; null: neither.")
 _NUMBER = (_METRIC, _STAT, _UNIT, _DIRECTION)
 _SERIES = (_CASE, _TARGET, _METRIC, _STAT, _UNIT)
+_REQUEST = Column("request", "text", "The request that wrote it, where it came through a server.")
 _SELFTEST = Column("selftest_run_id", "text", "Run of the selftest that the verdict cites; null: there was none.")
 
 REGRESSION_FACT = Table(
@@ -73,7 +74,7 @@ NOTICE_FACT = Table(
     "What `bench alarms` noticed by the limits of alarms.yaml, and whom it told.",
     (
         _TIME,
-        Column("action", "text", "fired, cleared, or told: `channel` was told of the row before."),
+        Column("action", "text", "fired, cleared, muted, unmuted, or told: `channel` was told of the row before."),
         Column("alarm", "text", "Name of the alarm."),
         *_SERIES,
         Column("run_id", "text", "The run that made it fire, or that ended it."),
@@ -84,6 +85,9 @@ NOTICE_FACT = Table(
         Column("sentence", "text", "What people were told."),
         Column("channel", "text", "Who was told."),
         Column("error", "text", "Why that failed; empty: it was delivered."),
+        Column("until", "text", "When a muted alarm is heard again, UTC; empty: when somebody unmutes it."),
+        Column("why", "text", "What the person said who muted it."),
+        _REQUEST,
     ),
     ("time", "alarm", "action", "channel"),
     grain="one change of an alarm, or one message about it",
@@ -109,6 +113,7 @@ BASELINE_FACT = Table(
         Column("by", "text", "Who accepted it: person or rule."),
         Column("rule", "text", "The rule, where it was one."),
         Column("why", "text", "What the person said."),
+        _REQUEST,
     ),
     ("time", "benchmark_case_id", "metric", "stat"),
     grain="one decision on a case, target, metric and statistic",

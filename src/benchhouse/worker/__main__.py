@@ -2,7 +2,7 @@
 
 `--host --own` is the same where the orchestrator is on another node, `--task FOLDER` runs those of one task of a batch
 system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor, `--sample` samples a
-node for a trial whose worker is on another one.
+node for a trial whose worker is on another one, `--agent` starts what such a trial wants to run there.
 """
 
 import gc
@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from benchhouse.processes.owner import OWNER, identity
-from benchhouse.schema.container import ENTERED
 
 
 def main(arguments: list[str]) -> int:
@@ -28,17 +27,23 @@ def main(arguments: list[str]) -> int:
 
 def _find(arguments: list[str]) -> Callable[[], int]:
     """The function to call, with all that it needs imported."""
+    if arguments == ["--host", "--own"]:  # before much is imported: it is imported again
+        os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
+        os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included
+    from benchhouse.schema.container import ENTERED
+
     if ENTERED in os.environ:
         from benchhouse.worker import node
 
         node.enter_s()  # measured before anything else takes time
-    if arguments == ["--host", "--own"]:
-        os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
-        os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included
     if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 
         return serve
+    if arguments == ["--agent"]:
+        from benchhouse.worker.node_agent import serve as serve_calls
+
+        return serve_calls
     if arguments == ["--sample"]:
         from benchhouse.worker.monitors.node_step import run as sample
 
@@ -54,7 +59,7 @@ def _find(arguments: list[str]) -> Callable[[], int]:
         case [folder] if not folder.startswith("-"):
             from benchhouse.worker.supervise import run_trial as run
         case _:
-            known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER | --sample"
+            known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER | --sample | --agent"
             print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
             return lambda: 2
     return partial(run, Path(arguments[-1]).absolute())

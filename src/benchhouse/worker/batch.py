@@ -6,6 +6,8 @@ import os
 from datetime import datetime
 from typing import Any
 
+from benchhouse.worker import nodes
+
 TASK = "SLURM_ARRAY_TASK_ID"
 _VARIABLES = {
     "job_id": "SLURM_JOB_ID", "array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": TASK,
@@ -37,6 +39,6 @@ def placed(executor: str, host: str) -> dict[str, str]:
     with contextlib.suppress(ValueError):
         place: dict[str, str] = json.loads(os.environ.get(PLACED, "{}"))
         if place.get("executor") == executor:
-            return place
+            return place | ({"nodes": ",".join(nodes.names())} if nodes.are_slots() else {})
     place = {"executor": executor, "node": os.environ.get("SLURMD_NODENAME") or host}
     return place | ({"id": name} if (name := job()) else {})

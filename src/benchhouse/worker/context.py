@@ -201,7 +201,13 @@ class TrialContext:
 
     def end_services(self) -> str:
         """End what was started; returns how one had ended by itself, else nothing."""
-        return self._services.close() if self._services else ""
+        if self._services is None:
+            return ""
+        for compared in self._services.pods.compare():
+            self.facts["services"][compared.name].update(compared.facts)
+            if compared.code:
+                self.warn(compared.code, compared.message)
+        return self._services.close()
 
     def _started(self) -> "TrialServices":
         if self._services is None:

@@ -1,6 +1,7 @@
 """A warm host: imports once, then forks the workers of trials, so that a trial costs milliseconds, not imports.
 
-It speaks lines of JSON. In: `{"id", "folder", "log"}` starts a trial, `{"stop": id}` ends one. Out: `{"id", "pid"}`
+It speaks lines of JSON. In: `{"id", "folder", "log"}` starts a trial, `{"stop": id}` ends one, `{"placed": facts}` adds
+to what evidence says of this place; no trial has begun yet then. Out: `{"id", "pid"}`
 when a trial's worker has started, `{"id", "exit"}` when it has ended and nothing of it is left. When its input ends,
 the orchestrator is gone: everything below is ended, then the host itself.
 """
@@ -18,6 +19,7 @@ from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_leftovers
 from benchhouse.processes.owned import left_processes
 from benchhouse.processes.owner import OWNER, identity
+from benchhouse.worker.batch import PLACED
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.warmup import warm_up, warm_up_for
 
@@ -80,6 +82,9 @@ def _sweep() -> None:
 def _obey(order: dict[str, Any], pool: Pool) -> None:
     if "stop" in order:
         pool.stop(order["stop"])
+        return
+    if "placed" in order:
+        os.environ[PLACED] = json.dumps(json.loads(os.environ.get(PLACED, "{}")) | order["placed"])
         return
     pid = pool.begin(order, lambda: warm_up_for(Path(order["folder"]) / "trial.json"))
     _report({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})

@@ -36,6 +36,7 @@ NAME = "bench-keeper"  # of the process
 KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
 _OWNER_S = 0.5
 _HEALTH_S = 5.0
+_SILENT_S = 30.0  # without a sign of whoever it was started for
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -118,9 +119,16 @@ class Keeper:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _wait_for_stop(self) -> None:
-        """Until there is a file that says so, and has said so for as long as is written in it: it may be taken back."""
+        """Until there is a file that says so, and has said so for as long as is written in it: it may be taken back.
+        Or until whoever it was started for has given no sign for a while."""
         since: float | None = None
+        beat, heard = b"", monotonic()
         while True:
+            if (latest := self._beat()) != beat or not self.spec.alive:
+                beat, heard = latest, monotonic()
+            elif monotonic() - heard > _SILENT_S:
+                self.reason = f"whoever it was started for has not been heard of for {_SILENT_S:g} s"
+                return
             try:
                 grace_s = float(self.folder.stop.read_text() or 0)
             except (OSError, ValueError):
@@ -130,6 +138,12 @@ class Keeper:
                 if monotonic() - since >= grace_s:
                     return
             sleep(_OWNER_S)
+
+    def _beat(self) -> bytes:
+        try:
+            return Path(self.spec.alive).read_bytes() if self.spec.alive else b""
+        except OSError:
+            return b""
 
     def _start(self) -> None:
         spec = self.spec
@@ -195,7 +209,7 @@ def keep(path: Path) -> int:
     try:
         for number in _STOPS:
             signal.signal(number, _stop)
-        if os.environ.get("SLURM_JOB_ID"):  # no orchestrator comes by on this node
+        if os.environ.get("SLURM_JOB_ID") or nodes.are_slots():  # no orchestrator comes by on this node
             sweep_scratch(KEPT)
         code = Keeper(path).run()
     except _Stopped:

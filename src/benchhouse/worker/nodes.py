@@ -2,15 +2,23 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK
+from benchhouse.worker import node_call
+from benchhouse.worker.node_call import NODES
+
+NODE = "BENCHHOUSE_NODE"  # in the environment of what runs on a node of a gang: the node's name
+ADDRESS = "BENCHHOUSE_ADDRESS"  # and where the other nodes reach it
 
 _ITEM = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # a comma inside brackets separates numbers, not names
 _RANGES = re.compile(r"\[([^\]]*)\]")
@@ -36,11 +44,29 @@ _ADDRESS_OF = 0x8915  # SIOCGIFADDR
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 
+def are_slots() -> bool:
+    """Whether the nodes of this trial are slots of a cluster, with an agent of ours on each but the first."""
+    return NODES in os.environ
+
+
+def own_name() -> str:
+    """Of the node that this process is on."""
+    return os.environ.get(NODE) or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def _addresses() -> dict[str, str]:
+    """Of the slots that are the nodes of this trial, by name; empty on Slurm, and where there is one node."""
+    if not are_slots():
+        return {}
+    listed = json.loads(Path(os.environ[NODES]).read_text(encoding="utf-8"))["nodes"]
+    return {node["name"]: node["address"] for node in listed}
+
+
 def names() -> list[str]:
     """All nodes of this job, that of the worker first; outside of a job it is this machine alone."""
     text = next((os.environ[name] for name in _LISTS if os.environ.get(name)), "")
-    own = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-    listed = expand(text) if text else [own]
+    own = own_name()
+    listed = list(_addresses()) or (expand(text) if text else [own])
     return [own, *(name for name in listed if name != own)] if own in listed else listed
 
 
@@ -50,6 +76,8 @@ def command_on(node: str, cpus: int) -> list[str]:
     Whoever started it holds it: it ends when that process is killed, and sees the end of its standard input. It has
     the environment of whoever started it.
     """
+    if are_slots():
+        return [sys.executable, "-I", "-S", node_call.__file__, node]
     srun = shutil.which("srun")
     if srun is None:
         raise ExperimentFailed(
@@ -86,6 +114,8 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
 
 def others() -> list[str]:
     """Hosts that must be able to reach a server of this job."""
-    own = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    own = own_name()
+    if addresses := _addresses():
+        return [address for name, address in addresses.items() if name != own]
     submitter = os.environ.get("SLURM_SUBMIT_HOST")
     return [*(name for name in names() if name != own), *([submitter] if submitter else [])]

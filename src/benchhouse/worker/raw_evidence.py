@@ -5,6 +5,7 @@ Each kind has a place of its own: the scheduler's events and the probes are in t
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,15 @@ from typing import Any
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.trial import Meta, TrialSpec
 
+_POD_TIMES = {  # in `placed` of a trial on Kubernetes
+    "job_created": ("submitted", "its Job, by the clock of the API server"),
+    "quota_reserved": ("quota_reserved", "by Kueue, in {cluster_queue}"),
+    "admitted": ("admitted", "by Kueue, from the queue {queue}"),
+    "job_started": ("job_started", "it is no longer suspended"),
+    "pod_created": ("pod_created", "by the clock of the API server"),
+    "pod_scheduled": ("pod_scheduled", "on {node}"),
+    "pod_started": ("pod_started", "its container, by the clock of {node}"),
+}
 _SCHEDULER, _PROBE, _PROFILE = "scheduler_event", "validation_probe", "profiler_report"
 Line = dict[str, Any]
 
@@ -25,11 +35,14 @@ def raw_evidence(spec: TrialSpec, meta: Meta, folder: TrialFolder) -> str:
 
 
 def _events(spec: TrialSpec, meta: Meta) -> Iterator[Line]:
-    """What became of the batch job around the trial, each time by the clock of whoever noted it."""
-    job = meta.slurm
-    if not job:
+    """What became of the batch job or pod around the trial, each time by the clock of whoever noted it."""
+    job, place = meta.slurm, meta.placed
+    if not job and "job_created" not in place:
         return
-    about = {"kind": _SCHEDULER, "job": meta.slurm_job_id}
+    about = {"kind": _SCHEDULER, "job": meta.slurm_job_id or place.get("id")}
+    for key, (name, says) in _POD_TIMES.items():
+        if key in place:
+            yield about | {"time": place[key], "name": name, "says": says.format_map(defaultdict(lambda: "?", place))}
     if spec.submitted:
         yield about | {"time": spec.submitted, "name": "submitted", "says": "by the clock of the submitter"}
     if begun := _stamp(job, "job_start"):

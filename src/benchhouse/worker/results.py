@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -90,12 +90,16 @@ class Handover(BaseModel):
             messages = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
             self.invalid = Failure(code=first.code, message=plain_text("; ".join(messages)))
 
-    def take_energy(self, telemetry: TelemetrySummary | None) -> None:
-        """Metrics that are energy of the steady phase / an amount; none where not all of it was read."""
+    def take_energy(self, telemetry: TelemetrySummary | None, why_unread: Callable[[], str]) -> None:
+        """Metrics that are energy of the steady phase / an amount; none where not all of it was read, which is said."""
+        if not self.per_energy:
+            return
         joules = [phase.energy_j for phase in telemetry.phases if phase.name == STEADY] if telemetry else []
         known = [energy for energy in joules if energy is not None]
         if not joules or len(known) < len(joules):
+            self.custom |= {"energy_of": [], "no_energy": why_unread()}
             return
+        self.custom["energy_of"] = telemetry.energy_of if telemetry else []
         self.measurements += [
             Measurement(
                 metric=metric.name, stat="value", value=math.fsum(known) / amount, n=1, unit=metric.unit,

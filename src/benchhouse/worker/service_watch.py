@@ -90,7 +90,7 @@ class Watch:
     def _silent(self, name: str, folder: ServiceFolder) -> str:
         """Whether one on another node was killed with its node, as a message: it writes every few seconds."""
         state = read_state(folder)
-        if state is None or state.host == os.uname().nodename:
+        if state is None or not state.host or state.host == os.uname().nodename:
             return ""
         wrote, now_s = f"{state.phase} {state.checked}", monotonic()
         last, at_s = self._seen.setdefault(name, (wrote, now_s))

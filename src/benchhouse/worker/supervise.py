@@ -46,7 +46,6 @@ CANCELLED = 143  # exit code of a worker that was told to stop: nothing is seale
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CLOCK_SET = "the clock of this machine was set meanwhile, or it slept: times of day do not fit together"
 _APART = "nodes of this trial have another time of day than the experiment's"
-_HAS_NODES = "slurm"  # the executor whose trials have the nodes of their job for themselves
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 
 _packages = LinkedFile()  # of all trials that this worker seals
@@ -128,7 +127,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     originals = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     others = NodeMonitors(spec.monitors or None, spec.trial_id)
-    others.start(nodes.names() if spec.executor == _HAS_NODES else ())
+    others.start(nodes.names() if spec.resources.nodes > 1 else ())
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock, others)
     ended = follow(session, watch)
@@ -148,7 +147,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     outcome, failure = _judge(ended, handover, spec)
     incomplete, changed = capture.trouble, tidy(folder.path)
     telemetry = watch.write(folder.telemetry, handover.phases)
-    handover.take_energy(telemetry)
+    handover.take_energy(telemetry, watch.why_no_energy)
     blanked = blank_secrets([folder.artifacts, folder.samples, folder.histograms, folder.telemetry], session.secrets)
     over = after(started, time.monotonic() - clock)
     change = clock_change(over)
@@ -161,7 +160,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         "clocks_apart": f"{_APART}: {watch.clocks}; their series are shifted" if watch.clocks else "",
         "secret_blanked": f"a secret was in {', '.join(blanked[:10])}" if blanked else "",
         "clock_set": f"{_CLOCK_SET} ({change})" if change else "",
-        "limit_not_enforced": ", ".join(session.cage.not_enforced),
+        "limit_not_enforced": ", ".join([*session.cage.not_enforced, *_limited_here_alone(spec)]),
     }
     warnings = [
         *handover.warnings,
@@ -195,6 +194,11 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     final = TrialFolder(seal(folder, spec, outcome))
     _packages.sealed_in(final.packages)
     return 0
+
+
+def _limited_here_alone(spec: TrialSpec) -> list[str]:
+    """CPU time that is used on other nodes of a gang is not counted."""
+    return ["cpu (on the first node alone)"] if spec.limits.cpu is not None and nodes.are_slots() else []
 
 
 def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:

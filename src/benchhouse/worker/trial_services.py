@@ -31,6 +31,7 @@ from benchhouse.schema.service import (
 )
 from benchhouse.worker import nodes
 from benchhouse.worker.server_logs import Logs
+from benchhouse.worker.server_pods import PodsBehind
 from benchhouse.worker.service_watch import Watch
 from benchhouse.worker.services import Services, describe
 
@@ -211,6 +212,7 @@ class TrialServices:
         self._services = Services(folder, logs, secret, images, host)
         self._elsewhere = RemoteServices(trial.elsewhere, logs, cpus, interface, images)
         self.exposed: list[str] = []  # servers that anybody in the network may use
+        self.pods = PodsBehind()
         self._watch = Watch(give_up)
         self._live: dict[str, Replica] = {}
 
@@ -226,7 +228,9 @@ class TrialServices:
         endpoints: dict[str, list[str]] = {}
         facts: dict[str, Any] = {}
         for name, use in wanted.items():
-            if use.use.endpoint is not None:
+            if use.pods is not None:
+                endpoints[name], facts[name] = self.pods.begin(name, Path(use.pods))
+            elif use.use.endpoint is not None:
                 endpoints[name], facts[name] = [use.use.endpoint], {"mode": "external"}
             elif use.folders:
                 answers = [self._attached(name, folder, use) for folder in use.folders]
@@ -257,7 +261,7 @@ class TrialServices:
     def _on_others(self, name: str, use: TrialService) -> tuple[list[Service], list[str]]:
         """Replicas on the nodes that the scenario names, in turn."""
         assert use.recipe is not None
-        others = self.nodes[1:] if use.use.node == "others" else self.nodes[int(use.use.node) :][:1]
+        others = self.nodes[1:] if use.use.node == "others" else self.nodes[int(use.use.node or 0) :][:1]
         if not others:
             raise ExperimentFailed(
                 "too_few_nodes",

@@ -14,7 +14,7 @@ from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.telemetry import Phase
 from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker import node
-from benchhouse.worker.monitors import procfs
+from benchhouse.worker.monitors import machine
 from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import node_topology
 
@@ -33,7 +33,7 @@ def warm_up(ref: ExperimentRef | None = None) -> None:
     gc.disable()  # what is made here stays: looking for garbage in it is a tenth of the time
     for learn in (node.packages_text, node.hardware, node.lock_digest, node.drivers, node_topology):
         learn()
-    procfs.node().close()  # so that its devices are known
+    machine.node().close()  # so that its devices are known
     for model in _MODELS:
         model.model_rebuild()
     if ref is not None:

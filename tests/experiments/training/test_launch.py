@@ -18,7 +18,7 @@ from benchhouse.experiments.training import launch, launchers
 from benchhouse.experiments.training.figures import progress_of
 from benchhouse.experiments.training.launch import Rank
 from benchhouse.experiments.training.node_clocks import move_ranks, move_records
-from benchhouse.experiments.training.placement import as_ranges
+from benchhouse.experiments.training.placement import as_ranges, nccl_files
 from benchhouse.experiments.training.run import TrainingWorkload, train
 from benchhouse.experiments.training.steps import steps_of
 from benchhouse.schema.experiment import ExperimentFailed
@@ -158,6 +158,15 @@ run_here([sys.executable, "-S", "-c", {rank!r}], 1, os.environ, pathlib.Path({st
         process.kill()
     pid = (tmp_path / "pid").read_text().strip()
     wait_until(lambda: not Path(f"/proc/{pid}/exe").exists(), "the rank to end", 30)
+
+
+def test_files_that_set_nccl_are_told_without_secrets(tmp_path):
+    (tmp_path / ".nccl.conf").write_text("NCCL_DEBUG=WARN # quiet\nNCCL_AUTH_TOKEN=hush\nPATH=/bin\n")
+    (tmp_path / "site").write_text("# of the site\nNCCL_SOCKET_IFNAME = ib0\n")
+    own, site = str(tmp_path / ".nccl.conf"), tmp_path / "site"
+    both = {own: {"NCCL_DEBUG": "WARN"}, str(site): {"NCCL_SOCKET_IFNAME": "ib0"}}
+    assert nccl_files({"HOME": str(tmp_path)}, site) == both
+    assert nccl_files({"HOME": "/nowhere", "NCCL_CONF_FILE": own}, tmp_path / "none") == {own: both[own]}
 
 
 def test_cores_are_written_as_ranges():

@@ -84,6 +84,7 @@ for step in {order}:
     workload = {"warmup": 0, "environment": {"CLIENT": str(Path(benchhouse_client.__file__).parent)}}
     down = play(train, prints(emits.format(order="range(5, 0, -1)", at="5 - step")), workload)
     assert down.values["tokens_per_s"] == pytest.approx([10.0])
+    assert down.values["energy_per_token"] == pytest.approx([1 / 50])
     epochs = play(train, prints(emits.format(order="[0, 1, 2, 0, 1, 2]", at="step")), workload)
     assert epochs.warnings["steps_told_twice"].startswith("3 records tell a step")
     assert len(epochs.values["step_time"]) == 3

@@ -49,10 +49,10 @@ def test_counted_flops_are_those_of_the_formula_and_the_peak_is_measured_beside(
 def test_after_a_kill_both_launchers_go_on_to_the_same_loss(play, tmp_path):
     """With a port of its own in each attempt, an ordinary `init_process_group` meets again; torchrun's store stays."""
     losses = []
-    for launcher, more in (("processes", ["--ordinary"]), ("torchrun", [])):
+    for launcher, rank, more in (("processes", 0, ["--ordinary"]), ("torchrun", 1, [])):  # rank 0 has the store
         folder = tmp_path / launcher
         folder.mkdir()
-        given = lab("--steps", 6, "--folder", folder, "--save-every", 2, "--fault", "kill:1:3", *more)
+        given = lab("--steps", 6, "--folder", folder, "--save-every", 2, "--fault", f"kill:{rank}:3", *more)
         ctx = play(train, given, {"ranks": 2, "launcher": launcher, "max_restarts": 1, "warmup": 0})
         assert ctx.values["restarts"] == [1] and ctx.facts["measured_steps"] == 6
         assert [place["rank"] for place in ctx.facts["ranks"]] == [0, 1]
@@ -75,7 +75,7 @@ def test_under_torchrun_the_rank_that_hangs_is_named_not_one_that_waits_and_the_
     ctx = play(train, lab(*options), given)
     (told,) = ctx.facts["interrupts"]
     assert (told["kind"], told["ranks"], told["certain"]) == ("hung", [1], True)
-    assert "strike (lab_trainer.py:" in told["message"] and "waited for it" in told["message"]
+    assert "strike (lab_trainer.py:" in told["message"]  # the other one waits for it, or already complains of its end
     assert len(ctx.values["step_time"]) == 12 and ctx.values["lost_steps"] == [1]
     parts = ctx.facts["wall_parts_s"]
     assert sum(parts.values()) == pytest.approx(ctx.facts["wall_s"])

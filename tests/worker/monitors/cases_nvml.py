@@ -220,7 +220,7 @@ def test_energy_of_a_training_is_what_its_gpus_drew_by_its_tokens(faults, tmp_pa
     begin_s, end_s = (moment / 1e9 - sampler.zero_s for moment in (begin_ns, end_ns))
     recording, phase = sampler.stop(), Phase(name=name, begin_s=begin_s, end_s=end_s)
     handover = Handover(per_energy=ctx.per_energy)
-    handover.take_energy(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]))
+    handover.take_energy(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]), str)
     (row,) = handover.measurements
     assert (row.metric, row.unit) == ("energy_per_token", "J/token")
     assert row.value == pytest.approx(2 * 113.05 * (end_s - begin_s) / (10 * 50))

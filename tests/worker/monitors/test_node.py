@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchhouse.worker.monitors.cgroup import Cgroup
-from benchhouse.worker.monitors.procfs import Disks, Joined, Kept, Memory, Network, Paced, Pressure, Processors, node
+from benchhouse.worker.monitors.machine import node
+from benchhouse.worker.monitors.procfs import Disks, Joined, Kept, Memory, Network, Paced, Pressure, Processors
 
 
 def values(source):

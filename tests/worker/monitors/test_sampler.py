@@ -8,7 +8,7 @@ from math import isnan
 import pytest
 
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors.procfs import node
+from benchhouse.worker.monitors.machine import node
 from benchhouse.worker.monitors.sampler import Sampler
 
 

@@ -82,7 +82,7 @@ _BY_REASON = (
     ("quota", r"QOS|Assoc|Max.*Limit|.*Grp|Quota|ExceededQuota|Inadmissible"),
     ("over_constrained", r"ReqNodeNotAvail|BadConstraints|Partition(NodeLimit|TimeLimit|Config)|Unschedulable"),
     ("fragmentation", r"Topology|Fragment"),
-    ("capacity", r"Resources|Priority|NodeDown|PartitionDown"),
+    ("capacity", r"Resources|Priority|NodeDown|PartitionDown|ScaleUp|Nominated"),
 )  # fmt: skip
 
 

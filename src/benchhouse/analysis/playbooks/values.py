@@ -26,6 +26,10 @@ class Number(Model):
     high: float | None = None
     verdict: str = Field(description="As in a comparison.")
     p_adjusted: float | None = Field(None, description="Corrected for all numbers of the comparison.")
+    n_base: int | None = Field(None, description="Trials of the base behind it.")
+    n_now: int | None = Field(None, description="Trials of the run behind it.")
+    ref_base: str = Field("", description="What `bench trace` takes for the base's; empty where it is no metric.")
+    ref_now: str = Field("", description="The same for the run's.")
 
     @property
     def name(self) -> str:

@@ -4,14 +4,15 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import group
+from benchhouse.cli import commands
 from benchhouse.schema.errors import Exit
 
-command = group(
+command = commands.group(
     f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end.",
     "bench alarms list   the state of each; nobody is notified",
     "bench alarms check   notify of what is new; exit code 3 while one fires",
     "bench alarms try serving   does the channel work?",
+    "bench alarms mute slow --why 'the disk is being replaced' --for 7d",
     "bench alarms log",
 )
 
@@ -22,7 +23,7 @@ def list_(workspace: Workspace, as_json: bool) -> None:
     if as_json:
         screen.as_json(alarms)
         return
-    rows = [(item.alarm, item.state, item.sentence) for item in alarms]
+    rows = [(item.alarm, _state(item.state, item.muted), item.sentence) for item in alarms]
     screen.table(("alarm", "state", "why"), rows, whole=("state",))
     screen.note("notify of what is new:  bench alarms check")
 
@@ -37,7 +38,7 @@ def check(workspace: Workspace, as_json: bool) -> int:
     if as_json:
         screen.as_json(checked.as_dict() | {"exit_code": int(code)})
         return code
-    rows = [(item.alarm, item.state, item.sentence) for item in checked.standings]
+    rows = [(item.alarm, _state(item.state, item.muted), item.sentence) for item in checked.standings]
     screen.table(("alarm", "state", "why"), rows, whole=("state",))
     for line in checked.lines:
         if line.action == "told":
@@ -48,6 +49,29 @@ def check(workspace: Workspace, as_json: bool) -> int:
     for standing in checked.firing[:1]:
         screen.note(f"look closer:  bench report {standing.run_id}")
     return code
+
+
+@command.verb(
+    "Notify nobody of ALARM, with a reason: for a time, or until it is unmuted. It is looked at all the same.",
+    "bench alarms mute slow --why 'the disk is being replaced' --for 7d",
+)
+@click.argument("alarm")
+@click.option("--why", required=True, help="A note for people who read it later.")
+@click.option("--for", "for_s", type=commands.DURATION, help="How long, e.g. 7d; by default until it is unmuted.")
+def mute(workspace: Workspace, alarm: str, why: str, for_s: float | None, as_json: bool) -> None:
+    notice = workspace.alarms.mute(alarm, why, for_s=for_s)
+    if as_json:
+        screen.as_json(notice)
+        return
+    click.echo(f"{alarm} is muted{f' until {notice.until[:16]} UTC' if notice.until else ''}")
+    screen.note(f"hear it again:  bench alarms unmute {alarm}")
+
+
+@command.verb("Notify of ALARM again.", "bench alarms unmute slow", json=False)
+@click.argument("alarm")
+def unmute(workspace: Workspace, alarm: str) -> None:
+    workspace.alarms.unmute(alarm)
+    click.echo(f"{alarm} is heard again")
 
 
 @command.verb("Send a test message to CHANNEL.", "bench alarms try serving   a channel of alarms.yaml", json=False)
@@ -69,6 +93,11 @@ def log(workspace: Workspace, as_json: bool) -> None:
         click.echo("no alarm has fired in this workspace")
         return
     rows = [
-        (line.time, line.alarm, line.action, line.channel or line.run_id, line.error or line.sentence) for line in lines
+        (line.time, line.alarm, line.action, line.channel or line.run_id, line.error or line.sentence or line.why)
+        for line in lines
     ]
     screen.table(("time", "alarm", "what", "run or channel", "why"), rows, whole=("time", "what"))
+
+
+def _state(state: str, muted: str) -> str:
+    return f"{state}, muted" if muted else state

@@ -21,4 +21,5 @@ def write(workspace: Workspace, folder: Path, as_json: bool) -> None:
     for path in written.files:
         click.echo(path)
     screen.note(f"in prometheus.yml:  rule_files: [{written.rules.absolute()}]")
+    screen.note("without a Prometheus:  served.json reads from  bench serve  through Grafana's Infinity data source")
     screen.note("in Grafana:  Dashboards, New, Import; then:  bench run SCENARIO.yaml --textfile DIR")

@@ -91,6 +91,7 @@ def _show_run(workspace: Workspace, name: str, as_json: bool) -> bool:
         ("state", f"{overview.state}: {done}"),
         ("where", f"{overview.executor}, {overview.runtime}{site}: {hosts}"),
         ("scenario", overview.scenario_file),
+        *([("schedule", f"{overview.schedule}, due {overview.due}")] if overview.schedule else []),
     ])  # fmt: skip
     if points:
         click.echo()

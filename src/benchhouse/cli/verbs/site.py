@@ -87,6 +87,10 @@ def check(workspace: Workspace, network: bool, job: bool, write: Path | None, as
 @click.option("--memory", type=Memory(), help="Memory of all pods together; by default no quota.")
 @click.option("--gpus", type=int, help="GPUs of all pods together; by default no quota.")
 @click.option("--nodes", is_flag=True, help="Also let the account see nodes: labels of nodes become evidence.")
+@click.option("--servers", is_flag=True, help="Also let the account start servers from images of their own.")
+@click.option("--ray", is_flag=True, help="Also let the account hand whole runs to KubeRay.")
+@click.option("--schedules", is_flag=True, help="Also let the account keep schedules as CronJobs.")
+@click.option("--endpoints", is_flag=True, help="Also let the account look up servers that are already there.")
 @click.option("--no-egress", is_flag=True, help="Keep pods from reaching anything outside of the namespace.")
 def render(workspace: Workspace, no_egress: bool, as_json: bool, **request: Any) -> None:
     from benchhouse.api.sites import manifest_text

@@ -9,6 +9,7 @@ from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.quantities import show_seconds
 from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
@@ -108,6 +109,10 @@ def _lines(status: "RunStatus") -> list[str]:
         parts += [f"{queue.sealed + without} to be collected{evidence}"] if queue.sealed or without else []
         jobs = f"; job {shortened(queue.jobs)}" if queue.jobs else ""
         lines.append(f"{status.executor:<10} {', '.join(parts)}{jobs}")
+    if status.waits:
+        first = status.waits[0]
+        slots = f"{screen.count(len(status.waits), 'slot')}, the first for {show_seconds(first.waited_s)}"
+        lines.append(f"waiting    {slots}{f': a pod {first.says}' if first.says else ''}")
     if status.stopped_by == "budget":
         lines.append(f"stopped    {status.stopped}: raise it in the scenario and run that again")
     elif status.stopped:

@@ -15,6 +15,8 @@ def command(workspace: Workspace, run: str, as_json: bool) -> None:
     if as_json:
         screen.as_json(stopped)
         return
+    for text in stopped.said:
+        screen.note(text)
     if stopped.cancelled_trials:
         click.echo(f"run {stopped.run_id} stopped, {screen.count(stopped.cancelled_trials, 'trial')} cancelled")
     elif stopped.stopped_job:

@@ -1,7 +1,7 @@
 """Start a scenario in the background and return at once."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @commands.where_options
 @commands.contract_option
 def command(
-    workspace: Workspace, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: str | None
+    workspace: Workspace, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: Any
 ) -> None:
     path = scenario or config
     if path is None:

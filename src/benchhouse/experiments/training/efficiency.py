@@ -1,6 +1,6 @@
 """What a training made of its devices, energy, money and steps: MFU and HFU, J and $ a token, and how the loss went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -9,6 +9,7 @@ from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.convergence import SMOOTHED, loss_digest, mean_loss, meets_target
 from benchhouse.experiments.training.figures import Progress, WholeStep
 from benchhouse.experiments.training.flops import ModelFlops, achieved
+from benchhouse.experiments.training.launchers import Launch
 from benchhouse.experiments.training.peak import NotMeasured, Peak, measure_peak, python_of
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context
@@ -17,7 +18,11 @@ from benchhouse.schema.model import Model
 EFFICIENCY = (
     higher("mfu", "1", "model FLOPs a second of all ranks (workload.flops) / peak of all their devices"),
     higher("hfu", "1", "as mfu, with the FLOPs that the backward pass computes a second time"),
-    lower("energy_per_token", "J/token", "energy of all GPUs that the monitors read / tokens, over the measured steps"),
+    lower(
+        "energy_per_token",
+        "J/token",
+        "energy of GPUs and processors that the monitors read / tokens, over the measured steps",
+    ),
     lower("memory_mb", "MB", "memory_bytes of the rank that had the most, in any measured step"),
     lower("cost_per_million_tokens", "$", "target.price_per_hour / tokens an hour x 10^6, over the measured steps"),
     lower(
@@ -51,12 +56,10 @@ class Goals(Model):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the ranks of this node ran: for the probe of the peak."""
+    """Where the ranks ran: for the probe of the peak."""
 
     python: str  # as given; empty: that of the program
-    argv: Sequence[str]
-    ranks: int
-    environment: Mapping[str, str]
+    launch: Launch
 
 
 def report_utilisation(steps: Sequence[WholeStep], world: int, goals: Goals, place: Place, ctx: Context) -> None:
@@ -81,7 +84,7 @@ def report_utilisation(steps: Sequence[WholeStep], world: int, goals: Goals, pla
     about |= {"peak_given": peak, "peak_given_by": source or None}
     if goals.peak.measure:
         try:
-            measured = measure_peak(_python(place, ctx), place.ranks, goals.peak, place.environment)
+            measured = measure_peak(_python(place), goals.peak, place.launch)
         except NotMeasured as problem:
             ctx.warn("peak_not_measured", str(problem))
             if goals.peak.uses_measured:
@@ -99,10 +102,11 @@ def report_utilisation(steps: Sequence[WholeStep], world: int, goals: Goals, pla
                 ctx.warn("above_the_peak", f"{name} is {share:.2f}: the peak is too low, or the FLOPs are too many")
 
 
-def _python(place: Place, ctx: Context) -> str:
-    found = place.python or python_of(place.argv, place.environment.get("PATH", ""))
+def _python(place: Place) -> str:
+    launch = place.launch
+    found = place.python or python_of(launch.argv, launch.environment.get("PATH", ""))
     if not found:
-        raise NotMeasured(f"which Python has torch, {place.argv[0]!r} does not tell: give target.python")
+        raise NotMeasured(f"which Python has torch, {launch.argv[0]!r} does not tell: give target.python")
     return found
 
 
@@ -114,7 +118,8 @@ def report_spending(steps: Sequence[WholeStep], price_per_hour: float | None, ct
     tokens_per_s = figures.rate(steps, "tokens")
     if not tokens_per_s:
         return
-    ctx.energy_per("energy_per_token", tokens_per_s * (steps[-1].end_s - steps[0].begin_s))
+    begin_s, end_s = figures.times_of(steps)
+    ctx.energy_per("energy_per_token", tokens_per_s * (end_s - begin_s))
     if price_per_hour is not None:
         ctx.emit("cost_per_million_tokens", price_per_hour / 3600 / tokens_per_s * 1e6)
 
@@ -132,7 +137,7 @@ def report_convergence(progress: Progress, began_s: float, goals: Goals, ctx: Co
         else:
             ctx.emit("loss_at", loss, window=f"step:{number}")
     if goals.target_loss is None:
-        ctx.emit("time_to_train", useful[-1].end_s - began_s)
+        ctx.emit("time_to_train", figures.times_of(useful)[1] - began_s)
         return
     target = meets_target(useful, goals.target_loss)
     if target.step is not None:

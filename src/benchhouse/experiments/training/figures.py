@@ -12,7 +12,6 @@ from statistics import median
 from benchhouse.analysis.changes import find_changes
 from benchhouse.experiments.training.steps import Step
 
-_WAITS = "comm_s"
 _FEWEST_STEPS, _SLOW_STEPS, _SLOW_SHARE, _SLOW_S = 10, 0.9, 0.1, 1e-3  # see straggler_of
 
 
@@ -132,8 +131,7 @@ def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
         part = steps[begin:]
         if len(part) < _FEWEST_STEPS:
             break
-        own = [{rank.rank: rank.took_s - rank.amounts[_WAITS] for rank in whole.ranks if _WAITS in rank.amounts}
-               for whole in part]  # fmt: skip
+        own = [{rank.rank: time for rank in whole.ranks if (time := own_s(rank)) is not None} for whole in part]
         if any(len(times) < max(2, len(whole.ranks)) for times, whole in zip(own, part, strict=True)):
             return None
         for rank in own[0]:
@@ -143,6 +141,11 @@ def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
                 mine_s, others_s = (median(side) for side in zip(*pairs, strict=True))
                 return Straggler(rank, mine_s, others_s, part[0].number, part[-1].number)
     return None
+
+
+def own_s(step: Step) -> float | None:
+    """Of one rank, without the wait for the others; None where it is not told."""
+    return step.took_s - step.amounts["comm_s"] if "comm_s" in step.amounts else None
 
 
 def share(steps: Sequence[WholeStep], name: str) -> float | None:

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
@@ -23,6 +24,7 @@ from benchhouse.schema.quantities import Seconds
 SEED = "BENCHHOUSE_SEED"
 """The variable that tells ranks the seed of the trial."""
 _LOOPBACK = "127.0.0.1"
+_NODES = "BENCHHOUSE_NODES"  # names the file that lists the nodes of the trial, where they know each other by address
 _OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|ROLE_NAME")
 
 
@@ -81,7 +83,14 @@ class Launch:
     @property
     def master(self) -> str:
         """Where the ranks meet."""
-        return self.nodes[0] if len(self.nodes) > 1 else _LOOPBACK
+        return self.addresses.get(self.nodes[0], self.nodes[0]) if len(self.nodes) > 1 else _LOOPBACK
+
+    @cached_property
+    def addresses(self) -> dict[str, str]:
+        """Of the nodes, by name; none on Slurm, where nodes know each other by name."""
+        path = os.environ.get(_NODES)
+        listed = json.loads(Path(path).read_text(encoding="utf-8"))["nodes"] if path else ()
+        return {node["name"]: node["address"] for node in listed}
 
     @property
     def program(self) -> list[str]:
@@ -141,7 +150,17 @@ class Torchrun:
         options = [f"--nnodes={len(launch.nodes)}", f"--nproc-per-node={launch.per_node}"]
         options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={meets}", f"--rdzv-id=benchhouse-{port}"]
         options += [f"--max-restarts={self.max_restarts}", f"--log-dir={launch.folder / 'torchrun'}", "--no-python"]
-        return [Command([*launch.prefix(node), self.path, *options, *launch.program]) for node in launch.nodes]
+        return [
+            Command([*launch.prefix(node), self.path, *options, *self._of_node(launch, node), *launch.program])
+            for node in launch.nodes
+        ]
+
+    def _of_node(self, launch: Launch, node: str) -> list[str]:
+        """Left alone, it goes by the host's own name, which need not be known to the others or to itself."""
+        if node not in launch.addresses:
+            return []
+        is_host = str(node == launch.nodes[0]).lower()
+        return [f"--rdzv-conf=is_host={is_host}", f"--local-addr={launch.addresses[node]}"]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Most FLOPs a second of the devices of a training: as given, as published, or measured by matrix products there."""
 
 import json
-import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.training import programs
+from benchhouse.experiments.training.launchers import Launch
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
@@ -82,10 +83,10 @@ class Peak(Model):
 
 @dataclass(frozen=True)
 class Measured:
-    """What the ranks of this node reached, all at once."""
+    """What the ranks' devices reached, all at once."""
 
     mean: float  # FLOPs a second of one rank
-    ranks: Sequence[Mapping[str, Any]]  # what each of them told
+    ranks: Sequence[Mapping[str, Any]]  # what each of them told, and on which node
 
 
 class NotMeasured(Exception):  # noqa: N818 - an outcome
@@ -101,41 +102,46 @@ def python_of(argv: Sequence[str], path: str) -> str | None:
     return str(beside) if beside.is_file() else None
 
 
-def measure_peak(python: str, ranks: int, peak: Peak, environment: Mapping[str, str]) -> Measured:
-    """As many processes as this node has ranks, at the same time: cores that they share are shared here, too.
+def measure_peak(python: str, peak: Peak, launch: Launch) -> Measured:
+    """As many processes on each node as it has ranks, at the same time: cores that they share are shared here, too.
 
     Raises NotMeasured.
     """
-    argv = [python, str(_PROBE), peak.dtype, f"{peak.seconds:g}"]
-    processes = [
-        subprocess.Popen(
-            argv,
-            env={**os.environ, **environment, "LOCAL_RANK": str(rank)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        answers = [_answer(process, _START_S + peak.seconds) for process in processes]
-    finally:
-        for process in processes:
+    argv = [python, str(_PROBE), peak.dtype, f"{peak.seconds:g}", str(launch.per_node)]
+    with ExitStack() as stack:
+        probes = {node: stack.enter_context(_probe([*launch.prefix(node), *argv], launch)) for node in launch.nodes}
+        answers = [
+            {"node": node, **answer}
+            for node, probe in probes.items()
+            for answer in _answers(probe, node, launch.per_node, _START_S + peak.seconds)
+        ]
+    return Measured(sum(answer["flops"] for answer in answers) / len(answers), answers)
+
+
+@contextmanager
+def _probe(argv: Sequence[str], launch: Launch) -> "Iterator[subprocess.Popen[bytes]]":
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(argv, env=launch.environment, stdin=nothing, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
             process.kill()
-            process.wait()
-    return Measured(sum(answer["flops"] for answer in answers) / ranks, answers)
 
 
-def _answer(process: "subprocess.Popen[bytes]", timeout_s: float) -> dict[str, Any]:
+def _answers(process: "subprocess.Popen[bytes]", node: str, ranks: int, timeout_s: float) -> "Iterator[dict[str, Any]]":
+    """A line of each rank of a node."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise NotMeasured(f"the matrix products took more than {timeout_s:g} s") from error
+        raise NotMeasured(f"{node}: the matrix products took more than {timeout_s:g} s") from error
     if process.returncode:
-        raise NotMeasured(err.decode(errors="replace").strip()[-_SHOWN:])
+        raise NotMeasured(f"{node}: {err.decode(errors='replace').strip()[-_SHOWN:]}")
+    lines = out.splitlines()
     try:
-        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
-        float(answer["flops"])
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise NotMeasured(f"the matrix products gave no result: {out[-_SHOWN:]!r}") from error
-    return answer
+        for line in lines[-ranks:]:
+            answer = json.loads(line)
+            yield {**answer, "flops": float(answer["flops"])}
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotMeasured(f"{node}: the matrix products gave no result: {out[-_SHOWN:]!r}") from error
+    if len(lines) < ranks:
+        raise NotMeasured(f"{node}: {len(lines)} of {ranks} ranks gave a result: {out[-_SHOWN:]!r}")

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import fsum
+from pathlib import Path
 
 from benchhouse.experiments.training.figures import WholeStep
 from benchhouse.experiments.training.launch import Rank, Training
@@ -29,12 +31,26 @@ def tell_placement(training: Training, launch: Launch, ranks: Ranks, ctx: Contex
         ranks=[place | {"cores": as_ranges(place["cores"] or [])} for place in places],
         environment=settings(launch.environment),
     )
+    if files := nccl_files(launch.environment):
+        ctx.metadata(nccl_files=files)
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that change how ranks compute and communicate."""
     names = (name for name in sorted(environment) if _SETTINGS.fullmatch(name) and not is_secret_variable(name))
     return {name: environment[name] for name in names}
+
+
+def nccl_files(environment: Mapping[str, str], site: Path = Path("/etc/nccl.conf")) -> dict[str, dict[str, str]]:
+    """What NCCL reads on this node beside its variables, which come first, then the user's file, then the site's."""
+    own = environment.get("NCCL_CONF_FILE") or f"{environment.get('HOME', '')}/.nccl.conf"
+    files = {}
+    for path in (Path(own), site):
+        with suppress(OSError):
+            lines = (line.partition("#")[0] for line in path.read_text(errors="replace").splitlines())
+            pairs = (line.partition("=")[::2] for line in lines if "=" in line)
+            files[str(path)] = settings({name.strip(): value.strip() for name, value in pairs})
+    return files
 
 
 def check_world(steps: Iterable[Step], asked: int, ctx: Context) -> int:

@@ -133,7 +133,7 @@ def device_of(local: int, visible: list[str]) -> str | None:
 
 
 def own_node() -> str:
-    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    return os.environ.get("BENCHHOUSE_NODE") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 class _Question:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from benchhouse.experiments.training.figures import WholeStep, straggler_of
+from benchhouse.experiments.training.figures import WholeStep, own_s, straggler_of
 from benchhouse.experiments.training.steps import Step
 from benchhouse.load.metrics import lower
 from benchhouse.schema.experiment import Context
@@ -50,11 +50,6 @@ def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Cont
     if len(by_rank) > 1:
         table = rank_times(steps, nodes).model_copy(update={"straggler": said})
         (ctx.artifacts / FILE).write_text(table.model_dump_json() + "\n", encoding="utf-8")
-
-
-def own_s(step: Step) -> float | None:
-    """Without the wait for the others; None where it is not told."""
-    return step.took_s - step.amounts["comm_s"] if "comm_s" in step.amounts else None
 
 
 def rank_times(steps: Sequence[WholeStep], nodes: Mapping[int, str]) -> RankTimes:

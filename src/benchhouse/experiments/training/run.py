@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.experiments.emitted import VARIABLE, lend_client
 from benchhouse.experiments.training import figures
+from benchhouse.experiments.training.convergence import mean_loss
 from benchhouse.experiments.training.efficiency import (
     EFFICIENCY,
     Goals,
@@ -178,7 +179,7 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     tell_profile(profiles, progress.useful, steps, ctx)
     report_reliability(faults, progress, (began_s, ended_s), training, ctx)
     check_cores(steps, attempts[-1], launch, workload.threads, ctx)
-    place = Place(target.python, launch.argv, launch.per_node, launch.environment)
+    place = Place(target.python, launch)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
     report_utilisation(steps, progress.world, workload, place, ctx)
@@ -228,11 +229,9 @@ def _report(
         "comm_share": figures.share(steps, "comm_s"),
         "cpu_share": figures.share(steps, "cpu_s"),
         "time_to_first_step": min(step.end_s for step in useful) - began_s,
+        "loss": mean_loss(useful[-1]),
     }
     for name, number in numbers.items():
         if number is not None:
             ctx.emit(name, number)
-    losses = [rank.amounts["loss"] for rank in useful[-1].ranks if "loss" in rank.amounts]
-    if losses:
-        ctx.emit("loss", sum(losses) / len(losses))
     return steps

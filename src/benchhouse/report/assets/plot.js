@@ -7,6 +7,7 @@ function make(parent, name, attributes = {}, ...children) {
   const element = svg ? document.createElementNS(SVG, name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "on") for (const [event, act] of Object.entries(value)) element.addEventListener(event, act);
+    else if (key === "style") element.style.cssText = value; // unlike the attribute, allowed by a strict policy
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -69,13 +70,22 @@ def show_scaling(scaling: "Scaling") -> None:
         screen.note(note)
 
 
-def show_beside(beside: "SideBySide") -> None:
+@dataclass(frozen=True)
+class BesideTable:
+    """One metric of one test: the targets in order."""
+
+    case: str
+    metric: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    """Their last cell is the verdict."""
+
+
+def beside_tables(beside: "SideBySide") -> "list[BesideTable]":
     from statistics import fmean, stdev
 
-    by_place = {member.at: member for member in beside.members}
+    tables, by_place = [], {member.at: member for member in beside.members}
     for case in beside.cases:
-        if case.case:
-            click.echo(f"{case.case}\n")
         for ranking in case.rankings:
             rows = []
             members = [by_place[standing.point] for standing in ranking.standings]
@@ -88,17 +98,28 @@ def show_beside(beside: "SideBySide") -> None:
                 change, interval = standing.gap_texts(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
-                first = (standing.place, name, member.executor) if where else (standing.place, name)
-                rows.append((*first, shown, against, len(values), screen.verdict(standing.verdict)))
+                first = (str(standing.place), name, *([member.executor] if where else []))
+                rows.append((*first, shown, against, str(len(values)), standing.verdict))
             value = titled(ranking.name, ranking.unit)
-            screen.table(
-                ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n", "verdict"),
-                rows,
-                right=("place", value, "n"),
-                whole=("place", "executor", value, "n", "verdict"),
-                spare=("n", "place"),
-            )
-            click.echo()
+            columns = ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n")
+            tables.append(BesideTable(case.case, value, (*columns, "verdict"), rows))
+    return tables
+
+
+def show_beside(beside: "SideBySide") -> None:
+    case = ""
+    for table in beside_tables(beside):
+        if table.case not in ("", case):
+            click.echo(f"{table.case}\n")
+        case = table.case
+        screen.table(
+            table.columns,
+            [(*row[:-1], screen.verdict(row[-1])) for row in table.rows],
+            right=("place", table.metric, "n"),
+            whole=("place", "executor", table.metric, "n", "verdict"),
+            spare=("n", "place"),
+        )
+        click.echo()
     if beside.alone:
         screen.note(f"{screen.count(beside.alone, 'point')} without another target put to the same test")
     for note in beside.notes:

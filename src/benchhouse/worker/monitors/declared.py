@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors import cgroup, exporters, nvml, procfs, prometheus, tree
+from benchhouse.worker.monitors import cgroup, exporters, nvml, procfs, prometheus, rapl, tree, waits
 
 _NODE = (procfs.Processors, procfs.Memory, procfs.Disks, procfs.Network, procfs.Load)
 
@@ -26,7 +26,7 @@ class Monitored:
 
 
 def all_series() -> list[Series]:
-    return [*_node_series(), *_process_series(), *nvml.SERIES, *prometheus.SERIES]
+    return [*_node_series(), *_process_series(), *nvml.SERIES, *prometheus.SERIES, *waits.SERIES]
 
 
 def monitored() -> list[Monitored]:
@@ -36,6 +36,7 @@ def monitored() -> list[Monitored]:
         _own("trial", "processes below the worker, and their cgroup", _process_series()),
         _own("services", "each server's processes", _process_series()),
         _own("gpu", "NVML", nvml.SERIES),
+        _own("scheduler", "what Kubernetes and Kueue say of the trial's pod", waits.SERIES, ask="sources: [node]"),
         _own("serving engines", "vLLM, Triton", prometheus.SERIES, ask="prometheus: [{url: ...}]"),
     ]
     return own + [
@@ -60,7 +61,7 @@ def _own(name: str, programs: str, series: Iterable[Series], ask: str = "") -> M
 
 def _node_series() -> list[Series]:
     pressures = [item for resource in ("cpu", "memory", "io") for item in procfs.pressures(resource)]
-    return [*(item for source in _NODE for item in source.series), *pressures]
+    return [*(item for source in _NODE for item in source.series), *pressures, *rapl.SERIES]
 
 
 def _process_series() -> list[Series]:

@@ -7,8 +7,9 @@ import os
 import select
 import time
 
+from benchhouse.worker.monitors.machine import node
 from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Reply, pack
-from benchhouse.worker.monitors.procfs import driver_is_here, node
+from benchhouse.worker.monitors.procfs import driver_is_here
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tagged import TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree

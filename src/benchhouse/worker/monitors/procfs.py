@@ -1,4 +1,4 @@
-"""The node, read from /proc by descriptors that stay open: a sample costs tens of microseconds."""
+"""Parts of the node, read from /proc by descriptors that stay open: a sample costs tens of microseconds."""
 
 import os
 import time
@@ -109,16 +109,6 @@ class Paced:
 
     def close(self) -> None:
         self._source.close()
-
-
-def node() -> Joined:
-    """The whole machine: CPU at every tick; memory, disks, network, load and pressure once a second at the most."""
-    return Joined("node", [Processors(), Paced(Joined("node", besides_processors()))])
-
-
-def besides_processors() -> list[Source]:
-    pressures = [Pressure(name) for name in ("cpu", "memory", "io")]
-    return [Memory(), Disks(), Network(), Load(), *(part for part in pressures if part.series)]
 
 
 class _File:

@@ -30,8 +30,8 @@ from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.schema.service import OVER, ServiceFolder, read_state
 from benchhouse.schema.telemetry import WHOLE, Monitors, Series, Source, StandingMonitor, TelemetrySummary
 from benchhouse.worker.monitors import store
+from benchhouse.worker.monitors.machine import node
 from benchhouse.worker.monitors.nvml import open_gpus
-from benchhouse.worker.monitors.procfs import node
 from benchhouse.worker.monitors.sampler import Recording, Sampler, Track
 from benchhouse.worker.monitors.tree import ProcessTree
 

@@ -64,7 +64,11 @@ def summarise(recording: Recording, started: str, duration_s: float, given: Iter
     parts: dict[str, list[Phase]] = {}
     for phase in phases:
         parts.setdefault(phase.name, []).append(phase)
-    phases = [phase.model_copy(update={"energy_j": _energy(recording.tracks, phase)}) for phase in phases]
+    energies = [_energies(recording.tracks, phase) for phase in phases]
+    phases = [
+        phase.model_copy(update={"energy_j": sum(used.values()) if used else None})
+        for phase, used in zip(phases, energies, strict=True)
+    ]
     cost = telemetry.OwnCost(
         samples=recording.samples,
         cpu_s=recording.cpu_s,
@@ -79,6 +83,7 @@ def summarise(recording: Recording, started: str, duration_s: float, given: Iter
         ticks_missed=recording.ticks_missed,
         cost=cost,
         energy_j=phases[0].energy_j,
+        energy_of=list(energies[0]),
         phases=phases,
         scopes={track.scope: _scope(track, parts, recording.interval_s) for track in recording.tracks},
         nodes=recording.nodes,
@@ -144,9 +149,9 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
     return find_abnormal([row for row in rows if not isnan(sum(row.values))], servers)
 
 
-def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:
-    """Of all devices together: by its meter where a device has one, else by its power over time."""
-    used: list[float] = []
+def _energies(tracks: Sequence[Track], phase: Phase) -> dict[str, float]:
+    """By scope: by its meter where a device has one, else by its power over time. Empty where one is unknown."""
+    used: dict[str, float] = {}
     for track in tracks:
         columns = list(enumerate(track.series, start=1))
         meters = [at for at, series in columns if series.unit == "J" and series.kind == "counter"]
@@ -155,8 +160,8 @@ def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:
             times, values = [time_s for time_s, _ in read], [value for _, value in read]
             joules = (_growth if meters else energy_j)(times, values, phase)
             if not isnan(joules):
-                used.append(joules * _unseen(times, phase))
-    return None if not used or isnan(sum(used)) else sum(used)
+                used[track.scope] = used.get(track.scope, 0.0) + joules * _unseen(times, phase)
+    return {} if isnan(sum(used.values())) else used
 
 
 def _growth(times: Sequence[float], values: Sequence[float], phase: Phase) -> float:

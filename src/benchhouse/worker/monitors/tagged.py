@@ -6,16 +6,19 @@ from functools import partial
 
 from benchhouse.processes.owner import TAG
 from benchhouse.processes.tree import all_pids
+from benchhouse.worker import node_call
 from benchhouse.worker.monitors.tree import ProcessTree
 
 STEPS = "steps"
-_TAG, _NODE, _STEP = TAG.encode(), b"SLURMD_NODENAME", b"SLURM_STEP_ID"
+_TAG, _STEP = TAG.encode(), b"SLURM_STEP_ID"
+_NODES = (b"BENCHHOUSE_NODE", b"SLURMD_NODENAME")
 _RANKS = (
     (b"RANK", b"WORLD_SIZE"),  # torchrun and others
     (b"OMPI_COMM_WORLD_RANK", b"OMPI_COMM_WORLD_SIZE"),
     (b"SLURM_PROCID", b"SLURM_STEP_NUM_TASKS"),
 )
 """Variables with the rank of a process and the number of all."""
+_CLIENT = os.fsencode(node_call.__file__)
 _LOOKS = 2  # at a process: between fork and exec it still has the environment of whoever started it
 _MOST_RANKS = 64  # of a node
 
@@ -30,7 +33,7 @@ class Ranks:
 
     def take(self, pid: int, variables: Mapping[bytes, bytes]) -> bool:
         """Whether it is of a rank."""
-        if (rank := _rank(variables)) is None:
+        if (rank := _rank(variables)) is None or _calls_another_node(pid):
             return False
         self.put(f"rank:{rank}", pid)
         return True
@@ -69,7 +72,7 @@ class TrialProcesses:
     """
 
     def __init__(self, trial_id: str, add: Callable[[ProcessTree], object], *, apart: bool = False) -> None:
-        self._trial, self._node = trial_id.encode(), os.environb.get(_NODE, b"")
+        self._trial, self._node = trial_id.encode(), _node(os.environb, b"")
         self._ranks = Ranks(add)
         self._looks = dict.fromkeys(all_pids(), _LOOKS)
         self._step = os.environb.get(_STEP) if apart else None
@@ -85,13 +88,27 @@ class TrialProcesses:
     def _is_ours(self, pid: int) -> bool:
         self._looks[pid] += 1
         variables = _environment(pid)
-        if variables.get(_TAG) != self._trial or variables.get(_NODE, self._node) != self._node:
+        if variables.get(_TAG) != self._trial or _node(variables, self._node) != self._node:
             return False
         self._looks[pid] = _LOOKS
         if self._apart and variables.get(_STEP) not in (None, self._step):
             self._ranks.put(STEPS, pid)
         self._ranks.take(pid, variables)
         return True
+
+
+def _node(variables: Mapping[bytes, bytes], otherwise: bytes) -> bytes:
+    return next((variables[name] for name in _NODES if name in variables), otherwise)
+
+
+def _calls_another_node(pid: int) -> bool:
+    """Whether it only holds a rank that runs elsewhere, and so has its environment."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    return os.path.basename(words[0]) == b"srun" or _CLIENT in words[:4]  # noqa: PTH119
 
 
 def _environment(pid: int) -> dict[bytes, bytes]:

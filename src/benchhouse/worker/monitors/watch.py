@@ -14,10 +14,13 @@ from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
 from benchhouse.schema.telemetry import STEADY, Monitors, NodeSummary, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
+from benchhouse.worker import batch
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
+from benchhouse.worker.monitors.machine import node
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
-from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, driver_is_here, node
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, driver_is_here
+from benchhouse.worker.monitors.rapl import why_unread
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tagged import OwnRanks, TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
@@ -146,6 +149,11 @@ class Watch:
         self._sampler = sampler
         self._thread_at_s = self._zero_s + monitors.interval * _SHARE_ALONE
         if spec is not None:
+            placed = batch.placed(spec.executor, "") if "node" in monitors.sources else {}
+            if "job_created" in placed:
+                from benchhouse.worker.monitors.waits import PlaceWaits
+
+                sampler.add(PlaceWaits(placed))
             if "services" in monitors.sources:
                 self._add_attached(spec)
             self._outward = Outward(monitors, spec, self._sampler)
@@ -229,6 +237,13 @@ class Watch:
         except OSError as error:
             self.trouble = f"{folder.name} could not be written: {error.strerror or error}"
             return None
+
+    def why_no_energy(self) -> str:
+        """Of a trial whose energy is not known."""
+        if self._monitors is None:
+            return "nothing was sampled (monitors: false)"
+        processors = why_unread() if "node" in self._monitors.sources else "sources has no node"
+        return f"no GPU told what it draws; {processors or 'processors were read for too short a time'}"
 
 
 def _clock_words(node: NodeSummary) -> str:

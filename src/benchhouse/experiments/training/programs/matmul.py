@@ -1,13 +1,14 @@
-"""How many FLOPs a second one device makes of large matrix products: a line of JSON.
+"""How many FLOPs a second the devices of a node make of large matrix products: a line of JSON for each rank.
 
-    python matmul.py DTYPE SECONDS
+    python matmul.py DTYPE SECONDS RANKS
 
-The device is CUDA's LOCAL_RANK, else the CPU with OMP_NUM_THREADS threads. Of each size the median over rounds is told,
-and the best size is the peak.
+Each rank is a process; its device is CUDA's LOCAL_RANK, else the CPU with OMP_NUM_THREADS threads. Of each size the
+median over rounds is told, and the best size is the peak.
 """
 
 import json
 import os
+import subprocess
 import sys
 import time
 from statistics import median
@@ -16,7 +17,14 @@ SIZES = {"cuda": (4096, 8192, 16384), "cpu": (512, 1024, 2048)}
 ROUND_S = 0.05
 
 
-def main(dtype: str, seconds: float) -> None:
+def measure_all(dtype: str, seconds: str, ranks: int) -> int:
+    """Of all ranks at the same time; the exit code of the first that failed."""
+    argv = [sys.executable, __file__, dtype, seconds]
+    processes = [subprocess.Popen(argv, env={**os.environ, "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
+    return next((code for process in processes if (code := process.wait())), 0)
+
+
+def measure(dtype: str, seconds: float) -> None:
     import torch
 
     cuda = torch.cuda.is_available()
@@ -49,9 +57,11 @@ def main(dtype: str, seconds: float) -> None:
         rates[size] = 2 * size**3 / median(times)
     name = torch.cuda.get_device_name(device) if cuda else f"CPU with {torch.get_num_threads()} threads"
     best = max(rates, key=lambda size: rates[size])
-    answer = {"flops": rates[best], "size": best, "by_size": rates, "device": name, "dtype": dtype}
+    answer = {"flops": rates[best], "size": best, "by_size": rates, "device": name, "dtype": dtype, "local_rank": local}
     sys.stdout.write(json.dumps({**answer, "torch": torch.__version__}) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    if len(sys.argv) > 3:
+        sys.exit(measure_all(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    measure(sys.argv[1], float(sys.argv[2]))

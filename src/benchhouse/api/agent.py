@@ -1,0 +1,117 @@
+"""What the agent of schedules does to the world: it submits scenarios, looks how runs stand, and notifies channels."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from benchhouse.api.execution import QUIET, PlaceKeywords, submit_as
+from benchhouse.automation.alarms import Standing, read_alarms, tell
+from benchhouse.automation.schedules.agent import Agent, Ending
+from benchhouse.automation.schedules.store import Kept, Slot
+from benchhouse.evidence import journals
+from benchhouse.evidence.writing import now
+from benchhouse.runs.ledger import ScheduledRun
+from benchhouse.schema.alarms import Notice
+from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.schema.schedules import Schedule
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+
+_YOUNG_S = 60.0  # of a run that was begun just now, its process may not have taken it up yet
+
+
+class RunDeeds:
+    """For the runs of one workspace."""
+
+    def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
+        self._workspace, self.note = workspace, note
+
+    def begin(self, schedule: Schedule, slot: Slot) -> None:
+        due = datetime.fromtimestamp(slot.due, UTC).isoformat(timespec="seconds")
+        scheduled = ScheduledRun(schedule=schedule.name, due=due, cadence=schedule.cadence)
+        where: PlaceKeywords = {"executor": schedule.executor, "runtime": schedule.runtime, "site": schedule.site}
+        folder = self._workspace.folder
+        submit_as(folder, slot.run_id, folder.root / schedule.scenario, where, QUIET, scheduled=scheduled)
+
+    def ending(self, slot: Slot, since_s: float) -> Ending | None:
+        young = 0 <= since_s < _YOUNG_S  # below zero: the clock went back
+        try:
+            run = self._workspace[slot.run_id]
+            status = run.status()
+            if status.state in ("running", "waiting") or (status.state == "interrupted" and young):
+                return None
+            if run.collect().under_way:
+                return None
+            status = run.status()
+        except NotFoundError:
+            return None if young else Ending("failed", "its ledger is gone")
+        except BenchError as error:  # a batch system that does not answer now
+            self.note(f"{slot.schedule}: run {slot.run_id} can't be looked at: {error.message}")
+            return None
+        if status.state == "finished" and set(status.outcomes) <= {"succeeded"}:
+            return Ending("succeeded")
+        if status.state == "interrupted":
+            return Ending("failed", f"interrupted; carry it on: bench run --resume {slot.run_id}")
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
+        return Ending("failed", status.stopped or outcomes)
+
+    def tell(self, kept: Kept) -> list[str]:
+        """Those that could not be reached are tried again. Without alarms.yaml nobody is known but who looks here."""
+        schedule, failing = kept.schedule, kept.failures >= kept.schedule.tell_after
+        try:
+            channels = read_alarms(self._workspace.folder).channels
+        except NotFoundError:
+            self.note(f"{schedule.name}: failed {kept.failures} times in a row, and there is no alarms.yaml")
+            return list(kept.told)
+        except BenchError as error:
+            self.note(f"{schedule.name}: nobody is notified: {error.message}")
+            return list(kept.told)
+        wanted = [name for name in (schedule.tell or channels) if name in channels] if failing else list(kept.told)
+        name = f"schedule {schedule.name}"
+        how = f"has failed {kept.failures} times in a row" if failing else "runs again"
+        text = f"{name} {how}: bench schedule show {schedule.name}"
+        message = asdict(Standing(name, "firing" if failing else "ok", text)) | {
+            "state": "firing" if failing else "over",
+            "text": text,
+        }
+        known = set(kept.told)
+        for channel in wanted:
+            if failing and channel in known:
+                continue
+            problem = tell(channels[channel], message) if channel in channels else ""
+            self._keep(Notice(time=now(), action="told", alarm=name, sentence=text, channel=channel, error=problem))
+            if problem:
+                self.note(f"{name}: {channel} could not be notified: {problem}")
+            elif failing:
+                known.add(channel)
+            else:
+                known.discard(channel)
+        return sorted(known)
+
+    def _keep(self, line: Notice) -> None:
+        with contextlib.suppress(BenchError):  # who was notified stays in the store as well
+            journals.append(self._workspace.folder.notice_journal, line, "bench agent")
+
+
+def carry_out(agent: Agent, *, once: bool = False) -> None:
+    """Step after step until SIGTERM or Ctrl-C; `once`: one. Another agent may take over at once."""
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        pause_s = agent.step()
+        while not once and not ended.wait(pause_s):
+            pause_s = agent.step()
+    finally:
+        agent.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)

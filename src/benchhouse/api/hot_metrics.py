@@ -1,0 +1,78 @@
+"""Hot metrics of recent runs as one page, for a Prometheus that scrapes: what `--textfile` writes, of all of them."""
+
+import contextlib
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+
+from benchhouse.api.run_list import run_page
+from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
+from benchhouse.evidence.textfile import RunSeries, Sample, render, within
+from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.status import RunStatus
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.hot_metrics import SERIES_BUDGET, Allowance
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.trial import TrialSpec
+
+DAYS = 30
+"""How long results are hot."""
+_MOST_RUNS = 100
+OVER_BUDGET = "benchhouse_scrape_series_dropped"
+
+
+class HotMetrics:
+    """Keeps what it read of each run, so that a scrape reads new trials alone. Threads take turns."""
+
+    def __init__(self, workspace: WorkspaceFolder) -> None:
+        self._workspace = workspace
+        self._kept: dict[str, _Known] = {}
+        self._turn = threading.Lock()
+
+    def page(self, beside: Iterable[Sample] = ()) -> str:
+        """Text format 0.0.4: the newest runs of the last 30 days that fit the budget, and what is `beside` them."""
+        with self._turn:
+            found = run_page(self._workspace, {"since": f"{DAYS}d"}, None, _MOST_RUNS).runs
+            self._kept = {run.run_id: self._kept.get(run.run_id) or _Known(run.run_id) for run in found}
+            samples = list(beside)
+            room = SERIES_BUDGET - len(samples) - 1
+            newest_first = [sample for run in found for sample in self._kept[run.run_id].samples(self._workspace, run)]
+            kept, dropped = within(newest_first, room)
+            text = f"Series of runs of the last {DAYS} days that are over the budget of {SERIES_BUDGET}."
+            return render([*samples, *kept, Sample(OVER_BUDGET, dropped, (), text)])
+
+
+class _Known:
+    """What was read of one run."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._series: RunSeries | None = None
+        self._read: set[tuple[str, str]] = set()
+
+    def samples(self, workspace: WorkspaceFolder, run: RunStatus) -> list[Sample]:
+        with contextlib.suppress(BenchError, OSError):  # a ledger that can't be read is told by `bench status`
+            for event in Ledger(workspace.run(run.run_id)).events():
+                if event.event != "ended" or not event.trial_id or not event.manifest:
+                    continue
+                if (event.trial_id, event.manifest) not in self._read:
+                    self._read.add((event.trial_id, event.manifest))
+                    with contextlib.suppress(OSError, ValueError):  # pruned: its numbers are in the tables
+                        self._take(workspace, run.scenario, event.trial_id, event.time)
+        if self._series is None:  # which labels its contract drops is known by the first trial
+            return []
+        self._series.count(run.outcomes, run.trials)
+        return self._series.samples()
+
+    def _take(self, workspace: WorkspaceFolder, scenario: str, trial_id: str, ended: str) -> None:
+        folder = workspace.trial(scenario, trial_id)
+        spec = read_spec(folder)
+        if self._series is None:
+            self._series = RunSeries(self._run_id, _given(spec), Allowance.of(spec.contract))
+        measurements = read_metrics(folder).benchhouse.measurements
+        self._series.take(spec, read_meta(folder), measurements, datetime.fromisoformat(ended).timestamp())
+
+
+def _given(spec: TrialSpec) -> dict[str, str]:
+    """The labels that the user gave for the text file of the run."""
+    return {str(name): value for name, value in spec.monitors.labels.items()} if spec.monitors else {}

@@ -1,0 +1,27 @@
+"""`benchhouse.open`: a workspace in a folder, or one that is served elsewhere."""
+
+import os
+from typing import TYPE_CHECKING, overload
+
+from benchhouse.api.workspace import Workspace
+
+if TYPE_CHECKING:
+    from benchhouse.api.remote import RemoteWorkspace
+
+
+@overload
+def open_workspace(folder: str | os.PathLike[str] | None = None) -> Workspace: ...
+@overload
+def open_workspace(folder: str, *, token: str) -> "RemoteWorkspace": ...
+def open_workspace(
+    folder: str | os.PathLike[str] | None = None, *, token: str | None = None
+) -> "Workspace | RemoteWorkspace":
+    """The workspace in a folder: `folder`, else $BENCH_WORKSPACE, else the current folder; or, by the address of a
+    `bench serve`, one over HTTP (`RemoteWorkspace`), with `token` or $BENCH_TOKEN."""
+    if isinstance(folder, str) and folder.startswith(("http://", "https://")):
+        from benchhouse.api.remote import RemoteWorkspace
+
+        return RemoteWorkspace(folder, token)
+    workspace = Workspace(folder)
+    workspace.catch_up()
+    return workspace

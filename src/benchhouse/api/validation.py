@@ -1,0 +1,26 @@
+"""`ws.validate`: whether a file can be used, and what it holds."""
+
+import os
+from pathlib import Path
+
+from benchhouse.api.answers import Validation
+from benchhouse.api.execution import ScenarioText, prepare_source
+from benchhouse.evidence.metrics_check import check_metrics
+from benchhouse.nexus import logical
+from benchhouse.runs.preparation import prepare_all
+from benchhouse.schema.layout import WorkspaceFolder
+
+
+def validate(folder: WorkspaceFolder, path: str | os.PathLike[str] | ScenarioText) -> Validation:
+    """A scenario, a space of ado, a logical benchmark or metrics of any tool; a text is that of a scenario."""
+    if isinstance(path, ScenarioText):
+        plan = prepare_source(folder, path, {})[0].plan
+        return Validation(path.name, plan.points, plan.trial_count)
+    if (measurements := check_metrics(Path(path))) is not None:
+        return Validation(str(path), measurements=measurements)
+    if (checked := logical.validate_file(Path(path))) is not None:
+        if not checked.good:
+            raise checked.failure
+        return Validation(str(path), bindings=checked.bindings)
+    plans = [item.plan for item in prepare_all(folder, Path(path))]
+    return Validation(str(path), sum(plan.points for plan in plans), sum(plan.trial_count for plan in plans))

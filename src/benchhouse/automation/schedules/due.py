@@ -1,0 +1,112 @@
+"""What is due of a schedule: pure. A schedule, how it stands and a time go in; what to run or skip comes out."""
+
+from dataclasses import dataclass
+
+from benchhouse.automation.schedules.cron import may_begin, opening, slots, starts_at
+from benchhouse.schema.schedules import Schedule
+
+ON_TIME_S = 120.0  # a slot that begins within it was not missed: an agent that a timer starts comes once a minute
+NEVER = 1e12
+_LONGEST_BACKOFF_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What counts of the past of a schedule."""
+
+    looked_to: float
+    """All slots up to this time are decided."""
+    running: bool = False
+    failures: int = 0
+    """In a row."""
+    failed_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One slot that is decided now."""
+
+    due: float
+    skip: str = ""
+    """Why it is not run; empty: it is."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What to do now, and when to look again."""
+
+    choices: tuple[Choice, ...]
+    looked_to: float
+    next_look: float
+    """A run that ends is a reason to look before."""
+
+
+def outlook(schedule: Schedule, standing: Standing, now: float) -> Outlook:
+    """Slots in their order, each decided once. A clock that went back has its slots decided before: the store knows."""
+    looked_to = min(standing.looked_to, now)
+    choices = list(_expired(schedule, looked_to, now))
+    looked_to = max(looked_to, now - schedule.max_age_s) if choices else looked_to
+    ready, following = _ready(schedule, looked_to, now)
+    if ready and not may_begin(schedule, now):
+        if schedule.missed != "skip":
+            return Outlook(tuple(choices), looked_to, opening(schedule, now))
+        choices += [Choice(due, "outside the hours in which runs may begin") for due in ready]
+    else:
+        choices += _chosen(schedule, standing, ready, now)
+    looked_to = max([looked_to, *(choice.due for choice in choices)])
+    return Outlook(tuple(choices), looked_to, following)
+
+
+def _expired(schedule: Schedule, looked_to: float, now: float) -> list[Choice]:
+    """One line for all that are too old, however many there are."""
+    oldest = now - schedule.max_age_s
+    first = next(slots(schedule, looked_to), None) if looked_to < oldest else None
+    if first is None or first > oldest:
+        return []
+    return [Choice(first, f"this slot and those after it are later than {schedule.max_age_s / 3600:g} h")]
+
+
+def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float], float]:
+    """Slots that may begin, and when the one after them may. One with a longer jitter holds up those after it."""
+    ready: list[float] = []
+    for due in slots(schedule, looked_to):
+        if (begin := starts_at(schedule, due)) > now:
+            return ready, begin
+        ready.append(due)
+    return ready, NEVER
+
+
+def _chosen(schedule: Schedule, standing: Standing, ready: list[float], now: float) -> list[Choice]:
+    """Up to the first that waits for a run: it is decided when that is over."""
+    choices: list[Choice] = []
+    busy = standing.running
+    resting = now < rests_until(schedule, standing)
+    for due in ready:
+        if why := _left_out(schedule, due, ready[-1], now):
+            choices.append(Choice(due, why))
+        elif resting:
+            choices.append(Choice(due, f"backing off after {standing.failures} failures in a row"))
+        elif busy and schedule.overlap == "skip":
+            choices.append(Choice(due, "the run before was still going on"))
+        elif busy and schedule.overlap == "wait":
+            break
+        else:
+            choices.append(Choice(due))
+            busy = True
+    return choices
+
+
+def _left_out(schedule: Schedule, due: float, newest: float, now: float) -> str:
+    if now - starts_at(schedule, due) <= ON_TIME_S or schedule.missed == "all":
+        return ""
+    if schedule.missed == "skip":
+        return "missed: nobody could begin it when it was due"
+    return "missed: made up for by the newest slot" if due != newest else ""
+
+
+def rests_until(schedule: Schedule, standing: Standing) -> float:
+    """The end of the pause after failures."""
+    if not standing.failures or not schedule.backoff_s:
+        return 0.0
+    pause = schedule.backoff_s * 2.0 ** min(standing.failures - 1, 20)
+    return standing.failed_at + min(pause, _LONGEST_BACKOFF_S)

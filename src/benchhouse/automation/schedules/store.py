@@ -1,0 +1,253 @@
+"""Schedules and their slots in a database: every decision is one transaction, so that a slot is claimed once."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from benchhouse.automation.schedules.cron import check
+from benchhouse.automation.schedules.database import Database, Postgres, Sqlite
+from benchhouse.automation.schedules.due import NEVER, Outlook, Standing, outlook
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.runs.ledger import new_run_id
+from benchhouse.runs.sharing import workspace_file
+from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.quoting import quote
+from benchhouse.schema.schedules import Schedule, SlotState
+
+_OPEN = "('claimed', 'running')"
+_BATCH = 100  # schedules that are decided in one transaction
+_SLOT = "schedule, due, state, run_id, place, claimer, begun, ended, why"
+_LEASE = "agent"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One due time of a schedule, and what became of it. Times in seconds since the epoch, 0 where there is none."""
+
+    schedule: str
+    due: float
+    state: SlotState
+    run_id: str
+    place: str
+    """Machine and workspace of the run."""
+    claimer: str
+    begun: float
+    ended: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A schedule as it stands."""
+
+    schedule: Schedule
+    paused: bool
+    failures: int
+    """In a row."""
+    failed_at: float
+    looked_to: float
+    next_look: float
+    told: tuple[str, ...]
+    """Channels that know that it keeps failing."""
+
+
+class ScheduleStore:
+    """Of one workspace, or of a team. Close it, or use `closing`."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    @classmethod
+    def open(cls, workspace: WorkspaceFolder) -> "ScheduleStore":
+        """Where workspace.yaml says, else in the workspace."""
+        file = workspace_file(workspace)
+        if file is None or file.schedules is None:
+            return cls(Sqlite(workspace.schedules))
+        from benchhouse.warehouse.transfer import postgres_address
+
+        return cls(Postgres(postgres_address(file.schedules)))
+
+    def close(self) -> None:
+        self._db.close()
+
+    # -- schedules
+
+    def add(self, schedule: Schedule, now: float, *, replace: bool = False) -> None:
+        """From now on; what was due before is none of its slots."""
+        check(schedule, now)
+        with self._db.alone():
+            if self._db.ask("SELECT 1 FROM schedules WHERE name = ?", [schedule.name]):
+                if not replace:
+                    raise BenchError(f"there is a schedule {schedule.name}", "change it: bench schedule add --replace")
+                self._db.ask("DELETE FROM schedules WHERE name = ?", [schedule.name])
+            values = [schedule.name, schedule.model_dump_json(), 0, now, now, 0.0, 0, 0.0, "[]"]
+            self._db.ask("INSERT INTO schedules VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def remove(self, name: str) -> None:
+        """Runs that it began go on; its slots stay on record."""
+        with self._db.alone():
+            self.get(name)
+            self._db.ask("DELETE FROM schedules WHERE name = ?", [name])
+
+    def pause(self, name: str, now: float, *, paused: bool = True) -> None:
+        """Or carry on: what was due meanwhile is not made up for."""
+        with self._db.alone():
+            if self.get(name).paused == paused:
+                return
+            self._db.ask(
+                "UPDATE schedules SET paused = ?, looked_to = ?, next_look = 0 WHERE name = ?",
+                [int(paused), now, name],
+            )
+
+    def all(self) -> list[Kept]:
+        """By name."""
+        return self._kept("ORDER BY name")
+
+    def get(self, name: str) -> Kept:
+        if kept := self._kept("WHERE name = ?", [name]):
+            return kept[0]
+        names = [row[0] for row in self._db.ask("SELECT name FROM schedules ORDER BY name")]
+        hint = did_you_mean(name, names) or (f"there are {', '.join(names[:20])}" if names else "bench schedule add")
+        raise NotFoundError(f"no schedule {quote(name)}", hint)
+
+    def slots(self, name: str, limit: int = 20) -> list[Slot]:
+        """The newest first."""
+        sql = f"SELECT {_SLOT} FROM slots WHERE schedule = ? ORDER BY due DESC LIMIT ?"  # noqa: S608 - our own names
+        return [Slot(*row) for row in self._db.ask(sql, [name, limit])]
+
+    # -- what an agent does
+
+    def lease(self, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]) -> str:
+        """Become, or stay, the agent that looks for slots; returns who is."""
+        with self._db.alone():
+            rows = self._db.ask("SELECT holder, until FROM leases WHERE name = ?", [_LEASE])
+            # One that ends later than a lease lasts is of a clock that was wrong.
+            if rows and rows[0][0] != holder and now < rows[0][1] <= now + 2 * for_s and not is_gone(rows[0][0]):
+                return str(rows[0][0])
+            self._db.ask("DELETE FROM leases WHERE name = ?", [_LEASE])
+            self._db.ask("INSERT INTO leases VALUES (?, ?, ?)", [_LEASE, holder, now + for_s])
+        return holder
+
+    def holder(self, now: float) -> str:
+        """Who holds the lease; empty where nobody does."""
+        rows = self._db.ask("SELECT holder FROM leases WHERE name = ? AND until > ?", [_LEASE, now])
+        return str(rows[0][0]) if rows else ""
+
+    def release(self, holder: str) -> None:
+        with self._db.alone():
+            self._db.ask("DELETE FROM leases WHERE name = ? AND holder = ?", [_LEASE, holder])
+
+    def look_again(self) -> None:
+        """At every schedule: after a start, and where the clock was set."""
+        with self._db.alone():
+            self._db.ask("UPDATE schedules SET next_look = 0")
+
+    def next_look(self) -> float:
+        soonest = self._db.ask("SELECT min(next_look) FROM schedules WHERE paused = 0")[0][0]
+        return NEVER if soonest is None else float(soonest)
+
+    def decide(self, now: float, place: str, claimer: str) -> None:
+        """What is due of some schedules: claimed, or written down as skipped. Again, until `next_look` is later."""
+        where = f"WHERE paused = 0 AND next_look <= ? ORDER BY next_look LIMIT {_BATCH}"
+        with self._db.alone():
+            for kept in self._kept(where, [now]):
+                sql = f"SELECT 1 FROM slots WHERE schedule = ? AND state IN {_OPEN} LIMIT 1"  # noqa: S608 - our own names
+                running = bool(self._db.ask(sql, [kept.schedule.name]))
+                standing = Standing(kept.looked_to, running, kept.failures, kept.failed_at)
+                self._write(kept.schedule.name, outlook(kept.schedule, standing, now), (now, place, claimer))
+
+    def _write(self, name: str, decided: Outlook, by: tuple[float, str, str]) -> None:
+        now, place, claimer = by
+        for choice in decided.choices:
+            self._insert(
+                Slot(name, choice.due, "skipped", "", "", "", 0.0, now, choice.skip)
+                if choice.skip
+                else Slot(name, choice.due, "claimed", new_run_id(), place, claimer, now, 0.0, ""),
+                now,
+            )
+        values = [decided.looked_to, decided.next_look, name]
+        self._db.ask("UPDATE schedules SET looked_to = ?, next_look = ? WHERE name = ?", values)
+
+    def _insert(self, slot: Slot, now: float) -> None:
+        """What was decided before stays, where the clock went back; but for slots that were skipped by a clock that was
+        ahead."""
+        names = ("state", "run_id", "place", "claimer", "begun", "ended", "why")
+        anew = ", ".join(f"{name} = excluded.{name}" for name in names)
+        self._db.ask(
+            f"INSERT INTO slots ({_SLOT}) VALUES ({', '.join('?' * 9)}) ON CONFLICT (schedule, due) "  # noqa: S608
+            f"DO UPDATE SET {anew} WHERE slots.state = 'skipped' AND slots.ended > ?",
+            [*vars(slot).values(), now],
+        )
+
+    def claim_now(self, name: str, now: float, place: str, claimer: str) -> Slot:
+        """A slot beside the cron line, whatever else goes on."""
+        with self._db.alone():
+            self.get(name)
+            slot = Slot(name, now, "claimed", new_run_id(), place, claimer, now, 0.0, "by hand")
+            self._insert(slot, now)
+        return slot
+
+    def open_slots(self, place: str) -> list[Slot]:
+        """Claimed or running at that place, oldest first."""
+        sql = f"SELECT {_SLOT} FROM slots WHERE state IN {_OPEN} AND place = ? ORDER BY due"  # noqa: S608 - our own names
+        return [Slot(*row) for row in self._db.ask(sql, [place])]
+
+    def begun(self, slot: Slot, now: float) -> None:
+        with self._db.alone():
+            self._db.ask(
+                "UPDATE slots SET state = 'running', begun = ? WHERE schedule = ? AND due = ? AND state = 'claimed'",
+                [now, slot.schedule, slot.due],
+            )
+
+    def ended(self, slot: Slot, state: SlotState, now: float, why: str = "") -> None:
+        """Once; whoever comes second changes nothing. Failures in a row are counted with it."""
+        with self._db.alone():
+            rows = self._db.ask("SELECT state FROM slots WHERE schedule = ? AND due = ?", [slot.schedule, slot.due])
+            if not rows or rows[0][0] not in ("claimed", "running"):
+                return
+            self._db.ask(
+                "UPDATE slots SET state = ?, ended = ?, why = ? WHERE schedule = ? AND due = ?",
+                [state, now, why or slot.why, slot.schedule, slot.due],
+            )
+            failures = "0" if state == "succeeded" else "failures + 1"
+            self._db.ask(
+                f"UPDATE schedules SET failures = {failures}, failed_at = ?, next_look = 0 WHERE name = ?",  # noqa: S608
+                [now, slot.schedule],
+            )
+
+    def lose(self, before: float, now: float, may_begin: Callable[[Slot], bool]) -> None:
+        """Give up what was claimed before that time and never began, where nobody can know whether it did."""
+        sql = f"SELECT {_SLOT} FROM slots WHERE state = 'claimed' AND begun < ?"  # noqa: S608 - our own names
+        for slot in [Slot(*row) for row in self._db.ask(sql, [before])]:
+            if not may_begin(slot):
+                self.ended(slot, "lost", now, f"claimed by {slot.claimer}, which was not heard of again")
+
+    def untold(self) -> list[Kept]:
+        """Schedules whose failures, or whose recovery, somebody is to be told."""
+        return [
+            kept for kept in self._kept("WHERE failures > 0 OR told <> '[]'")
+            if kept.failures >= kept.schedule.tell_after or (kept.told and not kept.failures)
+        ]  # fmt: skip
+
+    def told(self, name: str, channels: Sequence[str]) -> None:
+        with self._db.alone():
+            self._db.ask("UPDATE schedules SET told = ? WHERE name = ?", [json.dumps(sorted(channels)), name])
+
+    def _kept(self, where: str, values: Sequence[object] = ()) -> list[Kept]:
+        columns = "document, told, paused, failures, failed_at, looked_to, next_look"
+        rows = self._db.ask(f"SELECT {columns} FROM schedules {where}", values)  # noqa: S608 - our own names
+        return [_as_kept(*row) for row in rows]
+
+
+def _as_kept(
+    text: str, told: str, paused: int, failures: int, failed_at: float, looked_to: float, next_look: float
+) -> Kept:
+    schedule = Schedule.model_validate_json(text)
+    return Kept(schedule, bool(paused), failures, failed_at, looked_to, next_look, tuple(json.loads(told)))
+
+
+def opened(workspace: WorkspaceFolder) -> "closing[ScheduleStore]":
+    """A store that is closed at the end of a `with`."""
+    return closing(ScheduleStore.open(workspace))

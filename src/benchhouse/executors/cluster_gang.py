@@ -1,0 +1,47 @@
+"""Slots on different nodes that are one place for a trial: a gang. The first runs trials, the others keep an agent.
+
+Each slot's folder says that it is of a gang (`GANG`), so that no engine need know; when all are up, the list of them is
+written, with the secret by which agents know who may ask them for anything.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchhouse.executors.cluster_node import GANG
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.resources import Limits
+
+_LIST = "nodes.json"
+
+
+def prepare(folders: Sequence[Path], limits: Limits) -> None:
+    """Before any of these slots is asked for. Agents hold what they start to the limits that are of a node."""
+    kept = limits.model_dump(include={"cpus", "memory", "processes"}, exclude_none=True)
+    for member, folder in enumerate(folders):
+        gang = {"member": member, "nodes": str(folders[0] / _LIST), "limits": kept}
+        (folder / GANG).write_text(json.dumps(gang), encoding="utf-8")
+
+
+def introduce(folder: Path, placed: Sequence[Mapping[str, str]], ports: Sequence[int], title: str) -> None:
+    """All are up: the trials in `folder`, which is the first one's, may call the others."""
+    names = [place["node"] for place in placed]
+    if len(set(names)) < len(names):
+        raise BenchError(
+            f"two nodes of the {title} cluster have the same name: {', '.join(names)}",
+            "give each a name of its own, on Ray: ray start --node-name NAME",
+        )
+    nodes = [
+        {"name": place["node"], "address": place["address"], "port": port}
+        for place, port in zip(placed, ports, strict=True)
+    ]
+    handle = os.open(folder / _LIST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump({"secret": secrets.token_hex(32), "nodes": nodes}, file)
+
+
+def forget(folder: Path) -> None:
+    """Its agents are told to end, and nobody may ask them any more."""
+    (folder / _LIST).unlink(missing_ok=True)

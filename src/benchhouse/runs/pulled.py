@@ -1,0 +1,81 @@
+"""How runs stand that were pulled into the tables: they were made elsewhere, and no ledger of them is here."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from benchhouse.runs.status import RunStatus, UnsuccessfulTrial
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse.catalog import FILE_NAME, RunEntry
+from benchhouse.warehouse.query import Warehouse
+
+_UNSUCCESSFUL = """
+SELECT run_id, trial_id, outcome, coalesce(failure_code, ''), coalesce(failure_message, ''), point FROM trial_fact
+WHERE outcome <> 'succeeded' ORDER BY started, trial_id"""
+_MOST_KEPT = 4096
+_known: dict[tuple[str, RunEntry], RunStatus] = {}  # by workspace and entry: a run that grows has another one
+
+
+def entries(workspace: WorkspaceFolder, made_here: Collection[str]) -> list[RunEntry]:
+    """The runs of the tables, but for those that were made here."""
+    if not (workspace.warehouse / FILE_NAME).exists():
+        return []
+    with Warehouse.open(workspace) as warehouse:
+        return [entry for entry in warehouse.catalog.runs() if entry.run_id not in made_here]
+
+
+def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus | None:
+    """None where the run was made here, or is in no table."""
+    if workspace.run(run_id).record.is_file():
+        return None
+    return next(iter(statuses(workspace, [item for item in entries(workspace, ()) if item.run_id == run_id])), None)
+
+
+def statuses(workspace: WorkspaceFolder, runs: Sequence[RunEntry]) -> list[RunStatus]:
+    """Each as far as the tables tell; what failed is read once for each."""
+    place = str(workspace.root)
+    new = [run for run in runs if (place, run) not in _known]
+    if len(_known) + len(new) > _MOST_KEPT:
+        _known.clear()
+        new = list(runs)
+    failed = _unsuccessful(workspace, [run.run_id for run in new if run.failed])
+    _known.update(((place, run), _status(run, failed[run.run_id])) for run in new)
+    return [_known[place, run] for run in runs]
+
+
+def _status(run: RunEntry, unsuccessful: list[UnsuccessfulTrial]) -> RunStatus:
+    outcomes = Counter({"succeeded": run.succeeded} if run.succeeded else {})
+    outcomes.update(trial.outcome for trial in unsuccessful)
+    return RunStatus(
+        run_id=run.run_id,
+        scenario=run.scenario,
+        experiment=f"{run.experiment} {run.experiment_version}",
+        executor=run.executor,
+        state="pulled",
+        owner_pid=None,
+        created=run.started,
+        trials=run.trials,
+        done=run.trials,
+        outcomes=dict(outcomes),
+        states=dict(outcomes),
+        retries=0,
+        unread_events=0,
+        running=[],
+        running_points=[],
+        queue=None,
+        estimated_left_s=None,
+        failures=[trial for trial in unsuccessful if trial.outcome != "invalid"],
+        invalid=[trial for trial in unsuccessful if trial.outcome == "invalid"],
+        next=f"bench report {run.run_id}",
+    )
+
+
+def _unsuccessful(workspace: WorkspaceFolder, runs: Iterable[str]) -> dict[str, list[UnsuccessfulTrial]]:
+    of_run: dict[str, list[UnsuccessfulTrial]] = defaultdict(list)
+    wanted = sorted(runs)
+    if not wanted:
+        return of_run
+    with Warehouse.open(workspace) as warehouse:
+        for run_id, trial_id, outcome, code, message, point in warehouse.query(_UNSUCCESSFUL, runs=wanted).rows:
+            trial = UnsuccessfulTrial(trial_id, outcome, code, message.partition("\n")[0], point, message)
+            of_run[run_id].append(trial)
+    return of_run

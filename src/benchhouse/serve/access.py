@@ -1,0 +1,158 @@
+"""Who asks: by a token, by a session that a token began, by the headers of a trusted proxy, or from this machine."""
+
+import hashlib
+import hmac
+import ipaddress
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Scope
+
+from benchhouse.api.access import Token, Tokens
+from benchhouse.api.workspace import Workspace
+from benchhouse.schema.roles import ROLES, Role, may
+from benchhouse.serve.settings import Settings, is_loopback, sub_path
+from benchhouse.serve.state import ServerState
+
+COOKIE = "bench_session"
+LOG = logging.getLogger("benchhouse.serve")
+_FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-user", "forwarded", "x-real-ip")
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Somebody who is known, and what they may do."""
+
+    name: str
+    role: Role
+    how: Literal["local", "token", "session", "proxy", "stdio"]
+    session: str = ""
+    """What a session's forms are bound to."""
+
+    def may(self, needed: Role) -> bool:
+        return may(self.role, needed)
+
+
+def asker_of(request: Request) -> Asker:
+    """Who asks; the guard let only those through who are known."""
+    asker: Asker = request.scope["asker"]
+    return asker
+
+
+class Access:
+    """Knows askers by the settings, the tokens and the sessions of a workspace."""
+
+    def __init__(self, workspace: Workspace, settings: Settings, state: ServerState) -> None:
+        self.settings, self._state = settings, state
+        self._tokens = Tokens(workspace)
+        own = {socket.gethostname().lower()} if not settings.is_loopback else set()
+        self._names = {"localhost", *(name.lower() for name in settings.names), *own}
+
+    def place(self, scope: Scope) -> Scope:
+        """The scope as the asker sees the server: what a trusted proxy says of host, scheme and sub-path is believed.
+
+        Of anybody else such headers are ignored. Raises ValueError for a sub-path that is none.
+        """
+        headers, settings = Headers(scope=scope), self.settings
+        scheme, host, prefix = scope["scheme"], headers.get("host", ""), settings.root_path
+        if self.is_proxy(scope):
+            scheme = "https" if headers.get("x-forwarded-proto", scheme) == "https" else "http"
+            host = headers.get("x-forwarded-host", host)
+            prefix = sub_path(headers["x-forwarded-prefix"]) if "x-forwarded-prefix" in headers else prefix
+        path = scope["path"]
+        if prefix and path != prefix and not path.startswith(f"{prefix}/"):
+            path = prefix + path
+        raw = [(name, value) for name, value in scope["headers"] if name != b"host"]
+        return {
+            **scope,
+            "scheme": scheme,
+            "path": path,
+            "root_path": prefix,
+            "headers": [(b"host", host.encode("latin-1", "replace")), *raw],
+        }
+
+    def is_proxy(self, scope: Scope) -> bool:
+        """Whether the other end of the connection is a trusted proxy."""
+        try:
+            peer = ipaddress.ip_address((scope["client"] or ("",))[0])
+        except ValueError:
+            return False
+        return any(peer in network for network in self.settings.proxies)
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a Host header names this server. A page of somebody else's whose name was pointed at this machine
+        (DNS rebinding) comes with that name; an address can't be pointed anywhere."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+        name = name.lower().rstrip(".")
+        if name in self._names or name.endswith(".localhost"):
+            return True
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+    def hidden_proxy(self, scope: Scope) -> bool:
+        """Whether somebody's proxy, of which nothing was said, asks on behalf of whoever."""
+        headers = Headers(scope=scope)
+        return self.settings.without_login and any(name in headers for name in _FORWARDED)
+
+    def asker(self, scope: Scope) -> Asker | None:
+        """Who it is; None where nobody is known. Why not is for the owner's log alone."""
+        headers, request = Headers(scope=scope), Request(scope)
+        if given := headers.get("authorization"):
+            scheme, _, secret = given.partition(" ")
+            token = self.token(secret.strip(), scope) if scheme.lower() == "bearer" else None
+            return Asker(token.name, token.scope, "token") if token else None
+        if self.is_proxy(scope) and self.settings.user_header.lower() in headers:
+            return self._named_by_proxy(headers)
+        if cookie := request.cookies.get(COOKIE):
+            return self._of_session(cookie, scope)
+        if self.settings.without_login and is_loopback((scope["client"] or ("",))[0]):
+            return Asker("local", self.settings.allow, "local")
+        return None
+
+    def token(self, secret: str, scope: Scope) -> Token | None:
+        """The good token that this is."""
+        token = self._tokens.find(secret)
+        if token is not None and token.state == "good":
+            return token
+        told = f"{token.state} token {token.id} of {token.name}" if token else "a token that is none"
+        LOG.warning("refused %s from %s", told, (scope["client"] or ("?",))[0])
+        return None
+
+    def begin_session(self, token: Token) -> str:
+        """The cookie of a new session, which ends with its token."""
+        return self._state.begin_session(token.id, token.expires)
+
+    def end_session(self, cookie: str) -> None:
+        self._state.end_session(cookie)
+
+    def form_token(self, asker: Asker | None) -> str:
+        """What the forms of an asker carry, so that no other site can send them."""
+        bound = f"{asker.how}\0{asker.name}\0{asker.session}" if asker else ""
+        return hmac.new(self._state.secret, bound.encode(), hashlib.sha256).hexdigest()
+
+    def _named_by_proxy(self, headers: Headers) -> Asker | None:
+        names = headers.getlist(self.settings.user_header)
+        name = names[0].strip() if len(names) == 1 else ""  # twice: one of them is not the proxy's
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            LOG.warning("refused what a proxy says: %d users in one request", len(names))
+            return None
+        groups = [item.strip() for line in headers.getlist(self.settings.groups_header) for item in line.split(",")]
+        grants = self.settings.grants
+        roles = [grants[who] for who in ("*", name, *(f"@{group}" for group in groups)) if who in grants]
+        return Asker(name, max(roles, key=ROLES.index), "proxy")
+
+    def _of_session(self, cookie: str, scope: Scope) -> Asker | None:
+        token_id = self._state.token_of(cookie)
+        token = next((item for item in self._tokens.list() if item.id == token_id), None) if token_id else None
+        if token is None or token.state != "good":
+            LOG.warning("refused a session that has ended, from %s", (scope["client"] or ("?",))[0])
+            return None
+        return Asker(token.name, token.scope, "session", self._state.digest(cookie))

@@ -1,0 +1,143 @@
+"""The application: the API of the table of verbs, the pages, and what both share."""
+
+import importlib
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.serve import badges, feed, metrics, openapi, reading, reading_catalog, writing
+from benchhouse.serve.access import Access
+from benchhouse.serve.answering import Endpoint, problem
+from benchhouse.serve.events import Events
+from benchhouse.serve.guard import Guard
+from benchhouse.serve.limits import Connections
+from benchhouse.serve.pages import (
+    actions,
+    builder,
+    catalog,
+    claims,
+    compare,
+    evidence,
+    front,
+    history,
+    login,
+    logs,
+    run,
+    runs,
+    servers,
+    trace,
+    views,
+)
+from benchhouse.serve.pages.shell import not_found, page, server_error
+from benchhouse.serve.settings import Settings
+from benchhouse.serve.state import ServerState
+from benchhouse.serve.verbs import VERBS, Verb
+from benchhouse.serve.writes import Writes
+
+DECLARED = (reading, reading_catalog, writing)  # the modules that fill VERBS
+PAGES = (
+    ("/", front.front),
+    ("/runs", runs.all_runs),
+    ("/runs/{run}", run.one_run),
+    ("/runs/{run}/live", run.live),
+    ("/runs/{run}/logs", logs.logs),
+    ("/runs/{run}/logs/live", logs.live),
+    ("/runs/{run}/evidence", evidence.all_trials),
+    ("/runs/{run}/evidence/{trial}", evidence.one_trial),
+    ("/runs/{run}/evidence/{trial}/{file:path}", evidence.one_file),
+    ("/trace", trace.trace),
+    ("/catalogue", catalog.catalogue),
+    ("/catalogue/{name:path}", catalog.experiment),
+    ("/claims", claims.claims),
+    ("/claims/documents", claims.documents),
+    ("/claims/{claim}", claims.one_claim),
+    ("/compare", compare.compare),
+    ("/contracts", claims.contracts),
+    ("/contracts/{contract}", claims.one_contract),
+    ("/history", history.cases),
+    ("/history/{case:path}", history.one_case),
+    ("/leaderboards", catalog.leaderboards),
+    ("/leaderboards/{benchmark:path}", catalog.leaderboard),
+    ("/new", builder.new),
+    ("/runs/{run}/contract", claims.run_contract),
+    ("/servers", servers.servers),
+    ("/servers/{server}", servers.one_server),
+    ("/views", views.audience),
+    ("/views/release", views.release),
+)
+
+
+def make_app(workspace: Workspace, settings: Settings, connections: Connections) -> ASGIApp:
+    state = ServerState(workspace.folder.server_state)
+    access = Access(workspace, settings, state)
+    writes = Writes(workspace, state, settings.budget)
+    paths: dict[str, dict[str, Verb]] = {}
+    for verb in VERBS.values():
+        paths.setdefault(verb.path, {})[verb.method] = verb
+    api = [Route(f"/api{path}", Endpoint(verbs, workspace, writes)) for path, verbs in paths.items()]
+    counted = metrics.Counted()
+    pages = [Route(path, page(workspace, make)) for path, make in PAGES]
+    pages.append(Route("/new/scenario.yaml", builder.download(workspace)))
+    app = Starlette(
+        routes=[
+            Route("/api/openapi.json", _openapi),
+            Route("/api/runs/{run}/events", Events(workspace).listen),
+            *api,
+            Route("/api/{rest:path}", _unknown),
+            Route("/mcp", AgentEndpoint(workspace, writes), methods=["POST"]),
+            Route("/assets/report.js", run.report_script),
+            Mount("/assets", StaticFiles(packages=[("benchhouse.report", "assets"), ("benchhouse.serve", "assets")])),
+            *login.routes(access),
+            actions.route(workspace, writes),
+            feed.route(workspace, state),
+            badges.route(workspace, public=settings.public_badges),
+            metrics.route(workspace, counted),
+            *pages,
+        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)],
+        exception_handlers={404: _no_page, 500: _failed},
+    )
+    app.state.follows = settings.follow_s is not None
+    return counted.before(Guard(app, access, connections))
+
+
+class AgentEndpoint:
+    """What agents ask, over streamable HTTP; the protocol's library is imported when the first of them comes."""
+
+    def __init__(self, workspace: Workspace, writes: Writes) -> None:
+        self._workspace, self._writes = workspace, writes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            module = await run_in_threadpool(importlib.import_module, "benchhouse.serve.mcp")
+        except ModuleNotFoundError as error:
+            hint = "where the server runs: pip install 'benchhouse[mcp]'"
+            await problem(501, f"{error.name} is not installed", hint)(scope, receive, send)
+            return
+        await module.answer_over_http(self._workspace, self._writes, scope, receive, send)
+
+
+def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi.document())
+
+
+def _no_page(request: Request, error: Exception) -> Response:
+    return not_found(request)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    if request.url.path.removeprefix(request.scope.get("root_path", "")).startswith(("/api/", "/mcp")):
+        return problem(500, "the server failed", "the cause is in its log")
+    return server_error(request)
+
+
+def _unknown(request: Request) -> Response:
+    return problem(404, f"there is no {request.url.path}", "GET /api/openapi.json names what there is")

@@ -1,0 +1,39 @@
+"""`/badge/CASE/METRIC.svg`: a number for a README.
+
+It is always an image with status 200, grey where there is no number: what shows a README drops images of any other
+status. Whoever wants to know whether there is one asks `/api/badge`, which has statuses.
+"""
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.report.badge import badge
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve.answering import tagged
+
+_FRESH_S = 60
+
+
+def route(workspace: Workspace, *, public: bool) -> Route:
+    """With `public` other sites may show it too, and caches that several share may keep it."""
+
+    async def endpoint(request: Request) -> Response:
+        drawing = await run_in_threadpool(_draw, workspace, request)
+        keep = "public" if public else "private"
+        response = tagged(request, drawing.encode(), "image/svg+xml", f"{keep}, max-age={_FRESH_S}")
+        if public:
+            response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+        return response
+
+    return Route("/badge/{case:path}/{metric}.svg", endpoint)
+
+
+def _draw(workspace: Workspace, request: Request) -> str:
+    case, metric = request.path_params["case"], request.path_params["metric"]
+    try:
+        return workspace.badge(case, metric, request.query_params.get("stat") or None).svg()
+    except BenchError:
+        return badge(metric, "no number", "unknown", f"{metric}: no valid number")

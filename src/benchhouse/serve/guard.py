@@ -1,0 +1,189 @@
+"""What stands before every page and verb: known hosts, known askers, no forged requests, limits, safe headers."""
+
+import asyncio
+import contextlib
+import hmac
+from urllib.parse import parse_qs, quote, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from benchhouse.serve.access import Access, Asker
+from benchhouse.serve.answering import problem
+from benchhouse.serve.limits import Connections, Rates, TooLarge, read_body, replayed
+from benchhouse.serve.pages.shell import trouble, written
+
+FORM = "application/x-www-form-urlencoded"
+FORM_TOKEN = "form_token"  # noqa: S105 - a field's name
+OPEN = ("/login", "/assets/")
+"""What is answered to anybody: how to log in, and what the pages look like."""
+BADGES = "/badge/"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """An ASGI application before another."""
+
+    def __init__(self, app: ASGIApp, access: Access, connections: Connections) -> None:
+        self._app, self._access, self._connections = app, access, connections
+        self._rates = Rates(access.settings.rate)
+        self._strangers = Rates(1.0, burst=30.0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        if scope["type"] != "http":  # there is no WebSocket here
+            return
+        peer = tuple(scope["client"] or ())[:2]
+        self._connections.asked(peer)
+        try:
+            await self._guard(scope, receive, _with_headers(send))
+        finally:
+            self._connections.answered(peer)
+
+    async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            scope = self._access.place(scope)
+        except ValueError as error:
+            await problem(400, f"X-Forwarded-Prefix: {error}")(scope, receive, send)
+            return
+        request = Request(scope)
+        asker = self._access.asker(scope)
+        scope.update(asker=asker, form_token=self._access.form_token)
+        body = b""
+        refusal = self._refusal(request, asker)
+        if refusal is None and request.method not in _SAFE:
+            try:
+                body = await read_body(scope, receive, self._access.settings.max_body)
+                refusal = self._forged(request, asker, body)
+            except TooLarge:
+                most = self._access.settings.max_body
+                refusal = _told(request, 413, f"a request has {most} bytes at most", "the owner's limit is --max-body")
+            except TimeoutError:
+                refusal = _told(request, 408, "the rest of the request did not come")
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._in_time(request, replayed(body, receive) if request.method not in _SAFE else receive, send)
+
+    def _refusal(self, request: Request, asker: Asker | None) -> Response | None:
+        """The answer to those who are not let through."""
+        access, host = self._access, request.headers.get("host", "")
+        if not access.knows_host(host):
+            return _told(request, 421, f"this server is not called {host[:80]!r}", "its owner names it: --name HOST")
+        if (asker is None or asker.how == "local") and access.hidden_proxy(request.scope):
+            return _told(request, 403, _PROXY[0], _PROXY[1])
+        peer = (request.scope["client"] or ("?",))[0]
+        wait_s = self._rates.wait_s(f"{asker.how} {asker.name}") if asker else self._strangers.wait_s(peer)
+        if wait_s:
+            response = _told(request, 429, "too many requests", f"wait {wait_s:.1f} s")
+            response.headers["Retry-After"] = str(int(wait_s) + 1)
+            return response
+        path = request.url.path.removeprefix(request.scope["root_path"])
+        if asker is not None or path.startswith(OPEN) or (path.startswith(BADGES) and access.settings.public_badges):
+            return None
+        if _wants_page(request) and request.method == "GET":
+            root = request.scope["root_path"]
+            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"{root}/login?next={quote(there)}", 303)
+        response = problem(
+            401, "who asks?", "give a token: Authorization: Bearer bht_...; its owner makes one: bench token make"
+        )
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    def _forged(self, request: Request, asker: Asker | None, body: bytes) -> Response | None:
+        """The answer to what another site made a browser send. A token in a header is sent by no browser of itself."""
+        if asker is not None and asker.how == "token":
+            return None
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        ours = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
+        if site not in (None, "same-origin", "none") or origin not in (None, ours):
+            return _told(request, 403, "another site can't write here")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == FORM:
+            given = parse_qs(body.decode("utf-8", "replace")).get(FORM_TOKEN, [""])[0]
+            if _same(given, self._access.form_token(asker)):
+                return None
+            return _told(request, 403, "this form is of another session", "go back, reload the page, and send it again")
+        if kind != "application/json":
+            return _told(request, 415, "what is written is sent as JSON", "-H 'Content-Type: application/json'")
+        return None
+
+    async def _in_time(self, request: Request, receive: Receive, send: Send) -> None:
+        """Answer 503 where no answer begins in time; what was begun goes on, without anybody to tell."""
+        begun, late = asyncio.Event(), False
+
+        async def sending(message: Message) -> None:
+            begun.set()
+            if not late:
+                await send(message)
+
+        answering = asyncio.ensure_future(self._app(request.scope, receive, sending))
+        waiting = asyncio.ensure_future(begun.wait())
+        try:
+            await asyncio.wait(
+                (answering, waiting), timeout=self._access.settings.max_time_s, return_when="FIRST_COMPLETED"
+            )
+            if not begun.is_set() and not answering.done():
+                late = True
+                seconds = self._access.settings.max_time_s
+                response = _told(request, 503, f"no answer within {seconds:g} s", "the owner's limit is --max-time")
+                await response(request.scope, receive, send)
+            await answering
+        except asyncio.CancelledError:
+            answering.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answering
+            raise
+        finally:
+            waiting.cancel()
+
+
+_PROXY = (
+    "a proxy asks for somebody else, and this server was not told of one",
+    "start it with --trusted-proxy ADDRESS, or with --login for tokens",
+)
+
+
+def local_path(text: str) -> str:
+    """Where a form may lead: a path of this server, else its front page. Browsers read a backslash as a slash."""
+    parts = urlsplit(text)
+    outside = parts.scheme or parts.netloc or not text.startswith("/") or text.startswith(("//", "/\\"))
+    return "/" if outside or not text.isprintable() or "\\" in text else text
+
+
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def _wants_page(request: Request) -> bool:
+    path = request.url.path.removeprefix(request.scope["root_path"])
+    return not path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+def _told(request: Request, status: int, title: str, hint: str = "") -> Response:
+    if _wants_page(request):
+        return written(request, trouble("That is refused", title, hint, status))
+    return problem(status, title, hint)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,107 @@
+"""How much is taken from one asker: requests a second, bytes of a request, and time to send it."""
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.types import Message, Receive, Scope
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+_HEAD_S = 20.0
+BODY_S = 30.0
+_MOST_KNOWN = 10_000
+_BURST_S = 4.0
+
+
+class Rates:
+    """A bucket for each asker: it fills by `rate` a second, up to `_BURST_S` of them, and a request takes one."""
+
+    def __init__(self, rate: float, burst: float | None = None) -> None:
+        self._rate, self._burst = rate, burst if burst is not None else max(1.0, rate * _BURST_S)
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def wait_s(self, who: str) -> float:
+        """0: go on. Else the seconds until the next request will be taken."""
+        now = time.monotonic()
+        if len(self._left) > _MOST_KNOWN:
+            full = self._burst / self._rate
+            self._left = {name: item for name, item in self._left.items() if now - item[1] < full}
+        left, then = self._left.get(who, (self._burst, now))
+        left = min(self._burst, left + (now - then) * self._rate)
+        self._left[who] = (left - 1.0 if left >= 1.0 else left, now)
+        return 0.0 if left >= 1.0 else (1.0 - left) / self._rate
+
+
+class TooLarge(Exception):  # noqa: N818 - an answer
+    """The body of a request is larger than is taken."""
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
+    """The whole body. Raises TooLarge, and TimeoutError where it takes too long."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    if length.isdigit() and int(length) > most:
+        raise TooLarge
+    parts, size = [], 0
+    async with asyncio.timeout(BODY_S):
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":  # the asker has gone
+                return b""
+            size += len(message.get("body", b""))
+            if size > most:
+                raise TooLarge
+            parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, once more; then whatever comes."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
+class Connections:
+    """Connections that owe a request: uvicorn would wait for the rest of a head for ever."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, asyncio.Transport] = {}
+        self._timers: dict[Any, asyncio.TimerHandle] = {}
+
+    def protocol(self) -> type[asyncio.Protocol]:
+        """The protocol of uvicorn, closing connections that send no whole head in time."""
+        connections = self
+
+        class Patient(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+            def connection_made(self, transport: Any) -> None:
+                super().connection_made(transport)
+                self.peer_key = tuple((transport.get_extra_info("peername") or ())[:2])
+                connections.opened(self.peer_key, transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                connections.closed(self.peer_key)
+                super().connection_lost(exc)
+
+        return Patient
+
+    def opened(self, peer: Any, transport: asyncio.Transport) -> None:
+        self._open[peer] = transport
+        self.answered(peer)
+
+    def closed(self, peer: Any) -> None:
+        self.asked(peer)
+        self._open.pop(peer, None)
+
+    def asked(self, peer: Any) -> None:
+        """A whole head has come."""
+        if timer := self._timers.pop(peer, None):
+            timer.cancel()
+
+    def answered(self, peer: Any) -> None:
+        """The next one may come."""
+        if (transport := self._open.get(peer)) and peer not in self._timers:
+            self._timers[peer] = asyncio.get_running_loop().call_later(_HEAD_S, transport.abort)

@@ -1,0 +1,77 @@
+"""Forms that write: a button for a verb, bound to the asker's session, done once however often it is pressed."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from markupsafe import Markup
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.report.tags import Content, tag
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve.access import asker_of
+from benchhouse.serve.answering import hide_places, status_of
+from benchhouse.serve.guard import FORM_TOKEN, local_path
+from benchhouse.serve.pages.shell import link, not_found, trouble, written
+from benchhouse.serve.verbs import VERBS
+from benchhouse.serve.writes import Writes
+
+_KEY, _THEN = "idempotency_key", "then"
+
+
+def may(request: Request, verb: str) -> bool:
+    """Whether the asker may do it: what they may not is not shown."""
+    return asker_of(request).may(VERBS[verb].scope)
+
+
+def form(request: Request, verb: str, label: str, given: Mapping[str, str], *fields: Content, then: str = "") -> Markup:
+    """A form that does `verb` with `given` and with what is filled into `fields`; empty where the asker may not.
+
+    Then it shows the page `then`, in which `{run_id}` is that of the answer; by default this page.
+    """
+    if not may(request, verb):
+        return Markup("")
+    hidden = dict(given) | {
+        FORM_TOKEN: request.scope["form_token"](asker_of(request)),
+        _KEY: secrets.token_hex(16),
+        _THEN: then or request.url.path.removeprefix(request.scope["root_path"]),
+    }
+    inputs = [tag("input", type="hidden", name=name, value=value) for name, value in hidden.items()]
+    button = tag("button", label, type="submit")
+    return tag("form", *inputs, *fields, button, method="post", action=link(request, f"/do/{verb}"), class_="action")
+
+
+def route(workspace: Workspace, writes: Writes) -> Route:
+    """Where such forms are sent."""
+
+    async def do(request: Request) -> Response:
+        verb, asker = VERBS.get(request.path_params["verb"]), asker_of(request)
+        if verb is None or not verb.writes:
+            return not_found(request)
+        if not asker.may(verb.scope):
+            words = f"This is for the role {verb.scope}. You are {asker.name} and may {asker.role}."
+            return written(request, trouble("That is refused", words, "", 403))
+        values = parse_qs((await request.body()).decode("utf-8", "replace"))
+        given = {name: items[0] for name, items in values.items()}
+        key, then = given.pop(_KEY, ""), given.pop(_THEN, "/")
+        given.pop(FORM_TOKEN, None)
+        try:
+            asked = verb.asks.model_validate(given)
+            answer = await run_in_threadpool(writes.carry_out, verb, asked, asker, key)
+        except ValidationError as error:
+            words = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            return written(request, trouble("That did not work", words, "Go back and correct it.", 400))
+        except BenchError as error:
+            message, hint = (hide_places(text, workspace) for text in (error.message, error.hint))
+            return written(request, trouble("That did not work", message, hint, status_of(error)))
+        told = json.loads(answer.body)
+        run_id = told.get("run_id", "") if isinstance(told, dict) else ""
+        return RedirectResponse(request.scope["root_path"] + local_path(then.replace("{run_id}", run_id)), 303)
+
+    return Route("/do/{verb}", do, methods=["POST"])

@@ -1,0 +1,77 @@
+"""What the trials, servers and workers of a run print, as it is written."""
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.report.tags import tag
+from benchhouse.schema.logs import LogLine
+from benchhouse.serve.pages.forms import ask, field
+from benchhouse.serve.pages.shell import Page, anchor, empty, link
+
+if TYPE_CHECKING:
+    from benchhouse.api.observation import LogFilters
+
+_LINES = 200
+_MOST = 5000
+
+
+def logs(workspace: Workspace, request: Request) -> Page:
+    run = workspace[request.path_params["run"]]
+    asked, path = _asked(request), f"/runs/{run.id}/logs"
+    form = ask(
+        request,
+        path,
+        field("component", "Component", asked["component"], placeholder="experiment, worker, ..."),
+        field("trial", "Trial", asked["trial"], placeholder="beginning of its id"),
+        field("since", "Since", asked["since"], placeholder="10m, or a time in UTC"),
+        field("lines", "Lines", str(_lines(request)), "number", min=1, max=_MOST),
+    )
+    back = tag("p", anchor(request, f"Run {run.id}", f"/runs/{run.id}"))
+    return Page("Logs", (back, form, _part(workspace, request)), scripts=("live.js",))
+
+
+def live(workspace: Workspace, request: Request) -> Response:
+    """The lines alone, for the script of the page."""
+    return HTMLResponse(_part(workspace, request))
+
+
+def _part(workspace: Workspace, request: Request) -> Markup:
+    run, asked = workspace[request.path_params["run"]], _asked(request)
+    filters: LogFilters = {"since": asked["since"] or None}
+    if asked["component"]:
+        filters["components"] = asked["component"].replace(",", " ").split()
+    if asked["trial"]:
+        filters["trials"] = [asked["trial"]]
+    lines = workspace.logs.tail(run.id, _lines(request), **filters)
+    under_way = run.status().state in ("running", "waiting")
+    shown = tag("pre", *map(_line, lines), tabindex=0, class_="log", aria_label="Lines") if lines else None
+    here = asked | {"lines": str(_lines(request))}
+    reload = tag("a", "Reload", href=link(request, f"/runs/{run.id}/logs", **here))
+    return tag(
+        "section",
+        tag("p", "The run goes on; new lines are shown as they come. ", reload) if under_way else None,
+        shown or empty("No line fits. What was packed of all logs:", f"bench logs get {run.id}"),
+        id="live",
+        data_part=link(request, f"/runs/{run.id}/logs/live", **here) if under_way else None,
+    )
+
+
+def _line(line: LogLine) -> Markup:
+    text = line.line or " ".join([line.message, *(f"{key}={value}" for key, value in line.more.items())])
+    source = f"{line.trial_id[:8]} {line.component}".strip()
+    trouble = line.stream == "stderr" or line.level in ("warning", "error")
+    head = tag("span", f"{line.time[:23].replace('T', ' ')} {source} ", class_="soft")
+    return tag("span", head, f"{text}\n", class_="bad" if trouble else None)
+
+
+def _asked(request: Request) -> dict[str, str]:
+    return {name: request.query_params.get(name, "").strip() for name in ("component", "trial", "since")}
+
+
+def _lines(request: Request) -> int:
+    text = request.query_params.get("lines", "")
+    return min(max(int(text), 1), _MOST) if text.isdecimal() and len(text) < 9 else _LINES

@@ -1,0 +1,43 @@
+"""What several pages are made of: facts, notes, words of judgement, values as a scenario has them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from markupsafe import Markup
+from starlette.requests import Request
+
+from benchhouse.report.tags import Content, tag
+
+_GOOD, _BAD = ("better", "good", "best", "signed", "holds", "accepted"), ("worse", "regression", "wrong", "CHANGED")
+
+
+def asked(request: Request, *names: str) -> dict[str, str]:
+    """What the form was sent with; empty where it was not."""
+    return {name: request.query_params.get(name, "").strip() for name in names}
+
+
+def facts(pairs: Iterable[tuple[str, Content]]) -> Markup:
+    """Names and values; those without a value are left out."""
+    return tag(
+        "dl", *(part for name, value in pairs if value for part in (tag("dt", name), tag("dd", value))), class_="pairs"
+    )
+
+
+def notes(lines: Sequence[str], title: str = "Notes") -> Markup | None:
+    if not any(lines):
+        return None
+    return tag("section", tag("h2", title), tag("ul", *(tag("li", line) for line in lines if line)))
+
+
+def verdict(text: str) -> Markup:
+    """A word of judgement, coloured; what it says never hangs on its colour."""
+    first = text.partition(" ")[0]
+    return tag("span", text, class_="good" if first in _GOOD else "bad" if first in _BAD else None)
+
+
+def written(value: object) -> str:
+    """A value as a scenario would have it, on one line."""
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {written(item)}" for key, item in value.items())
+    return ", ".join(map(written, value)) if isinstance(value, list | tuple) else str(value)

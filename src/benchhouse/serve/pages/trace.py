@@ -1,0 +1,40 @@
+"""From a number back to its bytes: what `bench trace` says."""
+
+from starlette.requests import Request
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.report.tags import join, tag
+from benchhouse.serve.pages.forms import ask, field
+from benchhouse.serve.pages.shell import Page
+
+_HELP = "The reference that a report prints beside a number, a claim, a trial, or RUN:metric such as @last:qps."
+
+
+def trace(workspace: Workspace, request: Request) -> Page:
+    ref = request.query_params.get("ref", "").strip()
+    form = ask(request, "/trace", field("ref", "Reference", ref, size=40, required=True), button="Trace")
+    if not ref:
+        return Page("Trace", (tag("p", _HELP), form))
+    found = workspace.trace(ref)
+    verdict = "Every step holds." if found.ok else "The lineage is broken: not every step holds."
+    steps = [
+        tag(
+            "li",
+            tag(
+                "h2",
+                step.name.capitalize(),
+                " ",
+                tag("span", "holds" if step.ok else "does not hold", class_=_side(step.ok)),
+            ),
+            tag("ul", *(tag("li", line) for line in step.says)),
+        )
+        for step in found.steps
+    ]
+    shown = join(
+        tag("p", verdict, class_="verdict" if found.ok else "verdict trouble"), tag("ol", *steps, class_="steps")
+    )
+    return Page("Trace", (form, tag("p", tag("code", f"bench trace {ref}")), shown))
+
+
+def _side(ok: bool) -> str:
+    return "place best" if ok else "place worst"

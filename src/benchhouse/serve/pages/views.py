@@ -1,0 +1,52 @@
+"""One run for one reader, and one release against another."""
+
+from starlette.requests import Request
+
+from benchhouse.api.workspace import AUDIENCES, Workspace
+from benchhouse.report.tags import Content, tag
+from benchhouse.serve.pages import parts
+from benchhouse.serve.pages.forms import ask, choice, field
+from benchhouse.serve.pages.shell import Page, anchor, empty
+
+
+def audience(workspace: Workspace, request: Request) -> Page:
+    """What `bench report --for` has; a partner sees publishable numbers only."""
+    from benchhouse.report.pages import sections
+
+    asked = parts.asked(request, "run", "vs", "audience")
+    chosen = asked["audience"] or AUDIENCES[0]
+    form = ask(
+        request,
+        "/views",
+        field("run", "Run", asked["run"] or "@last"),
+        field("vs", "Against", asked["vs"], placeholder="the run before it"),
+        choice("audience", "For", [(name, name) for name in AUDIENCES], chosen),
+    )
+    if not workspace.runs():
+        return Page("Views", (form, empty("No run yet. Start one:", "bench run SCENARIO.yaml")))
+    page = workspace.views.audience(chosen, asked["run"] or "@last", asked["vs"] or None)
+    return Page(page.title, (tag("p", page.lead, class_="verdict"), form, *sections(page)))
+
+
+def release(workspace: Workspace, request: Request) -> Page:
+    """What got better, worse or stayed from one release to another, by claims that hold."""
+    from benchhouse.report.pages import sections
+    from benchhouse.report.release_page import release_page
+
+    asked = parts.asked(request, "from", "to", "realism")
+    form = ask(
+        request,
+        "/views/release",
+        field("from", "From", asked["from"], placeholder="0.9.1"),
+        field("to", "To", asked["to"], placeholder="0.10.0"),
+        choice("realism", "Claims", (("", "publication-grade"), ("1", "realism-grade too")), asked["realism"]),
+        button="Compare",
+    )
+    words = (
+        "A release is the version of a server, an image digest, a commit, a package version, or a run. All numbers are "
+    )
+    lead: Content = tag("p", words, anchor(request, "claims", "/claims"), " that hold.", class_="soft")
+    if not (asked["from"] and asked["to"]):
+        return Page("Releases", (lead, form))
+    shown = release_page(workspace.views.release(asked["from"], asked["to"], realism=bool(asked["realism"])).view)
+    return Page(shown.title, (tag("p", shown.lead, class_="verdict"), form, *sections(shown)))

@@ -1,0 +1,351 @@
+"""Verbs that only read of what can be benchmarked and where: catalogue, contracts, servers, sites, plans, tables."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve.given import refuse_variables
+from benchhouse.serve.reading import Confidence
+from benchhouse.serve.verbs import Asked, Name, Nothing, Token, verb
+
+if TYPE_CHECKING:
+    from benchhouse.api.execution import PlaceKeywords, ScenarioText
+    from benchhouse.serve import answers
+
+_LARGEST = 1 << 20
+_SCENARIO = "<scenario>"
+
+
+@verb("GET", "/benchmark/contracts")
+def benchmark_contracts(workspace: Workspace, asked: Nothing) -> "list[answers.ContractTemplate]":
+    """Contracts to begin with, by class and kind of workload."""
+    return workspace.contracts.list()
+
+
+class OfContract(Asked):
+    contract: Token
+    """Its name, such as `publication-inference`."""
+
+
+@verb("GET", "/benchmark/contracts/{contract}")
+def benchmark_contract(workspace: Workspace, asked: OfContract) -> dict[str, Any]:
+    """One of these contracts, as its file has it; /api/schema/contract describes it."""
+    return workspace.contracts.show(asked.contract).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@verb("GET", "/catalog/experiments")
+def experiments(workspace: Workspace, asked: Nothing) -> "list[answers.ListedExperiment]":
+    """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers."""
+    return workspace.catalog.experiments()
+
+
+class OfExperiment(Asked):
+    experiment: Token
+    """Name of an experiment or of a registered benchmark."""
+    version: Token | None = None
+    """By default the newest."""
+
+
+@verb("GET", "/catalog/experiments/{experiment}")
+def experiment_show(workspace: Workspace, asked: OfExperiment) -> dict[str, Any]:
+    """Inputs, metrics, data and resources of an experiment, or of what a registered benchmark fixes of it."""
+    return workspace.catalog.show(asked.experiment, asked.version).to_dict()
+
+
+class Benchmarks(Asked):
+    package: Token | None = None
+    """Only those of this package."""
+    model: Token | None = None
+    """Only those for this model."""
+    experiment: Token | None = None
+    """Only those of this experiment."""
+
+
+@verb("GET", "/catalog/benchmarks")
+def benchmarks(workspace: Workspace, asked: Benchmarks) -> "list[answers.ListedBenchmark]":
+    """Registered benchmarks: of the workspace, of installed packages, of a nexus."""
+    return workspace.catalog.benchmarks(package=asked.package, model=asked.model, experiment=asked.experiment)
+
+
+@verb("GET", "/catalog/targets")
+def targets(workspace: Workspace, asked: Nothing) -> "list[answers.MeasuredTarget]":
+    """Targets that were benchmarked in this workspace."""
+    return workspace.catalog.targets()
+
+
+@verb("GET", "/catalog/data")
+def data(workspace: Workspace, asked: Nothing) -> "list[answers.Fetchable]":
+    """Data that installed experiments declare, and whether it is in the cache."""
+    return workspace.fetchable()
+
+
+class OfSchema(Asked):
+    format: Literal[
+        "scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry", "contract"
+    ]
+    """The file format."""
+
+
+@verb("GET", "/schema/{format}")
+def schema(workspace: Workspace, asked: OfSchema) -> dict[str, Any]:
+    """The JSON Schema of a file format."""
+    if asked.format == "contract":
+        return workspace.contracts.json_schema()
+    return workspace.catalog.json_schema(asked.format)
+
+
+@verb("GET", "/packages")
+def packages(workspace: Workspace, asked: Nothing) -> "list[answers.PackageSummary]":
+    """All packages of the nexus; one that can't be read has `broken`."""
+    return workspace.packages.list()
+
+
+@verb("GET", "/packages/requirements")
+def package_requirements(workspace: Workspace, asked: Nothing) -> "list[answers.PackageRequirement]":
+    """The Python packages that packages install, and for which experiments."""
+    return workspace.packages.requirements()
+
+
+class OfPackage(Asked):
+    package: Token
+    """Its name."""
+
+
+@verb("GET", "/packages/{package}")
+def package_show(workspace: Workspace, asked: OfPackage) -> "answers.PackageDetails":
+    """One package: what it installs, its models and its benchmarks."""
+    return workspace.packages.show(asked.package)
+
+
+@verb("GET", "/leaderboards")
+def leaderboards(workspace: Workspace, asked: Nothing) -> "list[answers.LogicalSummary]":
+    """The logical benchmarks there are, and the experiments that answer each."""
+    return workspace.leaderboards.list()
+
+
+class Rank(Asked):
+    benchmark: Token
+    """Name of the logical benchmark."""
+    where: tuple[Token, ...] = ()
+    """Only results with this value of a property: `load=heavy`; repeatable."""
+    experiment: Token | None = None
+    """Only what this one measured."""
+    confidence: Confidence = 0.95
+    """Of the intervals."""
+
+
+@verb("GET", "/leaderboards/{benchmark}")
+def leaderboard(workspace: Workspace, asked: Rank) -> "answers.Leaderboard":
+    """The targets of a logical benchmark, ranked."""
+    where = {}
+    for condition in asked.where:
+        key, sign, value = condition.partition("=")
+        if not sign:
+            raise BenchError(f"where: '{condition}' is no condition", "such as load=heavy")
+        where[key] = value
+    ranked = workspace.leaderboards.rank(
+        asked.benchmark, where=where, experiment=asked.experiment, confidence=asked.confidence
+    )
+    return cast("answers.Leaderboard", ranked.as_dict())
+
+
+@verb("GET", "/servers")
+def servers(workspace: Workspace, asked: Nothing) -> "list[answers.Server]":
+    """Servers that run: those started by themselves and those attached to runs."""
+    return workspace.servers.running()
+
+
+class OfServer(Asked):
+    server: Token
+    """Its id, or the beginning of it."""
+
+
+@verb("GET", "/servers/{server}/check")
+def server_check(workspace: Workspace, asked: OfServer) -> "answers.CheckedServer":
+    """Ask a server by its own probe until it answers, for at most 5 seconds."""
+    return workspace.servers.check(asked.server)
+
+
+class ServerLogs(OfServer):
+    lines: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """The most lines of each replica, the newest."""
+
+
+@verb("GET", "/servers/{server}/logs")
+def server_logs(workspace: Workspace, asked: ServerLogs) -> "answers.ServerOutput":
+    """The last lines that a server wrote; also of one that is over."""
+    lines = workspace.servers.logs(asked.server, lines=asked.lines).lines
+    return cast("answers.ServerOutput", {"lines": lines})
+
+
+@verb("GET", "/clients")
+def clients(workspace: Workspace, asked: Nothing) -> "list[answers.Server]":
+    """Load clients that run."""
+    return workspace.clients.running()
+
+
+@verb("GET", "/recipes")
+def recipes(workspace: Workspace, asked: Nothing) -> "list[answers.RecipeStatus]":
+    """All recipes of servers, with the version of each program that is installed here."""
+    return workspace.servers.recipes()
+
+
+class OfRecipe(Asked):
+    recipe: Name
+    """Its name."""
+
+
+@verb("GET", "/recipes/{recipe}")
+def recipe_show(workspace: Workspace, asked: OfRecipe) -> dict[str, Any]:
+    """One recipe; /api/schema/recipe describes it."""
+    return workspace.servers.recipe(asked.recipe).model_dump(mode="json")
+
+
+@verb("GET", "/monitors")
+def monitors(workspace: Workspace, asked: Nothing) -> "list[answers.MonitorStatus]":
+    """Every free-standing monitor of the workspace, the last first."""
+    return workspace.monitors.all()
+
+
+@verb("GET", "/monitors/available")
+def monitors_available(workspace: Workspace, asked: Nothing) -> "list[answers.Monitored]":
+    """Everything that can be monitored, and whether it was tried on the real thing."""
+    return workspace.monitors.list()
+
+
+@verb("GET", "/images")
+def images(workspace: Workspace, asked: Nothing) -> "list[answers.LockedImage]":
+    """Images of registries that are pinned by digest."""
+    return workspace.images.references()
+
+
+@verb("GET", "/sites")
+def sites(workspace: Workspace, asked: Nothing) -> "list[answers.SiteSummary]":
+    """Profiles of machines and clusters, with the one in use marked."""
+    return workspace.sites.profiles()
+
+
+class OfSite(Asked):
+    site: Name
+    """Its name."""
+
+
+@verb("GET", "/sites/{site}")
+def site_show(workspace: Workspace, asked: OfSite) -> "answers.Site":
+    """One shipped profile."""
+    return workspace.sites.profile(asked.site)
+
+
+@verb("GET", "/selftest")
+def selftest(workspace: Workspace, asked: Nothing) -> "answers.SelftestRecord | None":
+    """The newest selftest: how often equal things look different here, and the smallest visible change."""
+    return workspace.last_selftest()
+
+
+@verb("GET", "/warehouse/schema")
+def warehouse_schema(workspace: Workspace, asked: Nothing) -> "list[answers.TableInfo]":
+    """The curated tables, column by column."""
+    return workspace.warehouse.schema()
+
+
+@verb("GET", "/warehouse/shared")
+def warehouse_shared(workspace: Workspace, asked: Nothing) -> "list[answers.Destination]":
+    """What of the workspace is where workspace.yaml sends it."""
+    return workspace.warehouse.share(dry_run=True)
+
+
+@verb("GET", "/warehouse/followed")
+def warehouse_followed(workspace: Workspace, asked: Nothing) -> "answers.Followed | None":
+    """How it stands with the team's store that the server follows; null where it follows none."""
+    return workspace.warehouse.followed()
+
+
+class Query(Asked):
+    sql: Annotated[str, Field(max_length=100_000)]
+    """One SELECT, in the dialect of DuckDB; /api/warehouse/schema has the tables."""
+    rows: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    """The most rows; `more` says whether there are others."""
+    seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
+    """After this time it is ended."""
+
+
+def _query(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+    from benchhouse.warehouse.query import QueryLimits
+
+    result = workspace.query(asked.sql, limits=QueryLimits(asked.seconds, asked.rows))
+    return cast("answers.QueryAnswer", result.to_dict() | {"more": result.more})
+
+
+@verb("GET", "/query", rows="rows")
+def query(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+    """Ask the tables in SQL, read-only."""
+    return _query(workspace, asked)
+
+
+@verb("POST", "/query", rows="rows")
+def query_long(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+    """The same for SQL that is too long for an address; nothing is written."""
+    return _query(workspace, asked)
+
+
+class OfScenario(Asked):
+    scenario: Annotated[str, Field(max_length=_LARGEST)] | dict[str, Any]
+    """The text of a scenario file, or its content. Relative paths in it start from the workspace."""
+
+
+class Plan(OfScenario):
+    points: Annotated[int, Field(ge=0, le=1000)] = 20
+    """How many points to list."""
+    executor: Name | None = None
+    """Where it would run, in place of what it says."""
+    runtime: Name | None = None
+    """What its trials would run in."""
+    site: Name | None = None
+    """Name of a site profile."""
+
+
+def _source(asked: OfScenario) -> "ScenarioText":
+    from benchhouse.api.execution import ScenarioText
+    from benchhouse.documents.yaml_reader import parse_yaml
+
+    scenario = asked.scenario
+    refuse_variables(parse_yaml(scenario, _SCENARIO).data if isinstance(scenario, str) else scenario)
+    return ScenarioText(scenario if isinstance(scenario, str) else json.dumps(scenario), _SCENARIO)
+
+
+@contextlib.contextmanager
+def _only_of_the_text() -> Iterator[None]:
+    """Files that a scenario names are this machine's: what is wrong in them is not quoted to a stranger."""
+    try:
+        yield
+    except ProblemsError as error:
+        own = [problem for problem in error.problems if problem.path == _SCENARIO]
+        if len(own) == len(error.problems):
+            raise
+        if own:
+            raise ProblemsError(own) from error
+        raise BenchError(
+            "a file that the scenario names has mistakes", "on its machine: bench validate FILE"
+        ) from error
+
+
+@verb("POST", "/plan")
+def plan(workspace: Workspace, asked: Plan) -> "answers.PlanSummary":
+    """What a scenario would run: points, trials, time, cost, digest; nothing is started or written."""
+    with _only_of_the_text():
+        where: PlaceKeywords = {"executor": asked.executor, "runtime": asked.runtime, "site": asked.site}
+        (planned,) = workspace.plan(_source(asked), points=asked.points, **where)
+    return planned
+
+
+@verb("POST", "/validate")
+def validate(workspace: Workspace, asked: OfScenario) -> "answers.Validation":
+    """Check a scenario; every mistake is told at once, with its place."""
+    with _only_of_the_text():
+        return workspace.validate(_source(asked))

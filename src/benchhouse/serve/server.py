@@ -1,0 +1,68 @@
+"""The process: one server on one workspace, until it is told to end."""
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.runs.sharing import engine_of
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve.app import make_app
+from benchhouse.serve.following import follow
+from benchhouse.serve.limits import Connections
+from benchhouse.serve.log import log_to_stderr
+from benchhouse.serve.settings import Settings
+
+_MOST_CONNECTIONS = 512
+_IDLE_S = 15
+
+
+def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is called with the address once it listens."""
+    check(workspace, settings)
+    listener = _listen(settings.host, settings.port)
+    at = listener.getsockname()
+    shown = f"[{at[0]}]" if ":" in at[0] else at[0]
+    log_to_stderr()
+    if settings.follow_s is not None:
+        follow(workspace.root, settings.follow_s)
+    connections = Connections()
+    config = uvicorn.Config(
+        make_app(workspace, settings, connections),
+        http=connections.protocol(),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # ours: uvicorn would believe anybody on this machine
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=5,
+    )
+    ready(f"http://{shown}:{at[1]}{settings.root_path}/")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def check(workspace: Workspace, settings: Settings) -> None:
+    """Raises where others than this machine could ask, and nobody could say who they are."""
+    good = any(token.state == "good" for token in workspace.tokens.list())
+    if not settings.is_loopback and not settings.proxies and not good:
+        raise BenchError(
+            f"{settings.host} is reached by others than this machine, and nothing says who may ask",
+            "make a token: bench token make NAME --scope read|run|approve|admin; or let a proxy with a login ask: "
+            "--trusted-proxy ADDRESS; or serve this machine alone: --host 127.0.0.1",
+        )
+    if settings.login and not good:
+        raise BenchError("--login needs a token, and there is none that counts", "bench token make NAME --scope run")
+    if settings.follow_s is not None:
+        engine_of(workspace.folder)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise BenchError(
+            f"nothing can listen on {host} port {port}: {error.strerror or error}", "give another: --port 0 takes any"
+        ) from error

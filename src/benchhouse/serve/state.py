@@ -1,0 +1,141 @@
+"""What the server keeps between requests, and over a kill: sessions, and answers by idempotency key."""
+
+import contextlib
+import hashlib
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from benchhouse.processes.owner import identity, is_gone
+
+_SESSION_S = 12 * 3600.0
+_KEPT_S = 7 * 86400.0
+_ENDED = "ended"
+_LONGEST_WRITE_S = 600.0  # of a server in another container nobody here can say whether it lives
+_TABLES = """
+CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS session (digest TEXT PRIMARY KEY, token_id TEXT NOT NULL, expires REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS answer (
+    who TEXT NOT NULL, key TEXT NOT NULL, asked TEXT NOT NULL, request TEXT NOT NULL, owner TEXT NOT NULL,
+    time REAL NOT NULL, status INTEGER, body TEXT, PRIMARY KEY (who, key));
+"""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is known of an idempotency key."""
+
+    asked: str
+    """Digest of what was asked under it."""
+    request: str
+    """By which what was written is found again."""
+    under_way: bool
+    status: int | None = None
+    body: str | None = None
+
+
+class ServerState:
+    """One SQLite file, synced at every write; opened when it is first needed, so that reading needs no file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._secret: bytes | None = None
+
+    @property
+    def secret(self) -> bytes:
+        """Of this server: forms are signed with it."""
+        if self._secret is None:
+            try:
+                with self._open() as connection:
+                    if (row := connection.execute("SELECT value FROM secret").fetchone()) is None:
+                        row = (secrets.token_bytes(32),)
+                        connection.execute("INSERT INTO secret VALUES (?)", row)
+                    self._secret = row[0]
+            except (OSError, sqlite3.OperationalError):  # a folder that is only read: forms last as long as the process
+                self._secret = secrets.token_bytes(32)
+        return self._secret
+
+    def begin_session(self, token_id: str, expires: str) -> str:
+        cookie = secrets.token_urlsafe(32)
+        until = min(time.time() + _SESSION_S, datetime.fromisoformat(expires).timestamp())
+        with self._open() as connection:
+            connection.execute("DELETE FROM session WHERE expires < ?", (time.time(),))
+            connection.execute("INSERT INTO session VALUES (?, ?, ?)", (self.digest(cookie), token_id, until))
+        return cookie
+
+    def end_session(self, cookie: str) -> None:
+        with self._open() as connection:
+            connection.execute("DELETE FROM session WHERE digest = ?", (self.digest(cookie),))
+
+    def token_of(self, cookie: str) -> str | None:
+        """The token by which a session began; None where there is no such session."""
+        if not self._path.exists():
+            return None
+        with self._open() as connection:
+            row = connection.execute(
+                "SELECT token_id FROM session WHERE digest = ? AND expires > ?", (self.digest(cookie), time.time())
+            ).fetchone()
+        return row[0] if row else None
+
+    def claim(self, who: str, key: str, asked: str, request: str) -> Kept | None:
+        """Take a key for a write; None: it is ours now. Else what is known of it already.
+
+        One whose server was killed in the middle is ours too, under the request that it had: `Kept` without an answer.
+        """
+        with self._open() as connection:
+            connection.execute("DELETE FROM answer WHERE time < ?", (time.time() - _KEPT_S,))
+            row = connection.execute(
+                "SELECT asked, request, owner, status, body, time FROM answer WHERE who = ? AND key = ?", (who, key)
+            ).fetchone()
+            if row is None:
+                values = who, key, asked, request, identity(), time.time()
+                connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, NULL, NULL)", values)
+                return None
+            alive = row[2] != _ENDED and not is_gone(row[2]) and time.time() - row[5] < _LONGEST_WRITE_S
+            under_way = row[3] is None and alive
+            if row[3] is None and not under_way and row[0] == asked:
+                connection.execute(
+                    "UPDATE answer SET owner = ?, time = ? WHERE who = ? AND key = ?",
+                    (identity(), time.time(), who, key),
+                )
+            return Kept(row[0], row[1], under_way, row[3], row[4])
+
+    def keep(self, who: str, key: str, status: int, body: str) -> None:
+        with self._open() as connection:
+            connection.execute(
+                "UPDATE answer SET status = ?, body = ? WHERE who = ? AND key = ?", (status, body, who, key)
+            )
+
+    def release(self, who: str, key: str) -> None:
+        """It was refused or failed: asked again, it is tried again, under the same request."""
+        with self._open() as connection:
+            connection.execute("UPDATE answer SET owner = ? WHERE who = ? AND key = ?", (_ENDED, who, key))
+
+    @staticmethod
+    def digest(cookie: str) -> str:
+        return hashlib.sha256(cookie.encode(errors="replace")).hexdigest()
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._connection is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch(0o600)
+                connection = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(_TABLES)
+                self._connection = connection
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")

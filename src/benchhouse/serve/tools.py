@@ -1,0 +1,121 @@
+"""Which verbs agents have as tools, by which names; what a tool is asked and answers, as JSON Schema."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve import reading, reading_catalog, writing
+from benchhouse.serve.access import Asker
+from benchhouse.serve.answering import asked_of, hide_places, json_text, refuse
+from benchhouse.serve.openapi import with_null_numbers
+from benchhouse.serve.verbs import VERBS, Verb
+from benchhouse.serve.writes import Writes
+
+_VERBS: dict[str, Callable[..., Any]] = {
+    "benchmark_contracts": reading_catalog.benchmark_contracts,
+    "contract": reading_catalog.benchmark_contract,
+    "experiments": reading_catalog.experiments,
+    "experiment": reading_catalog.experiment_show,
+    "benchmarks": reading_catalog.benchmarks,
+    "list": reading.runs,
+    "show": reading.run_overview,
+    "status": reading.run_status,
+    "points": reading.run_points,
+    "failures": reading.run_failures,
+    "warnings": reading.run_warnings,
+    "logs": reading.run_logs,
+    "verify": reading.run_verify,
+    "compare": reading.compare,
+    "cases": reading.cases,
+    "history": reading.history,
+    "why": reading.run_why,
+    "trace": reading.trace,
+    "claims": reading.claims,
+    "leaderboards": reading_catalog.leaderboards,
+    "leaderboard": reading_catalog.leaderboard,
+    "tables": reading_catalog.warehouse_schema,
+    "query": reading_catalog.query,
+    "validate": reading_catalog.validate,
+    "plan": reading_catalog.plan,
+    "run": writing.submit,
+    "stop": writing.stop,
+    "resume": writing.resume,
+    "collect": writing.collect,
+}
+_LARGEST = 256 << 10
+_KEY = {
+    "type": "string",
+    "maxLength": 200,
+    "description": "Asked again with the same key and arguments, it is done once.",
+}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A verb, by the name that agents know it by."""
+
+    name: str
+    verb: Verb
+
+    @cached_property
+    def asks(self) -> dict[str, Any]:
+        """The schema of its arguments."""
+        schema = self.verb.asks.model_json_schema()
+        if self.verb.writes:
+            schema["properties"] = {**schema.get("properties", {}), "key": _KEY}
+        return schema
+
+    @cached_property
+    def answers(self) -> dict[str, Any]:
+        """The schema of its answer, which is an object: a list or null is its field `answer`."""
+        adapter: TypeAdapter[Any] = TypeAdapter(self.verb.answers)
+        schema = with_null_numbers(adapter.json_schema(mode="serialization"))
+        kinds = schema.get("anyOf", [])
+        if schema.get("type") == "object" or (kinds and {"type": "null"} not in kinds):
+            return {"type": "object", **schema}
+        definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+        return {"type": "object", "required": ["answer"], "properties": {"answer": schema}, **definitions}
+
+    def call(
+        self, workspace: Workspace, writes: Writes, asker: Asker, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        """What it answers, and how many rows of which of its fields were left out as they are too many.
+
+        Raises what the verb raises, and where the asker may not.
+        """
+        if refusal := refuse(self.verb, asker, self.name):
+            raise BenchError(*refusal)
+        arguments = dict(given)
+        key = str(arguments.pop("key", "")) if self.verb.writes else ""
+        asked = asked_of(self.verb, arguments, self.name)
+        if self.verb.writes:
+            text = hide_places(writes.carry_out(self.verb, asked, asker, key).body, workspace)
+        else:
+            text = json_text(self.verb.call(workspace, asked), workspace)
+        answer = json.loads(text)
+        return _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
+
+
+TOOLS = {name: Tool(name, VERBS[verb.__name__]) for name, verb in _VERBS.items()}
+
+
+def _shortened(answer: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """Its longest list without its end, where all of it is more than an agent can read."""
+    if size <= _LARGEST:
+        return answer, {}
+    sizes = {name: len(json.dumps(value)) for name, value in answer.items() if isinstance(value, list) and value}
+    longest = max(sizes, key=lambda name: sizes[name], default="")
+    rows, room = answer.get(longest, []), _LARGEST - (size - sizes.get(longest, 0))
+    kept = len(rows) * room // sizes[longest] if longest else 0
+    if kept <= 0:
+        raise BenchError(
+            f"the answer has {size >> 10:,} KiB, more than the {_LARGEST >> 10} that a tool answers",
+            "ask for less, or read the report of the run: bench://runs/RUN/report/markdown",
+        )
+    return answer | {longest: rows[:kept]}, {longest: len(rows) - kept}

@@ -1,0 +1,41 @@
+"""Requests to `bench serve` with exactly the headers that a test gives, and tokens to ask with."""
+
+import http.client
+import re
+import subprocess
+from urllib.parse import urlsplit
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PAGE = {"Accept": "text/html"}
+THROUGH = (404, 405)  # of what is not there
+
+
+def ask(base, path="/api/baselines", method="GET", body=None, **headers):
+    """Status, headers and body, with exactly these headers; `host_` is Host."""
+    at = urlsplit(base)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+    given = {name.replace("_", "-").strip("-"): value for name, value in headers.items()}
+    connection.request(method, path, body, given)
+    answer = connection.getresponse()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
+
+
+def token(lab, *options):
+    return lab.bench("token", "make", *options).stdout.strip()
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def form_token(page):
+    return re.search(r'name="form_token" value="(\w+)"', page)[1]
+
+
+def address(process: subprocess.Popen[str]) -> str:
+    """What a server that was just started says that it listens on."""
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.search(r"https?://\S+", line)
+    assert found, f"{line}{process.stderr.read() if process.stderr else ''}"
+    return found.group().rstrip("/")

@@ -1,0 +1,45 @@
+"""Questions that schemathesis makes from the OpenAPI document, right ones and wrong ones: no server error."""
+
+import contextlib
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+
+READ_BY_POST = ("/api/plan", "/api/validate", "/api/query")
+SLOW = ("/api/recipes", "/api/verify")  # programs are asked for their versions, all evidence is hashed
+
+QUICK = settings(
+    max_examples=2, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+def test_no_question_is_a_server_error(lab, serve, mode: str):
+    lab.bench("run", lab.scenario("once"))
+    base = serve("--rate", "100000")
+    schema = schemathesis.openapi.from_url(f"{base}/api/openapi.json")
+    asked = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path in SLOW or (operation.method.upper() == "POST" and operation.path not in READ_BY_POST):
+            continue
+        try:
+            strategy = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
+        except schemathesis.errors.InvalidSchema:
+            continue
+
+        @QUICK
+        @given(strategy)
+        def ask(case: Any) -> None:
+            nonlocal asked
+            answer = case.call(base_url=base)
+            asked += 1
+            assert answer.status_code < 500, (case.method, case.path, answer.text)
+            assert "Traceback (most recent" not in answer.text
+
+        with contextlib.suppress(Unsatisfiable):  # nothing can be wrong with a question that has no parts
+            ask()
+    assert asked > 50
