@@ -124,6 +124,7 @@ class WorkspaceFolder(Folder):
     image_lock = Inside("images.lock.yaml")
     settings = Inside("workspace.yaml")
     alarms = Inside("alarms.yaml")
+    trusted = Inside("trusted.yaml")
 
     @property
     def root(self) -> Path:

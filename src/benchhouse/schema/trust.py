@@ -1,0 +1,80 @@
+"""trusted.yaml: who may do what in a workspace, and how much without being asked. A file under review, as code is."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.names import Name
+from benchhouse.schema.quoting import quote
+from benchhouse.schema.resources import Budget
+from benchhouse.schema.roles import Role
+
+_LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9]|-(?=[A-Za-z0-9])){0,38}(?:\[bot\])?")
+_KEY = re.compile(r"(ssh-ed25519|sk-ssh-ed25519@openssh\.com|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]+=*( .*)?")
+
+
+def _public_key(text: str) -> str:
+    if not _KEY.fullmatch(text):
+        raise ValueError(f"{quote(text[:60])} is no public key of OpenSSH: write the line of id_ed25519.pub")
+    return text
+
+
+PublicKey = Annotated[str, AfterValidator(_public_key)]
+
+
+class Allowance(Budget, strict=True):
+    """What somebody may start without approval; what is not named is not limited."""
+
+    node_hours: float | None = Field(None, gt=0, description="Nodes of all trials times their hours.")
+    gpu_hours: float | None = Field(None, gt=0, description="GPUs of all trials times their hours.")
+
+
+class Person(Model, strict=True):
+    """One person or program, and what it may do."""
+
+    role: Role = Field("run", description="read, run, approve or admin; each holds those before it.")
+    registers: bool = Field(False, description="Whether packages and benchmarks may be registered by this person.")
+    keys: list[PublicKey] = Field(
+        default_factory=empty_list, description="Public keys of OpenSSH, by which approvals and commits are known."
+    )
+    github: str = Field("", description="Login on GitHub, for pull requests and commands in comments.")
+    budget: Allowance | None = Field(None, description="In place of the budget that everybody has.")
+
+    @field_validator("github")
+    @classmethod
+    def _is_a_login(cls, login: str) -> str:
+        if login and not _LOGIN.fullmatch(login):
+            raise ValueError(f"{quote(login[:60])} is no login of GitHub")
+        return login
+
+
+class TrustedFile(Model, strict=True):
+    """The file."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
+    people: dict[Name, Person] = Field(min_length=1, description="People, by the name that records have.")
+    budget: Allowance | None = Field(None, description="What everybody may start without approval; none: anything.")
+
+    @model_validator(mode="after")
+    def _each_is_one(self) -> "TrustedFile":
+        """A login or a key stands for one person, or nobody could be held to anything."""
+        owner: dict[str, str] = {}
+        for name, person in self.people.items():
+            marks = [" ".join(key.split()[:2]) for key in person.keys]
+            marks += [person.github.lower()] if person.github else []
+            for mark in marks:
+                if owner.setdefault(mark, name) != name:
+                    raise ValueError(f"{quote(mark[:60])} stands for {owner[mark]} and for {name}")
+        return self
+
+    def by_github(self, login: str) -> tuple[str, Person] | None:
+        """Who has this login, whatever the case of its letters."""
+        people = self.people.items()
+        return next((item for item in people if login and item[1].github.lower() == login.lower()), None)
+
+    def allowance(self, name: str) -> Allowance | None:
+        """What somebody may start without approval, also who is not in the file."""
+        person = self.people.get(name)
+        return person.budget if person and person.budget else self.budget

@@ -1,0 +1,44 @@
+"""trusted.yaml: people, keys and budgets."""
+
+import pytest
+
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.runs.trusted import read_trusted
+from benchhouse.schema.layout import WorkspaceFolder
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBtyUx1t8wVUhrz2mMUBHkWyZCBmQyDqw3mUeXuP1fTe"
+
+
+def read(folder, text):
+    (folder / "trusted.yaml").write_text(text)
+    return read_trusted(WorkspaceFolder(folder))
+
+
+def test_who_is_in_the_file_has_its_own_budget_and_everybody_else_the_common_one(tmp_path):
+    text = f"people: {{ada: {{role: approve, github: Ada-L, keys: [{KEY}], budget: {{gpu_hours: 8}}}}, bo: {{}}}}\n"
+    trusted = read(tmp_path, text + "budget: {trials: 20}\n")
+    assert trusted.allowance("ada").gpu_hours == 8 and trusted.allowance("ada").trials is None
+    assert trusted.allowance("bo").trials == trusted.allowance("stranger").trials == 20
+    name, person = trusted.by_github("ada-l")
+    assert (name, person.role) == ("ada", "approve")
+    assert trusted.by_github("") is None and trusted.by_github("bo") is None
+
+
+@pytest.mark.parametrize(
+    ("people", "says"),
+    [
+        ("ada: {role: owner}", "trusted.yaml:1:"),
+        ("ada: {keys: [AAAA]}", "no public key of OpenSSH"),
+        ("ada: {github: 'a b'}", "no login of GitHub"),
+        ("ada: {github: ada}, bo: {github: ADA}", "stands for ada and for bo"),
+        (f"ada: {{keys: ['{KEY} laptop']}}, bo: {{keys: ['{KEY} desk']}}", "stands for ada and for bo"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path, people, says):
+    with pytest.raises(ProblemsError) as told:
+        read(tmp_path, f"people: {{{people}}}\n")
+    assert says in str(told.value) and "trusted.yaml:1" in str(told.value)
+
+
+def test_without_the_file_nobody_is_limited(tmp_path):
+    assert read_trusted(WorkspaceFolder(tmp_path)) is None
