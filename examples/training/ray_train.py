@@ -7,6 +7,7 @@ It starts Ray on this machine, or joins the cluster that RAY_ADDRESS names; that
 
 import argparse
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def arguments() -> argparse.Namespace:
     sizes = {"workers": 2, "steps": 12, "batch": 4, "tokens": 128, "width": 128, "layers": 2, "vocabulary": 512}
     for name, size in {**sizes, "seed": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=size)
-    parser.add_argument("--storage", default=".", help="folder for what Ray Train writes of the run")
+    parser.add_argument("--storage", default=tempfile.gettempdir(), help="folder for what Ray Train writes of the run")
     return parser.parse_args()
 
 

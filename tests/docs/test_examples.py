@@ -65,3 +65,4 @@ def test_the_example_of_ray_train_has_the_records_of_all_its_workers(bash, tmp_p
     assert (facts["world"], facts["records_from"]) == (2, "emitted")
     assert facts["warmup_steps"] + facts["measured_steps"] == 12
     assert "loss" in {row["metric"] for row in json.loads(done.stdout)["points"]}
+    assert not list((EXAMPLES / "training").glob("ray_train_run*"))  # what Ray Train writes goes elsewhere
