@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+import psutil
 import pytest
-from asking import PAGE, ask, bearer, token
+from asking import PAGE, address, ask, bearer, token
 from laboratory import Lab, wait_until
 from trial_maker import make_trial
 
@@ -43,6 +45,15 @@ def held(site):
     yield statuses(site, "held", "running")[0]["run_id"]
     (lab.marks / "hold").unlink(missing_ok=True)
     process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def serve_quickly(site):
+    """A server that says within two seconds that there is no answer, and its process."""
+    process = site.lab.start("serve", "--port", "0", "--max-time", "2s")
+    yield address(process), psutil.Process(process.pid)
+    process.terminate()
     process.communicate()
 
 
@@ -101,6 +112,32 @@ def test_two_who_accept_a_level_at_once_are_both_on_record(site):
     assert {line["why"] for line in lines} == whys and len(lines) == 8
     (counts,) = json.loads(ask(site.base, "/api/baselines")[2])
     assert counts["why"] == lines[-1]["why"], "the last one counts"
+
+
+def test_a_run_whose_scenario_is_gone_has_no_contract_and_says_why(site):
+    site.lab.bench("run", site.lab.scenario("once", "bare"))
+    (run,) = statuses(site, "bare", "finished")
+    (site.lab.workspace / ".bench" / "runs" / run["run_id"] / "scenario.yaml").unlink()
+    for path, kind in ((f"/api/runs/{run['run_id']}/contract/rendered", "application/problem+json"),
+                       (f"/runs/{run['run_id']}/contract", "text/html")):  # fmt: skip
+        status, headers, said = ask(site.base, path, **(PAGE if "html" in kind else {}))
+        assert status == 400 and headers["content-type"].startswith(kind), said
+        assert "has no scenario.yaml any more" in said
+
+
+def test_answers_that_nobody_waits_for_any_more_end_and_leave_room_for_others(site, serve_quickly):
+    base, process = serve_quickly
+    endless = "WITH RECURSIVE t AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM t) SELECT max(x) FROM t"
+    asked = json.dumps({"sql": endless, "seconds": 60})
+    with ThreadPoolExecutor(12) as crew:
+        answers = [crew.submit(ask, base, "/api/query", "POST", asked, **JSON) for _ in range(12)]
+        assert ask(base, "/runs", **PAGE)[0] == 200
+        for answer in answers:
+            status, headers, _ = answer.result()
+            assert (status, headers["retry-after"]) == (503, "2")
+    before = sum(process.cpu_times()[:2])
+    time.sleep(1.0)
+    assert sum(process.cpu_times()[:2]) - before < 0.5, "nothing is computed any more"
 
 
 def journal(site):

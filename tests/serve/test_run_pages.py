@@ -107,6 +107,8 @@ def test_the_front_page_is_small_and_says_what_needs_a_person(site, visit):
 def test_a_number_leads_to_its_bytes_and_back(site, visit):
     page = visit(f"{site.base}/runs/{run_id(site, 'good')}")
     page.locator("#points button.num").first.click()
+    line = page.locator("#trace-line").inner_text()
+    assert "every step holds" in site.lab.bench(*line.split()[1:]).stdout, "without a report that was written"
     page.get_by_role("link", name="Follow it back to its bytes").click()
     assert "Every step holds." in page.locator("main").inner_text()
     page.go_back()

@@ -107,8 +107,10 @@ def test_runs_of_the_team_are_shown_as_soon_as_they_are_shared(team, base):
     assert "has not answered" not in front
     assert "pulled" in page(base, "/runs")
     assert "Numbers of the points" in page(base, "/runs/run-a")
-    for path in ("status", "points", "failures", "invalid", "warnings", "verify", "report"):
-        assert ask(base, f"/api/runs/run-a/{path}")[0] == 200, path
+    for path in ("", "/status", "/points", "/failures", "/invalid", "/warnings", "/verify", "/report"):
+        assert ask(base, f"/api/runs/run-a{path}")[0] == 200, path
+    overview = json.loads(ask(base, "/api/runs/run-a")[2])
+    assert (overview["state"], overview["done"], overview["hosts"]) == ("pulled", 14, ["node1"])
     known = json.loads(ask(base, "/api/warehouse/followed")[2])
     assert (known["runs"], known["problem"], known["refused"]) == (3, "", [])
     (tables,) = [place for place in json.loads(ask(base, "/api/warehouse/shared")[2]) if place["noun"] == "run"]

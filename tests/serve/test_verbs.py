@@ -202,6 +202,14 @@ def test_sql_reads_the_tables_and_nothing_else_and_ends(asker: Asker):
     assert "no answer within 0.5 s" in refused(endless, seconds=0.5)
 
 
+def test_numbers_of_a_report_that_nobody_wrote_can_be_traced(asker: Asker):
+    report = asker.json("/api/runs/@last/report?form=json")
+    refs = [cell["ref"] for cell in report["cells"]]
+    assert asker.json(f"/api/trace?ref={quote(refs[0])}")["ok"]
+    for form in ("markdown", "html"):
+        assert refs[0].partition(":")[0] in asker.ask(f"/api/runs/@last/report?form={form}")[2].decode()
+
+
 def test_a_plan_of_a_text(asker: Asker):
     def post(path: str, scenario: Any) -> tuple[int, Any]:
         status, _, body = asker.ask(path, {"scenario": scenario}, Content_Type="application/json")

@@ -1,5 +1,7 @@
 """PostgreSQL as a team's warehouse: many pushers, interrupted ones, older and newer tables, readers."""
 
+import os
+import signal
 import threading
 from datetime import datetime
 
@@ -11,6 +13,7 @@ from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a f
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.engine import RunTables, rows_digest
 from benchhouse.warehouse.engine_lake import LakeEngine
+from benchhouse.warehouse.engine_postgres import PostgresEngine
 from benchhouse.warehouse.run_tables import TRIAL_FACT
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.transfer import open_engine, transfer
@@ -67,6 +70,24 @@ def test_a_push_that_is_cut_off_leaves_nothing_of_its_run(source, address):
     assert [one.what for one in transfer(lake, ready)] == ["same", "new"]
     ready.close()
     lake.close()
+
+
+def test_a_server_that_was_stopped_in_its_tracks_is_not_waited_for_for_ever(source, address):
+    engine, lake = PostgresEngine(address, silence_s=1.0), LakeEngine(source)
+    transfer(lake, engine, ["run-a"])
+    database = address.rpartition("/")[2]
+    own = f"datname = '{database}' AND application_name = 'benchhouse'"
+    ((pid,),) = ask(address, f"SELECT pid FROM pg_stat_activity WHERE {own}")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BenchError, match=r"no answer within 1 s"):
+            engine.runs()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    again = open_engine(address)
+    assert list(again.runs()) == ["run-a"]
+    for one in (engine, lake, again):
+        one.close()
 
 
 def test_a_changed_value_is_found_when_the_run_is_read(source, address, tmp_path):

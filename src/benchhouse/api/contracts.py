@@ -14,6 +14,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare, prepare_text
 from benchhouse.schema.contract import BenchmarkRun
 from benchhouse.schema.contract_rules import UNKNOWN, Settled
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 
 
@@ -84,7 +85,13 @@ class Contracts(VerbGroup):
             return RenderedContract(*contracts.contract_of_plan(prepare(folder, Path(what)).plan, RunEvidence()))
         run = folder.run(self._workspace[what].id)
         record = Ledger(run).record
-        text = run.scenario.read_text(encoding="utf-8")
+        try:
+            text = run.scenario.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise BenchError(
+                f"run {run.run_id} has no {run.scenario.name} any more, of which its contract is rendered",
+                "bench contracts render SCENARIO.yaml: the file that it was run from",
+            ) from error
         prepared = prepare_text(folder, text, str(run.scenario), record.folder, Where())
         evidence = self._evidence(run.run_id, record.scenario)
         return RenderedContract(*contracts.contract_of_plan(prepared.plan, evidence))

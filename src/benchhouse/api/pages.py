@@ -56,7 +56,7 @@ def text(workspace: "Workspace", runs: Sequence[str], audience: str | None, form
         content = page_content(folder, diagnosis.why, audience)
         return pages.as_html(content) if form == "html" else pages.as_markdown(content)
     run_ids = workspace.collected(*runs)
-    data = gather(folder, run_ids, rerun=lambda run_id, trial: rerun_line(trial))
+    data = gather(folder, run_ids, rerun=lambda run_id, trial: rerun_line(trial), published=False)
     if form == "json":
         return report_json(data)
     return html.render(data) if form == "html" else markdown.render(data, figure_files(data))

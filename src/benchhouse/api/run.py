@@ -86,9 +86,10 @@ class Run:
 
     def overview(self) -> "RunOverview":
         """What ran, where, how it ended, and which commands look closer."""
+        from benchhouse.runs import pulled
         from benchhouse.runs.status import overview
 
-        return overview(self.workspace.folder, self.id)
+        return pulled.overview(self.workspace.folder, self.id) or overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
         """Until it is over, wherever it runs; then collect it. On a cluster, what broke is submitted again."""
@@ -197,7 +198,8 @@ class Run:
         from benchhouse.report.data import gather
         from benchhouse.runs.status import rerun_line
 
-        return gather(self.workspace.folder, [self.id], rerun=lambda run_id, trial: rerun_line(trial))
+        folder = self.workspace.folder
+        return gather(folder, [self.id], rerun=lambda run_id, trial: rerun_line(trial), published=False)
 
     def report(self) -> "Report":
         """Write its page, and the same as Markdown and JSON."""

@@ -61,11 +61,17 @@ def rerun_line(run_id: str, folder: TrialFolder) -> str:
 
 
 def gather(
-    workspace: WorkspaceFolder, run_ids: Sequence[str], *, rerun: Rerun = rerun_line, asked: Tradeoff | None = None
+    workspace: WorkspaceFolder,
+    run_ids: Sequence[str],
+    *,
+    rerun: Rerun = rerun_line,
+    asked: Tradeoff | None = None,
+    published: bool = True,
 ) -> ReportData:
     """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders.
 
     `asked` is the trade-off that somebody asked for; otherwise there is one where something was swept.
+    `published`: it is written where `bench trace` finds its refs.
     """
     with Warehouse.open(workspace) as warehouse:
         picked, left_out = pick_columns(queries.columns(warehouse, run_ids).dicts())
@@ -81,7 +87,8 @@ def gather(
     made = stopped.confidence_for(workspace, by_run)
     named = name_runs(trials)
     rows, large = result.dicts(), picked is not None
-    points = make_points(rows, make_cells(result, rows=rows), order, runs=named, confidence=made, refused=refused)
+    cells = make_cells(result, rows=rows, published=published)
+    points = make_points(rows, cells, order, runs=named, confidence=made, refused=refused)
     failed = [row for row in trials if row["outcome"] not in MEASURED]
     failures, invalid = (
         [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(some)]

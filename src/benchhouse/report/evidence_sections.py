@@ -130,7 +130,7 @@ def _pairs(entries: Iterable[tuple[str, str]], *, code: bool = False) -> Markup:
 def lineage_section(data: ReportData) -> Markup:
     explain = tag(
         "p",
-        "Every number above carries a short reference. ",
+        "Every number above carries a reference. ",
         tag("code", "bench trace REFERENCE"),
         " runs its query again, checks the digests of what it read and names the sealed trial folders behind it.",
     )

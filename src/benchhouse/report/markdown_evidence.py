@@ -131,7 +131,7 @@ def environments(data: ReportData) -> str:
 
 def lineage(data: ReportData) -> str:
     explain = (
-        "Every number above carries a short reference. `bench trace REFERENCE` runs its query again, checks the "
+        "Every number above carries a reference. `bench trace REFERENCE` runs its query again, checks the "
         "digests of what it read and names the sealed trial folders behind it."
     )
     parts = ["## Lineage", explain]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from benchhouse.results.cells import ref_of
 from benchhouse.results.content import Number, Point, ReportData
 from benchhouse.results.numbers import number as number_text
 from benchhouse.results.numbers import off_text, spread_text
@@ -219,11 +220,17 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
         "samples": _column([number.samples for number in numbers]),
         "shaky": _column([number.shaky for number in numbers]),
         "off": _column([off_text(number.cell.value, number.error_bound) for number in numbers]),
-        "ref": [number.cell.ref for number in numbers],
+        "ref": None if _is_plain(numbers[0]) else [number.cell.ref for number in numbers],
         "query": _column([number.cell.query for number in numbers]),
         "values": values,
         "trials": _column(trials),
     }
+
+
+def _is_plain(number: Number) -> bool:
+    """Whether its reference names its run, point and metric: the script can write that itself."""
+    cell = number.cell
+    return cell.ref == ref_of(cell.key["run_id"], cell.key["instance_digest"], number.metric, number.stat)
 
 
 def _shortened(value: float | None, digits: int) -> float | int | None:

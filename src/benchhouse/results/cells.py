@@ -11,8 +11,13 @@ from benchhouse.warehouse.query import Result
 _KEY = ("run_id", "instance_digest", "metric", "stat")
 
 
-def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None) -> list[Cell]:
-    """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all."""
+def make_cells(
+    result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None, *, published: bool = True
+) -> list[Cell]:
+    """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all.
+
+    Refs of numbers that will not be `published` name their run and point: they can be traced all the same.
+    """
     query = result.spec.digest()
     rows = result.dicts() if rows is None else rows
     key_of = itemgetter(*_KEY)
@@ -25,7 +30,8 @@ def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str,
         picked = dict(zip(_KEY, key, strict=True))
         if keys[key] > 1:  # a metric whose unit changed between trials
             picked["unit"] = row["unit"]
-        ref, own = cell_ref(query, picked, column), {name: row[name] for name in ("unit", "n", "trials")}
+        ref = cell_ref(query, picked, column) if published else ref_of(*key)
+        own = {name: row[name] for name in ("unit", "n", "trials")}
         cells.append(Cell(ref=ref, query=query, key=picked, column=column, value=row[column], **own))
     return cells
 

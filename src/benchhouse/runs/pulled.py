@@ -3,8 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from benchhouse.runs.status import RunStatus, UnsuccessfulTrial
+from benchhouse.runs.status import RunOverview, RunStatus, UnsuccessfulTrial
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse import queries
 from benchhouse.warehouse.catalog import FILE_NAME, RunEntry
 from benchhouse.warehouse.query import Warehouse
 
@@ -28,6 +29,37 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus | None:
     if workspace.run(run_id).record.is_file():
         return None
     return next(iter(statuses(workspace, [item for item in entries(workspace, ()) if item.run_id == run_id])), None)
+
+
+def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview | None:
+    """The same as `status`, with where it ran; what only its ledger has is empty."""
+    state = status(workspace, run_id)
+    if state is None:
+        return None
+    with Warehouse.open(workspace) as warehouse:
+        trials = queries.trials(warehouse, [run_id]).dicts()
+    first = trials[0]
+    return RunOverview(
+        run_id=run_id,
+        scenario=state.scenario,
+        scenario_file="",
+        experiment=first["experiment"],
+        version=first["experiment_version"],
+        distribution=f"{first['distribution']} {first['distribution_version']}".strip(),
+        state=state.state,
+        created=state.created,
+        executor=state.executor,
+        runtime=first["runtime"],
+        site=None,
+        submitted_from="",
+        hosts=tuple(sorted({row["host"] for row in trials if row["host"]})),
+        points=len({row["instance_digest"] for row in trials}),
+        trials=state.trials,
+        done=state.done,
+        outcomes=tuple(state.outcomes.items()),
+        plan_digest=first["plan_digest"],
+        next_commands=(state.next, f"bench verify {run_id}"),
+    )
 
 
 def statuses(workspace: WorkspaceFolder, runs: Sequence[RunEntry]) -> list[RunStatus]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -23,6 +22,7 @@ from benchhouse.schema.errors import BenchError, Exit, NotFoundError
 from benchhouse.schema.json_text import finite, read_json
 from benchhouse.serve.access import Asker, asker_of
 from benchhouse.serve.formats import JSON, choose, encode
+from benchhouse.serve.limits import Turns
 from benchhouse.serve.verbs import Asked, Text, Verb
 from benchhouse.serve.writes import KeyRefusedError, Writes
 
@@ -112,7 +112,7 @@ class Endpoint:
     """The verbs of one path as an ASGI application."""
 
     def __init__(self, verbs: Mapping[str, Verb], workspace: Workspace, writes: Writes) -> None:
-        self._verbs, self._workspace, self._writes = verbs, workspace, writes
+        self._verbs, self._workspace, self._writes, self._turns = verbs, workspace, writes, Turns()
         self._allowed = ", ".join([*verbs, *(["HEAD"] if "GET" in verbs else [])])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,7 +138,7 @@ class Endpoint:
             return problem(400, "this can't be read as a question", str(error))
         try:
             asked = asked_of(verb, given)
-            return await run_in_threadpool(self._written, verb, asked, format, request)
+            return await self._turns.run(request.scope, self._written, verb, asked, format, request)
         except KeyRefusedError as error:
             return problem(error.status, error.message, error.hint)
         except BenchError as error:

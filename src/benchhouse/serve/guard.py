@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hmac
+import math
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -14,6 +15,7 @@ from benchhouse.serve.access import Access, Asker
 from benchhouse.serve.answering import problem
 from benchhouse.serve.limits import Connections, Rates, TooLarge, read_body, replayed
 from benchhouse.serve.pages.shell import trouble, written
+from benchhouse.warehouse.patience import Patience
 
 FORM = "application/x-www-form-urlencoded"
 FORM_TOKEN = "form_token"  # noqa: S105 - a field's name
@@ -59,7 +61,8 @@ class Guard:
             return
         request = Request(scope)
         asker = self._access.asker(scope)
-        scope.update(asker=asker, form_token=self._access.form_token)
+        max_time_s = self._access.settings.max_time_s
+        scope.update(asker=asker, form_token=self._access.form_token, max_time_s=max_time_s)
         body = b""
         refusal = self._refusal(request, asker)
         if refusal is None and request.method not in _SAFE:
@@ -121,8 +124,9 @@ class Guard:
         return None
 
     async def _in_time(self, request: Request, receive: Receive, send: Send) -> None:
-        """Answer 503 where no answer begins in time; what was begun goes on, without anybody to tell."""
-        begun, late = asyncio.Event(), False
+        """Answer 503 where no answer begins in time. What was begun ends with its next question to the tables, but for
+        what is written: that goes on, without anybody to tell."""
+        begun, late, patience = asyncio.Event(), False, Patience()
 
         async def sending(message: Message) -> None:
             begun.set()
@@ -137,8 +141,10 @@ class Guard:
             )
             if not begun.is_set() and not answering.done():
                 late = True
+                patience.end()
                 seconds = self._access.settings.max_time_s
                 response = _told(request, 503, f"no answer within {seconds:g} s", "the owner's limit is --max-time")
+                response.headers["Retry-After"] = str(math.ceil(seconds))
                 await response(request.scope, receive, send)
             await answering
         except asyncio.CancelledError:

@@ -1,16 +1,22 @@
-"""How much is taken from one asker: requests a second, bytes of a request, and time to send it."""
+"""How much is taken from one asker, requests a second, bytes and time to send them; and how much is done at once."""
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from benchhouse.schema.errors import BenchError
 
 _HEAD_S = 20.0
 BODY_S = 30.0
 _MOST_KNOWN = 10_000
 _BURST_S = 4.0
+_AT_ONCE = 4
+Answer = TypeVar("Answer")
 
 
 class Rates:
@@ -30,6 +36,25 @@ class Rates:
         left = min(self._burst, left + (now - then) * self._rate)
         self._left[who] = (left - 1.0 if left >= 1.0 else left, now)
         return 0.0 if left >= 1.0 else (1.0 - left) / self._rate
+
+
+class Turns:
+    """Answers of one kind, so many at once: those that nobody waits for any more, too. The rest wait for their turn."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self, scope: Scope, function: Callable[..., Answer], *args: Any) -> Answer:
+        """What it answers, computed in a thread. Raises BenchError where its turn did not come in time."""
+        try:
+            async with asyncio.timeout(scope["max_time_s"]):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise BenchError("no turn in time") from error  # the guard has said so before
+        try:
+            return await run_in_threadpool(function, *args)
+        finally:
+            self._free.release()
 
 
 class TooLarge(Exception):  # noqa: N818 - an answer

@@ -20,6 +20,7 @@ from benchhouse.schema.secrets import REDACTED, exposed
 from benchhouse.serve.access import Asker
 from benchhouse.serve.state import ServerState
 from benchhouse.serve.verbs import Asked, Order, Verb
+from benchhouse.warehouse.patience import forget_patience
 
 _LONGEST = 200
 
@@ -54,6 +55,7 @@ class Writes:
 
     def carry_out(self, verb: Verb, asked: Asked, asker: Asker, key: str = "") -> Written:
         """Do it, or answer as before where this asker did it under this key. Blocks; raises what the verb raises."""
+        forget_patience()
         given = asked.model_dump(mode="json", exclude_unset=True)
         request = new_run_id()
         key = _checked(key) or request

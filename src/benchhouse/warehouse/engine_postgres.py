@@ -8,8 +8,13 @@ the names that SQL uses everywhere. Text sorts by its bytes, as it does in the e
 
 import io
 import json
+import math
+import os
 import re
-from contextlib import contextmanager
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError
@@ -61,23 +66,29 @@ _CHANGES_ROLE = re.compile(
 )
 
 
+SILENCE_S = 120.0
+"""A server that is asked for a run, or for the list of them, and says nothing for so long is taken for one that is held
+up. Questions of users may take as long as they do."""
+
+
 class PostgresEngine:
     """One database; the schemas are made, or brought up to date, when something is first written."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, silence_s: float = SILENCE_S) -> None:
+        self._address, self._silence_s = address, silence_s
         self.name = without_secrets(address)
+        self._heard = 0.0
         self._connection = self._connect()
         self._ready = False
 
     def runs(self) -> dict[str, Files]:
-        with self._asking():
+        with self._asking(), self._not_silent():
             return self._listed()
 
     def write(self, run: RunTables, instead_of: Files | None) -> bool:
-        with self._asking():
+        with self._asking(), self._not_silent():
             self._make_ready()
-        with self._asking(), self._connection.transaction():
+        with self._asking(), self._not_silent(), self._connection.transaction():
             self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [run.run_id, _LOCK])
             known = self._rows("SELECT files FROM benchhouse_store.runs WHERE run_id = %s", [run.run_id])
             if known != ([] if instead_of is None else [(dict(instead_of),)]):
@@ -99,7 +110,7 @@ class PostgresEngine:
         return True
 
     def read(self, run_id: str) -> RunTables:
-        with self._asking(), self._connection.transaction():
+        with self._asking(), self._not_silent(), self._connection.transaction():
             self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             sql = "SELECT schema_version, files, rows FROM benchhouse_store.runs WHERE run_id = %s"
             entry = next(iter(self._rows(sql, [run_id])), None)
@@ -143,6 +154,7 @@ class PostgresEngine:
             return psycopg.connect(
                 self._address, autocommit=True, connect_timeout=20, application_name="benchhouse",
                 keepalives_idle=30, keepalives_interval=10, keepalives_count=3,  # a server that vanished is noticed
+                tcp_user_timeout=60_000,
                 options="-c TimeZone=UTC -c DateStyle=ISO,YMD",
             )  # fmt: skip
         except (psycopg.Error, UnicodeError) as error:
@@ -159,7 +171,30 @@ class PostgresEngine:
             yield
         except psycopg.Error as error:
             message = self._without_password(str(error).strip()) or type(error).__name__
+            if self._heard < 0:
+                message = f"no answer within {self._silence_s:g} s"
             raise BenchError(f"{self.name}: {message}", "Tables and columns: bench warehouse schema") from None
+
+    @contextmanager
+    def _not_silent(self) -> "Iterator[None]":
+        """End the connection where nothing comes: a stopped server keeps no time-out, and TCP looks well."""
+        over, self._heard = threading.Event(), time.monotonic()
+
+        def watch() -> None:
+            while not over.wait(max(0.0, self._heard + self._silence_s - time.monotonic())):
+                if time.monotonic() - self._heard >= self._silence_s:
+                    self._heard = -math.inf
+                    with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as connected:
+                        connected.shutdown(socket.SHUT_RDWR)
+                    return
+
+        thread = threading.Thread(target=watch, daemon=True, name="silence")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _without_password(self, text: str) -> str:
         password = split_userinfo(self._address)[1].partition(":")[2]
@@ -167,9 +202,12 @@ class PostgresEngine:
 
     def _do(self, sql: str, values: "list[Any] | None" = None) -> None:
         self._connection.execute(sql, values)
+        self._heard = time.monotonic()
 
     def _rows(self, sql: str, values: "list[Any] | None" = None) -> list[Any]:
-        return self._connection.execute(sql, values).fetchall()
+        rows = self._connection.execute(sql, values).fetchall()
+        self._heard = time.monotonic()
+        return rows
 
     def _exists(self) -> bool:
         return self._rows("SELECT to_regclass('benchhouse_store.runs')")[0][0] is not None
@@ -244,8 +282,11 @@ class PostgresEngine:
         select = f"COPY (SELECT {names} FROM {_stored(table.name)} WHERE run_id = "
         sql = compose.SQL(select) + compose.Literal(run_id) + compose.SQL(" ORDER BY _row) TO STDOUT (FORMAT csv)")
         with self._connection.cursor().copy(sql) as copy:
-            text = b"".join(bytes(piece) for piece in copy)
-        return _from_csv(table, text)
+            text = io.BytesIO()
+            for piece in copy:
+                text.write(piece)
+                self._heard = time.monotonic()
+        return _from_csv(table, text.getvalue())
 
 
 def _stored(table: str) -> str:

@@ -17,6 +17,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry
 from benchhouse.warehouse.known_answers import KnownAnswers, key_of
+from benchhouse.warehouse.patience import while_wanted
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
 from benchhouse.warehouse.table import SCHEMA_VERSION, quoted
@@ -237,7 +238,7 @@ class Warehouse:
             connection = self._engine_for(sql, inputs, older)
             # Ours are known to be one SELECT; to look costs as much as to parse it.
             statement = sql if sql in _OWN else _one_select(connection, sql)
-            with _ended_after(self._limits, connection):
+            with _ended_after(self._limits, connection), while_wanted(connection):
                 cursor = connection.execute(statement, dict(parameters) or None)
                 description = cursor.description or []
                 rows = cursor.fetchmany(self._limits.rows + 1) if self._limits else cursor.fetchall()

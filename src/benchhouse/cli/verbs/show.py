@@ -90,7 +90,7 @@ def _show_run(workspace: Workspace, name: str, as_json: bool) -> bool:
         ("experiment", f"{overview.experiment} {overview.version}  ({overview.distribution})"),
         ("state", f"{overview.state}: {done}"),
         ("where", f"{overview.executor}, {overview.runtime}{site}: {hosts}"),
-        ("scenario", overview.scenario_file),
+        *([("scenario", overview.scenario_file)] if overview.scenario_file else []),
         *([("schedule", f"{overview.schedule}, due {overview.due}")] if overview.schedule else []),
     ])  # fmt: skip
     if points:

@@ -1,3 +1,6 @@
+// What `bench trace` takes for a number, whether or not it was published.
+const plainRef = (point, metric) => `${point.run}:instance=${point.instance}:${metric.metric}.${metric.stat}`;
+
 // The data of the page, unpacked: columns become points with their numbers. A column of one entry holds it for all.
 function unpack(packed) {
   const pick = (column, at) => column[column.length === 1 ? 0 : at];
@@ -17,7 +20,7 @@ function unpack(packed) {
       point.numbers[metric] = {
         value, text: column.text[place], spread: pick(column.spread, place), n: pick(column.n, place), stdev: pick(column.stdev, place),
         low: pick(column.low, place), high: pick(column.high, place), doubt: pick(column.doubt, place), min: Math.min(...values), max: Math.max(...values),
-        samples: pick(column.samples, place), shaky: pick(column.shaky, place), off: pick(column.off, place), ref: column.ref[place], query: pick(column.query, place),
+        samples: pick(column.samples, place), shaky: pick(column.shaky, place), off: pick(column.off, place), ref: column.ref ? column.ref[place] : plainRef(point, packed.metrics[metric]), query: pick(column.query, place),
         values, trials: pick(column.trials, place) || point.trials,
       };
     });

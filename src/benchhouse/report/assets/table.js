@@ -94,7 +94,7 @@ function openLineage(ref) {
   const copy = html("button", { type: "button", class: "plain", on: { click: () => copyText(line, shown, copy) } }, "Copy");
   const close = html("button", { type: "button", class: "plain close", "aria-label": "Close", on: { click: () => dialog.close() } }, "Close");
   const served = DATA.served; // by a server that has pages for the lineage and the evidence
-  const trace = served && html("p", {}, html("a", { href: served.trace + encodeURIComponent(`${point.run}:instance=${point.instance}:${metric.metric}.${metric.stat}`) }, "Follow it back to its bytes"));
+  const trace = served && html("p", {}, html("a", { href: served.trace + encodeURIComponent(ref) }, "Follow it back to its bytes"));
   const place = (trial) => (served ? html("a", { href: served.evidence + encodeURIComponent(trial.id) }, trial.id) : code(trial.folder || trial.id));
   const trials = number.trials.map((at, index) => {
     const trial = DATA.trials[at];
@@ -104,7 +104,7 @@ function openLineage(ref) {
     html("h2", { id: "lineage-title" }, `${metric.label}: ${withUnit(number.text, metric.unit)}`),
     html("p", { class: "soft small" }, point.label),
     number.shaky ? html("p", { class: "small bad" }, number.shaky) : "",
-    trace || html("div", { class: "copy" }, shown, copy),
+    trace || "", html("div", { class: "copy" }, shown, copy),
     pairs([
       ["Full value", withUnit(String(number.value), metric.unit)],
       ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${show(number.low, 6)} to ${show(number.high, 6)}${number.doubt ? ` (${number.doubt})` : ""}`],

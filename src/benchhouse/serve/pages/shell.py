@@ -13,6 +13,7 @@ from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.serve.limits import Turns
 from benchhouse.serve.pages import team
 
 NAVIGATION = (
@@ -98,10 +99,11 @@ def page(
     workspace: Workspace, make: Callable[[Workspace, Request], Page | Response]
 ) -> Callable[[Request], Awaitable[Response]]:
     """A function that makes a page, or a response that is none, as an endpoint; what it raises is a page."""
+    turns = Turns()
 
     async def endpoint(request: Request) -> Response:
         try:
-            made = await run_in_threadpool(make, workspace, request)
+            made = await turns.run(request.scope, make, workspace, request)
         except BenchError as error:
             missing = isinstance(error, NotFoundError)
             title, status = ("That is not here", 404) if missing else ("That did not work", 400)

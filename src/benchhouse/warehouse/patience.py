@@ -1,0 +1,61 @@
+"""How long an answer is wanted: where nobody waits for it any more, its questions to the tables end.
+
+Kept in the context of who asks, which threads that answer have too, so that no answer has to hand it on.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_ours: ContextVar["Patience | None"] = ContextVar("patience", default=None)
+
+
+class Patience:
+    """That of one asker, from now on, in this context; `end` is called from anywhere."""
+
+    def __init__(self) -> None:
+        self._lock, self._over = threading.Lock(), False
+        self._engines: list[duckdb.DuckDBPyConnection] = []
+        _ours.set(self)
+
+    def end(self) -> None:
+        with self._lock:
+            self._over = True
+            for engine in self._engines:
+                engine.interrupt()
+
+    @contextmanager
+    def using(self, engine: "duckdb.DuckDBPyConnection") -> Iterator[None]:
+        """Ask the engine something. Raises BenchError where it is over already."""
+        with self._lock:
+            if self._over:
+                raise BenchError("nobody waits for this answer any more")
+            self._engines.append(engine)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._engines.remove(engine)
+
+
+def forget_patience() -> None:
+    """What is done from here on in this context is done to its end, whether or not somebody waits."""
+    _ours.set(None)
+
+
+@contextmanager
+def while_wanted(engine: "duckdb.DuckDBPyConnection") -> Iterator[None]:
+    """Ask the engine something; it is interrupted when the answer is not wanted any more."""
+    patience = _ours.get()
+    if patience is None:
+        yield
+        return
+    with patience.using(engine):
+        yield
