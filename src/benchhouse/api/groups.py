@@ -1,8 +1,10 @@
 """The groups of verbs of a workspace, such as `ws.servers.start(...)`; each is imported when it is used."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchhouse.api.access import Audit, Tokens
     from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.catalog import Catalog
@@ -10,10 +12,13 @@ if TYPE_CHECKING:
     from benchhouse.api.claims import Claims
     from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
+    from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
+    from benchhouse.api.execution import RunListener
     from benchhouse.api.images import Images
     from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
+    from benchhouse.api.run import Run
     from benchhouse.api.schedules import Schedules
     from benchhouse.api.servers import Servers
     from benchhouse.api.sites import Sites
@@ -34,6 +39,23 @@ class Groups:
         from benchhouse.api.changes import changes
 
         return changes(self._workspace.folder, since)
+
+    def evaluate(
+        self,
+        *,
+        progress: "bool | RunListener" = False,
+        each: "Callable[[Run], None]" = lambda run: None,
+        **wanted: Unpack["EvaluateKeywords"],
+    ) -> "Evaluation":
+        """Run registered benchmarks of a nexus: `all=True`, or those of a `package`, a `model`, or `changed_since`.
+
+        All are planned first, as one plan within `budget`; what an earlier run measured under the same conditions is
+        reused. One run follows the other, and `each` is called with every one that is over. `dry_run` only plans.
+        """
+        from benchhouse.api.evaluation import evaluate
+        from benchhouse.api.execution import listener_of
+
+        return evaluate(self._workspace, wanted, listener_of(progress), each)
 
     @property
     def alarms(self) -> "Alarms":

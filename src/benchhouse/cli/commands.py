@@ -13,6 +13,7 @@ from benchhouse.cli.overview import first_clause
 if TYPE_CHECKING:
     from benchhouse.api.placement import Placement
     from benchhouse.api.workspace import Workspace
+    from benchhouse.schema.resources import Budget
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -197,13 +198,18 @@ scenario_or_config = together(
     click.option("-c", "--config", type=FILE, help="The same as SCENARIO."),
 )
 confidence_option = click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
-budget_option = click.option(
-    "--budget",
-    "budgets",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="What each run may use that is started by somebody with less than the role approve: trials=100, wall=1h, "
-    "cpu=2h or cost=5; repeatable.",
+
+
+def _budget_option(text: str) -> Decorator:
+    return click.option("--budget", "budgets", multiple=True, metavar="NAME=VALUE", help=text)
+
+
+budget_option = _budget_option(
+    "What each run may use that is started by somebody with less than the role approve: trials=100, wall=1h, "
+    "cpu=2h or cost=5; repeatable."
+)
+whole_budget_option = _budget_option(
+    "What all runs together may use: trials=100, wall=8h, cpu=16h or cost=50; repeatable."
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 metric_options = together(
@@ -224,6 +230,14 @@ runs_option = click.option("--run", "runs", multiple=True, metavar="RUN", help="
 where_option = click.option(
     "--where", "conditions", multiple=True, metavar="PROPERTY=VALUE", help="Of a logical benchmark; repeatable."
 )
+which_options = together(
+    click.option("--all", is_flag=True, help="Every benchmark of the nexus that can be run."),
+    click.option("--package", metavar="NAME", help="Those of a package."),
+    click.option("--model", metavar="ID", help="Those of a model, by its id or its folder."),
+    click.option("--changed-since", metavar="REF",
+                 help="Those that differ from where the checkout left this branch, tag or commit, and all that use "
+                      "them."),
+)  # fmt: skip
 where_options = together(  # without them, as the scenario says, else the site
     click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says.",
                  shell_complete=complete_plug("executors")),
@@ -302,3 +316,10 @@ def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[
             raise click.UsageError(f"{option} {key} is given twice")
         values[key] = value
     return values
+
+
+def budget_of(texts: tuple[str, ...]) -> "Budget | None":
+    """What `--budget NAME=VALUE` say; None where there is none."""
+    from benchhouse.schema.resources import named_budget
+
+    return named_budget(pairs(texts, "--budget", "NAME=VALUE"))

@@ -10,7 +10,7 @@ from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench, commands, folder_option, run, show_error
 from benchhouse.cli.commands import Group, help_with, open_workspace
-from benchhouse.cli.verbs import leaderboard, list_, packages
+from benchhouse.cli.verbs import evaluate, leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -74,6 +74,7 @@ def _truthful(command: click.Command, typed: str) -> click.Command:
 list_group.add_command(_truthful(packages.list_, "nexus list packages"), "packages")
 list_group.add_command(_truthful(list_.experiments, "nexus list benchmark-experiments"), "benchmark-experiments")
 list_group.add_command(_truthful(list_.benchmarks, "nexus list benchmarks"), "benchmarks")
+nexus.add_command(_renamed(evaluate.command, "nexus evaluate --changed-since origin/main --dry-run"), "evaluate")
 validate_group.add_command(_renamed(packages.validate, "nexus validate package terratorch"), "package")
 
 

@@ -50,12 +50,16 @@ def find_selector(workspace: WorkspaceFolder, selector: str) -> str:
     return f"{find_run(workspace, run)}{colon}{rest}"
 
 
-def _scenarios(workspace: WorkspaceFolder) -> dict[str, str]:
-    """The newest run of each scenario. Ledgers are read only of runs that are not in the tables."""
+def scenarios_of_runs(workspace: WorkspaceFolder) -> dict[str, str]:
+    """The scenario of each known run. Ledgers are read only of runs that are not in the tables."""
     collected = _collected(workspace)
     others = [run for run in list_runs(workspace) if run not in collected]
-    made = {run: Ledger(workspace.run(run)).record.scenario for run in others}
-    return {scenario: run for run, scenario in sorted((collected | made).items())}
+    return collected | {run: Ledger(workspace.run(run)).record.scenario for run in others}
+
+
+def _scenarios(workspace: WorkspaceFolder) -> dict[str, str]:
+    """The newest run of each scenario."""
+    return {scenario: run for run, scenario in sorted(scenarios_of_runs(workspace).items())}
 
 
 def _collected(workspace: WorkspaceFolder) -> dict[str, str]:

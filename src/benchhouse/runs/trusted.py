@@ -1,8 +1,13 @@
 """trusted.yaml of a workspace, read with the place of every mistake."""
 
+import os
+import pwd
+
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.roles import Role, may
 from benchhouse.schema.trust import TrustedFile
 
 
@@ -11,3 +16,19 @@ def read_trusted(workspace: WorkspaceFolder) -> TrustedFile | None:
     if not workspace.trusted.is_file():
         return None
     return validated(load_yaml(workspace.trusted), TrustedFile)
+
+
+def require(workspace: WorkspaceFolder, role: Role, what: str, who: str = "") -> None:
+    """Raises where somebody, by default whoever this process belongs to, has less than that role."""
+    trusted = read_trusted(workspace)
+    if trusted is None:
+        return
+    who = who or pwd.getpwuid(os.geteuid()).pw_name
+    person = trusted.people.get(who)
+    if person is None or not may(person.role, role):
+        has = f"has the role {person.role}" if person else "is not in the file"
+        raise BenchError(
+            f"{what} needs the role {role}, and {who} {has}: {workspace.trusted}",
+            "ask somebody who has it, or for a change of that file",
+            Exit.NEEDS_APPROVAL,
+        )

@@ -1,10 +1,12 @@
 """What a trial asks for and runs inside, what it may use at most, and what a whole run may use."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Memory, Seconds
 
@@ -140,6 +142,17 @@ class Budget(Model, strict=True):
     cpu: Seconds | None = Field(None, gt=0, description="CPU time of all trials together.")
     trials: int | None = Field(None, ge=1, description="Number of trials started.")
     cost: float | None = Field(None, gt=0, description="Money, by `price_per_hour`.")
+
+
+def named_budget(pairs: Mapping[str, str]) -> Budget | None:
+    """`trials=100`, `wall=1h`: the keys and values of `budget` in a scenario; None where there is none."""
+    try:
+        return Budget.model_validate(dict(pairs), strict=False) if pairs else None
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        hint = f"there are {', '.join(Budget.model_fields)}, such as --budget trials=100 --budget wall=1h"
+        raise BenchError(f"--budget {name}={pairs.get(name, '')}: {first['msg']}", hint) from error
 
 
 class Retries(Model, strict=True):

@@ -4,8 +4,6 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import ROLES, Role
@@ -79,17 +77,6 @@ def grants(pairs: Mapping[str, str]) -> dict[str, Role]:
             raise BenchError(f"--grant {who}={role}: there is no role {role}", f"there are {', '.join(ROLES)}")
         chosen[who] = known
     return chosen
-
-
-def budget(pairs: Mapping[str, str]) -> Budget | None:
-    """`trials=100`, `wall=1h`: the keys and values of `budget` in a scenario; None where there is none."""
-    try:
-        return Budget.model_validate(dict(pairs), strict=False) if pairs else None
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        hint = f"there are {', '.join(Budget.model_fields)}, such as --budget trials=100 --budget wall=1h"
-        raise BenchError(f"--budget {name}={pairs.get(name, '')}: {first['msg']}", hint) from error
 
 
 def sub_path(text: str) -> str:

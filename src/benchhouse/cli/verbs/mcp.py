@@ -22,9 +22,8 @@ from benchhouse.schema.roles import ROLES
 @commands.budget_option
 def command(workspace: Workspace, /, allow: Any, budgets: tuple[str, ...]) -> int:
     try:
-        from benchhouse.serve import settings
         from benchhouse.serve.mcp import serve_stdio
     except ModuleNotFoundError as error:
         raise BenchError(f"{error.name} is not installed", "pip install 'benchhouse[mcp]'") from error
-    serve_stdio(workspace, allow, settings.budget(commands.pairs(budgets, "--budget", "NAME=VALUE")))
+    serve_stdio(workspace, allow, commands.budget_of(budgets))
     return Exit.GOOD

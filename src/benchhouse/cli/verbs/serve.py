@@ -80,7 +80,7 @@ def command(workspace: Workspace, /, **options: Any) -> int:
         raise BenchError(f"{error.name} is not installed", "pip install 'benchhouse[serve]'") from error
     options["proxies"] = tuple(map(settings.network, options["proxies"]))
     options["grants"] = settings.grants(commands.pairs(options["grants"], "--grant", "WHO=ROLE"))
-    options["budget"] = settings.budget(commands.pairs(options.pop("budgets"), "--budget", "NAME=VALUE"))
+    options["budget"] = commands.budget_of(options.pop("budgets"))
     try:
         options["root_path"] = settings.sub_path(options["root_path"])
     except ValueError as error:

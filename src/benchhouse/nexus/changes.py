@@ -1,0 +1,136 @@
+"""Which benchmarks of a nexus a change touches: what git says of its files, followed to all that use them."""
+
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from benchhouse.catalog.logical import Logical, read_logical
+from benchhouse.catalog.nexus import INSTANCES, BenchmarkInstance, Nexus
+from benchhouse.catalog.nexus_requirements import requirements
+from benchhouse.schema.ado import listed_name
+from benchhouse.schema.errors import BenchError
+
+_TIMEOUT_S = 60.0
+_INSTEAD = "try it by hand, or: --all"
+
+
+def changed_files(root: Path, ref: str) -> list[str]:
+    """Files of the nexus, from its root, that differ from where this checkout left `ref`: committed, edited or new."""
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").strip()
+    if not commit:
+        raise BenchError(
+            f"git knows no commit {ref[:100]!r} in {root}", "name a branch, a tag or a commit: origin/main"
+        )
+    base = _git(root, "merge-base", commit, "HEAD").strip()
+    if not base:
+        raise BenchError(f"{ref} and HEAD of {root} have no common ancestor", "fetch more of the history: git fetch")
+    places = ("--", "packages", "benchmarks")
+    committed = _git(root, "diff", "--no-ext-diff", "--no-renames", "--relative", "--name-only", "-z", base, *places)
+    untracked = _git(root, "ls-files", "--others", "--exclude-standard", "-z", *places)
+    return sorted({name for name in (*committed.split("\0"), *untracked.split("\0")) if name})
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git answers; empty where it says no. Hooks and programs of the repository's own settings are not run."""
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), *arguments]
+    environ = os.environ | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, env=environ)
+    except FileNotFoundError as error:
+        raise BenchError("there is no git on PATH, which knows what changed", "install git, or: --all") from error
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s", _INSTEAD) from error
+    if done.returncode not in (0, 1):
+        reason = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        if "not a git repository" in reason:
+            raise BenchError(f"{root} is no git checkout: nothing says what changed", "bench evaluate --all")
+        if arguments[0] != "rev-parse":
+            raise BenchError(f"git {arguments[0]}: {reason}", _INSTEAD)
+        return ""
+    return os.fsdecode(done.stdout)
+
+
+def touched(nexus: Nexus, changed: Sequence[str]) -> dict[str, list[str]]:
+    """Ids of benchmarks, each with the changed files that touch it."""
+    reach = _Reach(nexus)
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for name in changed:
+        for benchmark in dict.fromkeys(reach.of_file(PurePosixPath(name))):
+            reasons[benchmark].append(name)
+    return dict(reasons)
+
+
+class _Reach:
+    """What depends on what, over all of a nexus. Benchmarks are named by their ids."""
+
+    def __init__(self, nexus: Nexus) -> None:
+        self.nexus = nexus
+        self.users: dict[str, list[BenchmarkInstance]] = defaultdict(list)  # by what they write after `uses:`
+        self.runners: dict[str, list[str]] = defaultdict(list)  # by experiment: who runs it, through whatever they use
+        self.sources: dict[PurePosixPath, set[str]] = defaultdict(set)  # folders of Python packages: their experiments
+        for item in nexus.instances():
+            if item.uses:
+                self.users[item.uses].append(item)
+        for item in nexus.instances():
+            for reference in item.experiments:
+                for name in {reference.name, listed_name(reference.actuator, reference.name)}:
+                    self.runners[name] += self.with_users(item)
+        home = nexus.root.resolve()
+        for package in nexus.packages:
+            for requirement in requirements(package, nexus.root)[0]:
+                if requirement.kind == "path":
+                    folder = PurePosixPath(Path(requirement.text).relative_to(home).as_posix())
+                    self.sources[folder] |= set(package.entry.benchmark_packages[requirement.number].experiments)
+
+    def of_file(self, path: PurePosixPath) -> Iterator[str]:
+        match path.parts:
+            case ("benchmarks", _):
+                yield from self.of_shared(path)
+            case ("packages", package, "models", model, folder, name, _, *_) if folder == INSTANCES:
+                yield f"{package}/{model}/{name}"
+            case ("packages", package, folder, name, _, *_) if folder == INSTANCES:
+                yield f"{package}/{name}"
+                yield from self.with_users_of(f"{package}/{name}", name)
+            case ("packages", package, "models", model, *rest) if rest and not _is_prose(path):
+                yield from self.of_package(package, model)
+            case ("packages", package, *rest) if rest:
+                projects = [folder for folder in path.parents if folder in self.sources]
+                for experiment in sorted({name for folder in projects for name in self.sources[folder]}):
+                    yield from self.runners.get(experiment, ())
+                if not projects and not _is_prose(path):
+                    yield from self.of_package(package)
+
+    def of_package(self, name: str, model: str = "") -> Iterator[str]:
+        package = self.nexus.package(name)
+        for item in package.all_instances() if package else ():
+            if model in ("", item.model):
+                yield from self.with_users(item)
+
+    def of_shared(self, path: PurePosixPath) -> Iterator[str]:
+        """Who uses a benchmark of `benchmarks/`; of a logical one, whoever runs an experiment that a binding names."""
+        yield from self.with_users_of(path.stem)
+        logical = read_logical(self.nexus.root / path) if (self.nexus.root / path).is_file() else None
+        for binding in logical.file.bindings if isinstance(logical, Logical) else ():
+            yield from self.runners.get(binding.experiment.listed_name, ())
+
+    def with_users(self, item: BenchmarkInstance) -> list[str]:
+        """Itself, and whoever uses it."""
+        return [item.id, *(self.with_users_of(item.id, item.name) if not item.model else ())]
+
+    def with_users_of(self, *names: str) -> list[str]:
+        """Whoever uses what is called so, directly or not. Circles are for others to tell."""
+        found: dict[str, None] = {}
+        waiting = [item for name in names for item in self.users.get(name, ())]
+        while waiting:
+            item = waiting.pop()
+            if item.id not in found:
+                found[item.id] = None
+                waiting += [*self.users.get(item.id, ()), *self.users.get(item.name, ())] if not item.model else []
+        return list(found)
+
+
+def _is_prose(path: PurePosixPath) -> bool:
+    """Text for people, which no number depends on. Below a benchmark such a file may be data."""
+    return path.suffix.lower() in (".md", ".rst") or path.parts[2] == "skills"

@@ -1,0 +1,217 @@
+"""What an administrator evaluates: every registered benchmark that is asked for or touched, as one plan.
+
+What an earlier run measured under the same conditions is left out of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchhouse.catalog.listing import listed_once
+from benchhouse.catalog.nexus import Nexus
+from benchhouse.nexus.changes import changed_files, touched
+from benchhouse.nexus.packages import PackageBenchmark, runnable
+from benchhouse.plan.remaining import text_without
+from benchhouse.runs.estimate import Estimate, estimate
+from benchhouse.runs.preparation import Prepared, Where, prepare_all, prepare_text
+from benchhouse.runs.reuse import EarlierRuns
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.quantities import show_seconds
+from benchhouse.schema.resources import Budget
+from benchhouse.sites import places
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which benchmarks: all, or of one package, of one model, or what changed since a commit."""
+
+    all: bool = False
+    package: str | None = None
+    model: str | None = None
+    changed_since: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.all, self.package is not None, self.model is not None, self.changed_since is not None]
+        if sum(given) != 1:
+            raise BenchError("say which benchmarks, once", "--all, --package NAME, --model ID or --changed-since REF")
+
+
+@dataclass(frozen=True)
+class EvaluatedBenchmark:
+    """A benchmark of an evaluation; a space of several experiments has one for each."""
+
+    benchmark: str
+    """`package/name`, or `package/model/name`."""
+    scenario: str
+    """What its results are filed under."""
+    file: str
+    why: list[str]
+    """Changed files that touch it; empty where it was asked for by name."""
+    state: Literal["to run", "reused", "broken"]
+    points: int
+    """To be run now."""
+    reused: int
+    """Points that an earlier run measured under the same conditions."""
+    reused_runs: list[str]
+    """Runs that have those points."""
+    trials: int
+    seconds: float | None
+    """Of all trials to be run, from history; None where there is none."""
+    cost: float | None
+    plan_digest: str
+    error: str = ""
+    """Why it can't be planned."""
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """All that an evaluation would run, and what it leaves out."""
+
+    benchmarks: list[EvaluatedBenchmark]
+    changed: list[str]
+    """Files that changed, where that was asked for."""
+    trials: int
+    seconds: float | None
+    """Of what history knows; None where it knows nothing."""
+    cost: float | None
+    plan_digest: str
+    """Over the plans of all that is to run."""
+
+    def count(self, state: str) -> int:
+        """How many benchmarks are in this state."""
+        return sum(item.state == state for item in self.benchmarks)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of an evaluation."""
+
+    benchmark: EvaluatedBenchmark
+    prepared: Prepared
+    path: Path
+
+
+def plan_evaluation(
+    workspace: WorkspaceFolder, nexus: Nexus, wanted: Wanted, where: Where, *, again: bool = False
+) -> tuple[EvaluationPlan, list[Step]]:
+    """The plan, and its runs in order. With `again` nothing is reused. What can't be planned spoils nothing else."""
+    changed = changed_files(nexus.root, wanted.changed_since) if wanted.changed_since is not None else []
+    chosen = _chosen(nexus, wanted, changed)
+    planner = _Planner(workspace, where, None if again else EarlierRuns(workspace))
+    steps, benchmarks = list[Step](), _unreadable(nexus, wanted, chosen, changed)
+    with listed_once(places.cache()):
+        for item, why in chosen:
+            try:
+                planned = planner.plan(item, why)
+            except BenchError as error:
+                benchmarks.append(_broken(item.benchmark, item.file, why, error))
+                continue
+            benchmarks += [step.benchmark for step in planned]
+            steps += [step for step in planned if step.benchmark.state == "to run"]
+    asked = [step.benchmark for step in steps]
+    seconds = [item.seconds for item in asked if item.seconds is not None]
+    costs = [item.cost for item in asked if item.cost is not None]
+    whole = digest([[item.benchmark, item.plan_digest] for item in asked])
+    trials = sum(item.trials for item in asked)
+    return EvaluationPlan(
+        benchmarks, changed, trials, sum(seconds) if seconds else None, sum(costs) if costs else None, whole
+    ), steps
+
+
+def refuse_over(plan: EvaluationPlan, budget: Budget) -> None:
+    """Raises BenchError where the whole asks for more than it may use, as far as that is known before."""
+    over = []
+    if budget.trials is not None and plan.trials > budget.trials:
+        over.append(f"{plan.trials} trials, {budget.trials} are allowed")
+    if budget.wall is not None and plan.seconds is not None and plan.seconds > budget.wall:
+        over.append(f"about {show_seconds(plan.seconds)}, {show_seconds(budget.wall)} is allowed")
+    if budget.cost is not None and plan.cost is not None and plan.cost > budget.cost:
+        over.append(f"a cost of about {plan.cost:g}, {budget.cost:g} is allowed")
+    if over:
+        raise BenchError(
+            f"the evaluation asks for more than its budget: {'; '.join(over)}",
+            "raise --budget, or evaluate less: --package NAME, --model ID",
+            Exit.NEEDS_APPROVAL,
+        )
+
+
+def _chosen(nexus: Nexus, wanted: Wanted, changed: Sequence[str]) -> list[tuple[PackageBenchmark, list[str]]]:
+    if wanted.changed_since is None:
+        return [(item, []) for item in runnable(nexus, wanted.package, wanted.model)]
+    reasons = touched(nexus, changed)
+    if not reasons:
+        return []
+    return [(item, reasons[item.benchmark]) for item in runnable(nexus) if item.benchmark in reasons]
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Plans one benchmark after the other."""
+
+    workspace: WorkspaceFolder
+    where: Where
+    earlier: EarlierRuns | None
+    """What may be reused; None: nothing."""
+
+    def plan(self, item: PackageBenchmark, why: list[str]) -> list[Step]:
+        """A step for each experiment of it; raises where one can't be planned."""
+        prepared = prepare_all(self.workspace, Path(item.file), self.where)
+        for each in prepared:
+            if each.plan.code is None:
+                raise BenchError(each.notes[0], "install a package that offers it; see: bench list experiments")
+        return [self._step(item, why, each) for each in prepared]
+
+    def _step(self, item: PackageBenchmark, why: list[str], prepared: Prepared) -> Step:
+        path = Path(item.file)
+        measured = self.earlier.measured(prepared) if self.earlier else {}
+        points = prepared.plan.points
+        if len(measured) == points:
+            return Step(_row(item, why, prepared, measured, None), prepared, path)
+        if measured and not prepared.plan.variants:  # `exclude` can't tell one version's points from another's
+            left_out = [point for number, point in enumerate(prepared.plan.shown_points()) if number in measured]
+            text = text_without(prepared.file, left_out)
+            prepared = prepare_text(self.workspace, text, str(path), prepared.home, self.where)
+        else:
+            measured = {}
+        guess = estimate(self.workspace, prepared.plan, prepared.plan.scenario.parallel)
+        return Step(_row(item, why, prepared, measured, guess), prepared, path)
+
+
+def _row(
+    item: PackageBenchmark, why: list[str], prepared: Prepared, measured: Mapping[int, str], guess: Estimate | None
+) -> EvaluatedBenchmark:
+    plan = prepared.plan
+    return EvaluatedBenchmark(
+        benchmark=item.benchmark,
+        scenario=plan.scenario.scenario,
+        file=item.file,
+        why=why,
+        state="to run" if guess else "reused",
+        points=plan.points if guess else 0,
+        reused=len(measured),
+        reused_runs=sorted(set(measured.values())),
+        trials=plan.trial_count if guess else 0,
+        seconds=guess.seconds if guess else None,
+        cost=guess.cost if guess else None,
+        plan_digest=plan.digest,
+    )
+
+
+def _unreadable(
+    nexus: Nexus, wanted: Wanted, chosen: Sequence[tuple[PackageBenchmark, list[str]]], changed: Sequence[str]
+) -> list[EvaluatedBenchmark]:
+    """What is wrong with files of the packages that are asked for: what they hold can't be known."""
+    packages = {item.benchmark.partition("/")[0] for item, _ in chosen} | {wanted.package}
+    packages |= {name.split("/")[1] for name in changed if name.count("/") > 1}
+    return [
+        _broken(item.origin, item.place, [], item.error)
+        for item in nexus.broken
+        if wanted.all or item.origin in packages
+    ]
+
+
+def _broken(benchmark: str, file: str, why: list[str], error: BenchError) -> EvaluatedBenchmark:
+    return EvaluatedBenchmark(benchmark, "", file, why, "broken", 0, 0, [], 0, None, None, "", error=str(error))
