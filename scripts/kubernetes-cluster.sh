@@ -146,6 +146,7 @@ install() {
     mv "$made" "$prefix"
     chmod -R u+w "$work"
     rm -rf "$work"
+    say "built in $SECONDS s"
 }
 
 # -- a cluster --------------------------------------------------------------------------------------------------------

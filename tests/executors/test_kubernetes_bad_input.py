@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from executors.test_kubernetes import change_site, settings
 from laboratory import Lab, wait_until
-from services.empty_registry import empty_registry
 from services.kubernetes_cluster import KubernetesCluster
+from services.registry import Registry
+from services.registry import registry as registry
 
 pytestmark = pytest.mark.slow
 HOST = "kubernetes.io/hostname"
@@ -33,6 +34,11 @@ class Bad:
         made = self.cluster.make_volume(self.namespace, root, name, **volume)
         return made | {"path": settings(self.lab)["volume"]["path"]}
 
+    def made(self) -> int:
+        """Objects that benchhouse has asked the API server for so far, other than as a dry run."""
+        asked = self.cluster.requests()
+        return sum(item["verb"] == "create" and "dryRun" not in item["requestURI"] for item in asked)
+
     def is_clean(self) -> None:
         kinds = "pods,jobs,configmaps"
         wait_until(lambda: not self.cluster.get(kinds, "--namespace", self.namespace, *OURS), "objects to go")
@@ -52,11 +58,20 @@ def foreign_program(path: Path) -> str:
     return str(path)
 
 
-def test_images_programs_and_secrets_that_no_pod_can_use_are_told(bad: Bad):
-    with empty_registry() as registry:
-        assert "not found" in bad.words("nowhere", image=f"{registry}/nothing:1")
-        said = bad.words("foreign", image=f"{registry}/old:1")
+def test_images_that_no_pod_can_use_are_told_before_or_else_by_a_pod(bad: Bad, registry: Registry, tmp_path: Path):
+    registry.push_index("tools/old", "1", tmp_path, ["s390x"])
+    none, old = f"{registry.address}/tools/none:1", f"{registry.address}/tools/old:1"
+    before = bad.made()
+    assert f"{registry.address} has no tools/none:1" in bad.words("nowhere", code=2, image=none)
+    said = bad.words("foreign", code=2, image=old)
+    assert "old:1 is for s390x, and nodes are" in said and "kubernetes.io/arch" in said
+    assert bad.made() == before
+    said = bad.words("coming", image=old, autoscaled=True)
     assert "no match for platform" in said and "check kubernetes: {image: ...}" in said
+    bad.is_clean()
+
+
+def test_programs_and_secrets_that_no_pod_can_use_are_told(bad: Bad):
     said = bad.words("program", python=foreign_program(bad.lab.root / "program"))
     assert "exec format error" in said and "for the nodes' architecture?" in said
     assert "no such file or directory" in bad.words("nothing", python="/no/python")

@@ -107,7 +107,7 @@ def test_a_node_that_is_lost_is_named_with_its_ranks(slurm, apart, tmp_path):
     given |= {"ranks": 4, "launcher": "srun", "hang_after": 2, "max_restarts": 1}
     more = {"resources": {"nodes": 2, "memory": "2GB"}, "monitors": False, "retries": {"max_retries": 0}}
     running = slurm.start("run", slurm.scenario("training.run", target=target, workload=given, **more), "--json")
-    wait_until(mark.exists, "a step of all ranks")
+    wait_until(lambda: mark.exists() or running.poll() is not None, "a step of all ranks")
     (listed,) = apart.call("squeue", "--noheader", "--format=%N", "--states=RUNNING").split()
     node = expand(listed)[-1]
     apart.lose(node)

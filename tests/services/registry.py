@@ -3,6 +3,7 @@
 from services.registry import registry     # the fixture; it skips where Debian's docker-registry is not installed
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import tarfile
 import urllib.request
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,10 @@ _CONFIG = """version: 0.1
 storage: {{filesystem: {{rootdirectory: {root}}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 log: {{level: error, accesslog: {{disabled: true}}}}
+{more}
 """
+_INDEX = "application/vnd.oci.image.index.v1+json"
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,12 @@ class Registry:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def push(self, name: str, tag: str, folder: Path, labels: dict[str, str]) -> str:
+    def push(self, name: str, tag: str, folder: Path, labels: dict[str, str], machine: str = MACHINE) -> str:
         """An image with one layer, what is in `folder`; its digest."""
         plain = io.BytesIO()
         with tarfile.open(fileobj=plain, mode="w") as archive:
             archive.add(folder, ".")
         layer = gzip.compress(plain.getvalue(), 1)
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
         config = {
             "architecture": machine, "os": "linux", "config": {"Labels": labels},
             "rootfs": {"type": "layers", "diff_ids": [_digest(plain.getvalue())]},
@@ -57,6 +61,17 @@ class Registry:
         manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described[0], "layers": described[1:]}
         self._send("PUT", f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode(), _MANIFEST)
         return _digest(json.dumps(manifest).encode())
+
+    def push_index(self, name: str, tag: str, folder: Path, machines: Sequence[str]) -> str:
+        """One image for several kinds of machine; its digest."""
+        listed = []
+        for machine in machines:
+            digest = self.push(name, f"{tag}-{machine}", folder, {}, machine)
+            place = {"architecture": machine, "os": "linux"}
+            listed.append({"mediaType": _MANIFEST, "digest": digest, "size": 1, "platform": place})
+        index = json.dumps({"schemaVersion": 2, "mediaType": _INDEX, "manifests": listed}).encode()
+        self._send("PUT", f"/v2/{name}/manifests/{tag}", index, _INDEX)
+        return _digest(index)
 
     def stop(self) -> None:
         self.process.kill()
@@ -81,14 +96,21 @@ def _digest(content: bytes) -> str:
 
 @pytest.fixture
 def registry(tmp_path):
+    with start_registry(tmp_path) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def start_registry(folder: Path, more: str = "") -> Iterator[Registry]:
+    """On what is in the folder; `more` is of its configuration."""
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("no docker-registry: scripts/install-test-deps.sh brings Debian's")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = tmp_path / "registry.yaml"
-    config.write_text(_CONFIG.format(root=tmp_path / "registry", port=port))
+    config = folder / "registry.yaml"
+    config.write_text(_CONFIG.format(root=folder / "registry", port=port, more=more))
     process = subprocess.Popen([program, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(port), "the registry")

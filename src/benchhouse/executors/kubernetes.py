@@ -20,6 +20,7 @@ from benchhouse.executors.kubernetes_waits import WaitBook
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
 from benchhouse.http.kubernetes import KubeClient, Refused, path_of
+from benchhouse.http.pod_image import ask_image
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
@@ -51,6 +52,7 @@ class KubernetesExecutor(ClusterExecutor):
         super().__init__(assignment, "", self.site.patience)
         self._unknown: dict[str, Mapping[str, Any] | None] = {}  # slots of whose place the cluster has not told yet
         self._known: frozenset[str] | None = None
+        self._asked: set[str] = set()  # images
         self._is_begun = False  # by this session, that something is made there
         self.keepers = self._keepers = KubernetesKeepers(self)
         if self.site.bucket and not self.site.volume:
@@ -140,6 +142,7 @@ class KubernetesExecutor(ClusterExecutor):
     def _require(self) -> None:
         self.refuse_impossible(self.home.parent.absolute())
         self.probe()
+        self.refuse_missing(self.site.image or "")
         if self.mirror:
             self.mirror.make_sure()
 
@@ -239,6 +242,17 @@ class KubernetesExecutor(ClusterExecutor):
         self._known = kept_fields(answer)
         if self.site.volume:
             self._refuse_unless_claimed(self.site.volume.claim)
+
+    def refuse_missing(self, image: str) -> None:
+        """Once for each: raises where no pod could have it, and tells where that can't be known."""
+        if image in self._asked:
+            return
+        self._asked.add(image)
+        answer = ask_image(image, self.site, self.cluster.suitable)
+        if answer.state == "missing":
+            raise BenchError(answer.text, answer.hint)
+        if answer.state == "unknown" or answer.hint:
+            self.assignment.say("; ".join(filter(None, (answer.text, answer.hint))))
 
     def _refuse_unless_claimed(self, claim: str) -> None:
         """A pod whose claim is not there waits without end."""

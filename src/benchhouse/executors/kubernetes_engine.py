@@ -85,6 +85,7 @@ class KubernetesEngine:
         self.client, self.pods, self.patience_s, self.say = client, pods, patience_s, say
         self.book = book or WaitBook()
         self.nodes: list[Node] = []
+        self.suitable: list[Object] = []  # the same, as the API server has them
         self.answered = False
         self.lost = ""
         self.out_of_memory: set[str] = set()  # slots whose pod was ended for it
@@ -143,7 +144,8 @@ class KubernetesEngine:
             return []
         site = self.pods.site
         self._labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in items}
-        self.nodes = [as_node(item, site.gpu_resource) for item in items if takes_pods(item) and self._selects(item)]
+        self.suitable = [item for item in items if takes_pods(item) and self._selects(item)]
+        self.nodes = [as_node(item, site.gpu_resource) for item in self.suitable]
         self.answered = not site.autoscaled and not self._scales
         return self.nodes
 

@@ -170,6 +170,7 @@ class KubernetesKeepers:
         if recipe.scale.nodes > 1:
             raise BenchError(f"the recipe {recipe.name} spans {recipe.scale.nodes} nodes: a server here is in one pod")
         if is_from_image(spec):
+            self._executor.refuse_missing(recipe.pinned_image)
             self._image_server(folder, spec, "").refuse()
 
     def _image_server(self, folder: ServiceFolder, spec: ServiceSpec, own: str) -> ImageServer:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from benchhouse.evidence.writing import now
+from benchhouse.http.registry import RegistrySilent, ask_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.image import Pin, Reference
 from benchhouse.sites.image_lock import changing, read_lock
-from benchhouse.sites.registry import RegistrySilent, ask_digest
 
 _TO_PIN = (
     "pin it where the registry can be reached and bring images.lock.yaml; or name the digest: "

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.http.registry import ask_digest, is_plain
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.image import RECORD, Image, ImageLock, Images, Reference, parse_reference, read_images
 from benchhouse.schema.site import Site
 from benchhouse.sites import places
-from benchhouse.sites.registry import ask_digest, is_plain
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _OFFLINE = "where there is no network, bring the .sif by other means: bench images add FILE.sif"

@@ -85,7 +85,7 @@ def claim_finding(claim: Object, several_nodes: bool) -> Finding:
 
 def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[Finding]:
     """Nodes that pods may be placed on, their architectures, and who offers GPUs."""
-    fitting = [node for node in nodes if _fits(node, site)]
+    fitting = [node for node in nodes if fits(node, site)]
     kinds = sorted({node["status"]["nodeInfo"]["architecture"] for node in fitting})
     sizes = sorted({
         f"{read_quantity(node['status']['allocatable']['cpu']):g} cores, "
@@ -111,7 +111,8 @@ def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[Finding
     return findings
 
 
-def _fits(node: Object, site: KubernetesSite) -> bool:
+def fits(node: Object, site: KubernetesSite) -> bool:
+    """Whether pods of this profile may be placed on the node."""
     ready = any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())
     labels = node["metadata"].get("labels") or {}
     chosen = all(labels.get(key) == value for key, value in site.node_selector.items())

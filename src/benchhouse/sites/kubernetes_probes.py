@@ -8,6 +8,7 @@ from typing import Any
 
 from benchhouse.http.kubeconfig import find_access, kubeconfig_files
 from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of
+from benchhouse.http.pod_image import ask_image
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS, Right
@@ -60,12 +61,11 @@ def ask_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
                             f"context {client.access.context}"))  # fmt: skip
     answers.profile |= {"context": client.access.context, "namespace": namespace}
     for question in (questions.space, questions.rights, questions.quotas, questions.nodes, questions.volume,
-                     questions.names, questions.queue, questions.features):  # fmt: skip
+                     questions.names, questions.queue, questions.features, questions.image):  # fmt: skip
         try:
             question()
         except (BenchError, KeyError, TypeError, ValueError) as error:
             answers.tell(question.__name__, "unknown", "", _words(error))
-    _image(answers, settings)
     _folder(answers, settings, workspace)
     if job:
         answers.findings += ask_pod(client, namespace, settings)
@@ -91,6 +91,7 @@ class _Questions:
     answers: ClusterAnswers
     several_nodes: bool = True
     on_kuberay: bool = False
+    suitable: list[Object] = field(default_factory=list)  # nodes
 
     def may(self, right: Right, verb: str) -> bool:
         resource, _, part = right.resource.partition("/")
@@ -173,6 +174,7 @@ class _Questions:
             return
         self.several_nodes = len(found["items"]) > 1
         self.answers.findings += facts.node_findings(found["items"], self.site)
+        self.suitable = [node for node in found["items"] if facts.fits(node, self.site)]
 
     def volume(self) -> None:
         if self.site.volume is None:
@@ -243,6 +245,23 @@ class _Questions:
         note = "" if "completionMode" in known else "an older server: each slot of a run is a Job of its own"
         self.answers.tell("fields of a Job", "good", ", ".join(known) or "the basic ones", note)
 
+    def image(self) -> None:
+        image = self.site.image
+        if image is None:
+            note = "the profile names none: kubernetes: {image: registry/name@sha256:...}"
+            self.answers.tell("image", "missing", "", note)
+            self.answers.to_confirm.append("kubernetes.image: an image with Python 3.11 or newer, pinned by its digest")
+            return
+        answer = ask_image(image, self.site, self.suitable)
+        notes = [text for text in (answer.text, answer.hint) if text]
+        states: dict[str, State] = {"there": "good", "missing": "missing", "unknown": "unknown"}
+        state = states[answer.state]
+        if "@sha256:" not in image:
+            notes.insert(0, "no digest: two runs may use two images under one name; pin it as registry/name@sha256:...")
+            if not image.startswith("localhost/"):  # no registry can put another in its place
+                state = "missing"
+        self.answers.tell("image", state, image, "; ".join(notes))
+
     def _look(self, api: str, namespace: str, plural: str, name: str = "") -> tuple[Object | None, int]:
         return self._look_at(path_of(api, namespace, plural, name))
 
@@ -254,18 +273,6 @@ class _Questions:
             if error.status not in (403, 404):
                 raise
             return None, error.status
-
-
-def _image(answers: ClusterAnswers, site: KubernetesSite) -> None:
-    if site.image is None:
-        answers.tell("image", "missing", "", "the profile names none: kubernetes: {image: registry/name@sha256:...}")
-        answers.to_confirm.append("kubernetes.image: an image with Python 3.11 or newer, pinned by its digest")
-    elif "@sha256:" not in site.image:
-        note = "no digest: two runs may use two images under one name; pin it as registry/name@sha256:..."
-        is_local = site.image.startswith("localhost/")  # no registry can put another in its place
-        answers.tell("image", "good" if is_local else "missing", site.image, note)
-    else:
-        answers.tell("image", "good", site.image, "pinned; for which architecture it was made only its registry tells")
 
 
 def _folder(answers: ClusterAnswers, site: KubernetesSite, workspace: Path) -> None:

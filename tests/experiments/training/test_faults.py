@@ -262,6 +262,15 @@ def test_reliability_reaches_the_table_of_outcomes(bench, tmp_path):
     assert 0 < goodput < reliability / 100 < 1 and mtti > 0 and restarts == 1
 
 
+def test_a_rank_whose_log_is_not_seen_yet_has_given_no_sign(tmp_path):
+    (emitted := tmp_path / "emitted").mkdir()
+    watch = Watch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=True)
+    (tmp_path / "rank-0.attempt-0.jsonl").write_text('{"pid": 7}\n')
+    assert not watch.hangs()
+    (tmp_path / "rank-0.attempt-0.log").write_text("begins\n")
+    assert watch.hangs()
+
+
 def test_the_last_records_of_an_attempt_are_no_sign_of_the_next_one(tmp_path):
     """A launcher that begins again by itself: the new ranks are still importing, which is no hang."""
     (emitted := tmp_path / "emitted").mkdir()

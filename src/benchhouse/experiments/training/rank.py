@@ -38,8 +38,8 @@ def main(folder: Path, command: list[str]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # else a launcher that is killed leaves its ranks behind
     with contextlib.ExitStack() as stack:
-        facts = stack.enter_context((folder / f"{name}.jsonl").open("wb", buffering=0))
         log = stack.enter_context(Path(order["logs"], f"{name}.log").open("wb", buffering=0))
+        facts = stack.enter_context((folder / f"{name}.jsonl").open("wb", buffering=0))  # after its log
         times = stack.enter_context((folder / f"{name}.times").open("wb", buffering=0))
 
         def write(**items: Any) -> None:

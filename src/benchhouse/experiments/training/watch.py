@@ -109,9 +109,12 @@ class Watch:
     def _new(self, path: Path) -> list[bytes]:
         """Whole lines that were added to a file."""
         at = self._read_bytes.get(path, 0)
-        with path.open("rb") as file:
-            file.seek(at)
-            whole, end, _ = file.read().rpartition(b"\n")
+        try:
+            with path.open("rb") as file:
+                file.seek(at)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:  # a log of another node, which is seen here later than the record of its rank
+            return []
         self._read_bytes[path] = at + len(whole) + len(end)
         return whole.split(b"\n") if end else []
 

@@ -1,0 +1,137 @@
+"""Registries of container images, asked as Docker's and OCI's protocol say: what a tag stands for, and for whom."""
+
+import re
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from benchhouse.http.client import HttpClient, NoAnswer, Response
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.image import HUB, Reference
+
+_CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
+_SOON = HttpClient(timeout_s=5.0, proxy=True, redirects=True)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MACHINE = re.compile(r"(?!unknown$)[a-z0-9]{1,20}")  # of an attestation it is unknown
+_ACCEPT = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_NO_SUCH = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND")  # a registry's own words, which a web page does not have
+_HINTS = {
+    401: "it lets in only who has an account: name the digest yourself, NAME:TAG@sha256:...",
+    403: "it lets in only who has an account: name the digest yourself, NAME:TAG@sha256:...",
+    404: "check name and tag: it has none such",
+    429: "it was asked too often from here: try again later",
+}
+
+
+class RegistrySilent(BenchError):  # noqa: N818 - what happened, in two words
+    """A registry that can't be reached at all: to ask it again for another image is in vain."""
+
+
+class NoSuchImage(BenchError):  # noqa: N818
+    """The registry says that it has no image of that name."""
+
+
+def is_plain(host: str) -> bool:
+    """Whether the registry is on this machine, where it speaks HTTP without TLS."""
+    return host.partition(":")[0] in ("localhost", "127.0.0.1")
+
+
+def ask_digest(reference: Reference, offline: str) -> str:
+    """Of the manifest that NAME:TAG is now; of all architectures, where it has several. Raises BenchError, with the
+    hint `offline` where the registry gives no answer."""
+    repository = _Repository(reference.at(""), _CLIENT)
+    try:
+        answer = repository.manifest("HEAD")
+    except NoAnswer as error:
+        raise RegistrySilent(
+            f"the registry {repository.host} gives no answer: {error.reason}", offline, Exit.TRIAL_FAILED
+        ) from error
+    if not answer.ok:
+        hint = _HINTS.get(answer.status, "try again later")
+        what = f"{repository.host} does not say what {reference.path}:{reference.tag or 'latest'} is"
+        raise BenchError(f"{what}: it answers {answer.status} {answer.reason}".rstrip(), hint, Exit.TRIAL_FAILED)
+    digest = str(answer.headers.get("Docker-Content-Digest", ""))
+    if not _DIGEST.fullmatch(digest):
+        hint = "name the digest yourself, NAME:TAG@sha256:..."
+        raise BenchError(
+            f"{repository.host} gives no digest of {reference.path}:{reference.tag}", hint, Exit.TRIAL_FAILED
+        )
+    return digest
+
+
+def ask_machines(reference: Reference, *, look_inside: bool = True) -> frozenset[str]:
+    """Architectures (amd64, arm64) of the image; none where it does not say, or nobody is to `look_inside` it.
+
+    Raises NoSuchImage where the registry has none of that name, BenchError where it does not say, within seconds. Only
+    to look inside counts as a pull, where a registry counts these.
+    """
+    repository = _Repository(reference, _SOON)
+    try:
+        answer = repository.manifest("GET" if look_inside else "HEAD")
+        if answer.status == 404 and _says_no_such(answer if look_inside else repository.manifest("GET")):
+            raise NoSuchImage(f"the registry {repository.host} has no {str(reference).partition('/')[2]}")
+        if not answer.ok:
+            raise BenchError(f"the registry {repository.host} answers {answer.status} {answer.reason}".rstrip())
+        return _machines(repository, answer.json()) if look_inside else frozenset()
+    except NoAnswer as error:
+        raise RegistrySilent(f"the registry {repository.host} gives no answer: {error.reason}") from error
+
+
+def _says_no_such(answer: Response) -> bool:
+    try:
+        return answer.status == 404 and any(error["code"] in _NO_SUCH for error in answer.json()["errors"])
+    except (NoAnswer, KeyError, TypeError):
+        return False
+
+
+def _machines(repository: "_Repository", manifest: Any) -> frozenset[str]:
+    """An index lists them; that of a single image stands in its configuration."""
+    try:
+        if "manifests" in manifest:
+            platforms = [item.get("platform") or {} for item in manifest["manifests"]]
+        else:
+            (digest,) = _DIGEST.findall(manifest["config"]["digest"])
+            platforms = [repository.ask("GET", f"blobs/{digest}", "*/*").json()]
+        named = [str(item.get("architecture")) for item in platforms if item.get("os", "linux") == "linux"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return frozenset()
+    return frozenset(name for name in named if _MACHINE.fullmatch(name))
+
+
+class _Repository:
+    """Of one image, asked as anybody may ask: without an account."""
+
+    def __init__(self, reference: Reference, client: HttpClient) -> None:
+        self.reference, self.client = reference, client
+        self.host = "registry-1.docker.io" if reference.host == HUB else reference.host
+        self._token = ""
+
+    def manifest(self, method: str) -> Response:
+        return self.ask(method, f"manifests/{self.reference.digest or self.reference.tag or 'latest'}", _ACCEPT)
+
+    def ask(self, method: str, what: str, accept: str) -> Response:
+        url = f"{'http' if is_plain(self.host) else 'https'}://{self.host}/v2/{self.reference.path}/{what}"
+        headers = {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        answer = self.client.request(method, url, headers=headers)
+        if answer.status == 401 and not self._token and (token := self._ask_token(answer)):
+            self._token = token
+            return self.ask(method, what, accept)
+        return answer
+
+    def _ask_token(self, refusal: Response) -> str:
+        """Registries let anybody read public images, with a token that anybody gets; empty where it takes a login."""
+        challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
+        realm = urlsplit(challenge.get("realm", ""))
+        if realm.scheme != "https" and not (is_plain(self.host) and is_plain(realm.netloc)):
+            return ""
+        scope = challenge.get("scope") or f"repository:{self.reference.path}:pull"
+        query = {"service": challenge.get("service", ""), "scope": scope}
+        answer = self.client.get(f"{challenge['realm']}?{urlencode(query)}")
+        granted = answer.json() if answer.ok else {}
+        return str(granted.get("token") or granted.get("access_token") or "") if isinstance(granted, dict) else ""
