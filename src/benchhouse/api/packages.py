@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from benchhouse.nexus.leaderboard import Board as Board
     from benchhouse.nexus.leaderboard import Leaderboard as Leaderboard
     from benchhouse.nexus.package_checks import Proof as Proof
+    from benchhouse.nexus.package_scans import ScannedPackages as ScannedPackages
     from benchhouse.nexus.together import Together as Together
 
 __all__ = ["LogicalSummary", "PackageBenchmark"]
@@ -36,7 +38,37 @@ class Packages(VerbGroup):
 
     def list(self, *, nexus: str | Path | None = None) -> builtins.list[PackageSummary]:
         """All packages of the nexus; one that can't be read has `broken`."""
-        return packages.list_packages(packages.load(self._folder, nexus))
+        from benchhouse.runs.scans import policy_of
+
+        loaded = packages.load(self._folder, nexus)
+        listed = packages.list_packages(loaded)
+        policy = policy_of(self._folder)
+        if policy is None:
+            return listed
+        from benchhouse.nexus.package_scans import scan_state
+
+        known = {item.name: scan_state(self._folder, policy, loaded, item) for item in loaded.packages}
+        return [replace(item, scan=known.get(item.package, "")) for item in listed]
+
+    def scan(
+        self,
+        package: str | None = None,
+        *,
+        scenario: str | Path | None = None,
+        nexus: str | Path | None = None,
+    ) -> "ScannedPackages":
+        """Look for known vulnerabilities and licences in what a package, or every one, installs; and keep it.
+
+        With `scenario`, in what its runs would bring instead. What is let through is in `packages:` of trusted.yaml.
+        """
+        from benchhouse.nexus.package_scans import scan_packages, scan_scenario
+        from benchhouse.runs.preparation import Where
+
+        if scenario is not None:
+            if package:
+                raise BenchError("give a package or a scenario, not both", "bench packages scan -c SCENARIO")
+            return scan_scenario(self._folder, Path(scenario), Where())
+        return scan_packages(self._folder, packages.load(self._folder, nexus), package)
 
     def show(self, package: str, *, nexus: str | Path | None = None) -> PackageDetails:
         """One package: what it installs, its models and its benchmarks."""

@@ -25,6 +25,8 @@ class PackageSummary:
     benchmarks: int
     broken: list[str]
     """What is wrong with files of it that can't be read."""
+    scan: str = ""
+    """How the last scan of what it installs stands: passed, refused, failed or not scanned; empty: nothing asks."""
 
 
 @dataclass(frozen=True)

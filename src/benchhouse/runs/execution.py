@@ -22,7 +22,7 @@ from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
-from benchhouse.runs.records import check_resources, open_executor, resume_run
+from benchhouse.runs.records import check_packages, check_resources, open_executor, resume_run
 from benchhouse.runs.servers_there import ServersThere
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.artifacts import StagedDataset
@@ -184,6 +184,7 @@ def execute(
 ) -> RunSummary:
     """Run what is missing of a run. The ledger and the folders are true at every moment."""
     started = time.monotonic()
+    check_packages(workspace, prepared)  # also of a run that is carried on
     with orchestrator(workspace, prepared, ledger, options, listener) as owner:
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = owner.run()
@@ -257,6 +258,7 @@ def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
 
 def hand_over(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger) -> int:
     """Give all that is missing to the batch system; returns how many trials are on their way."""
+    check_packages(workspace, prepared)
     with orchestrator(workspace, prepared, ledger) as owner:
         ledger.tell("submitted")
         return owner.hand_over(again=True)

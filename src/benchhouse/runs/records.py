@@ -46,6 +46,8 @@ def open_run(
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
+    if warning := check_packages(workspace, prepared):
+        say(f"warning: {warning}")
     problems = no_scheduler(prepared.file, prepared.only_slurm)
     if problems := [*problems, *missing_dataset(prepared.file, prepared.plan.folder)]:
         raise ProblemsError(problems)
@@ -71,6 +73,15 @@ def open_run(
     # What the plan does not cover, such as the budget, may have been edited.
     write_text(unfinished.folder.scenario, prepared.file.text)
     return unfinished
+
+
+def check_packages(workspace: WorkspaceFolder, prepared: Prepared) -> str:
+    """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises."""
+    if not workspace.trusted.is_file():
+        return ""
+    from benchhouse.runs.scans import check  # few workspaces have a policy
+
+    return check(workspace, prepared)
 
 
 def _check_ready(workspace: WorkspaceFolder, prepared: Prepared, unfinished: Ledger | None) -> str:

@@ -113,6 +113,7 @@ class WorkspaceFolder(Folder):
     token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; for its owner alone
     audit_journal = Inside(".bench/audit.jsonl")  # what was written through `bench serve`
     server_state = Inside(".bench/serve.db")  # sessions, and answers by idempotency key
+    scans = Inside(".bench/scans")  # what scans of packages saw, and their parts lists, by digest of the lock
     schedules = Inside(".bench/schedules.db")  # schedules, their slots and the lease of the agent
     results = Inside("results")
     reports = Inside("reports")

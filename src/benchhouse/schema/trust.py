@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
+from benchhouse.schema.packages import PackagePolicy
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import Role
@@ -56,6 +57,7 @@ class TrustedFile(Model, strict=True):
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     people: dict[Name, Person] = Field(min_length=1, description="People, by the name that records have.")
     budget: Allowance | None = Field(None, description="What everybody may start without approval; none: anything.")
+    packages: PackagePolicy | None = Field(None, description="What experiment packages are held to; none: nothing.")
 
     @model_validator(mode="after")
     def _each_is_one(self) -> "TrustedFile":

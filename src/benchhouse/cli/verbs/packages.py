@@ -1,5 +1,6 @@
 """Packages of a nexus: which benchmarks are for which models, and whether all of it holds."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,12 +28,15 @@ def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
     if as_json:
         screen.as_json(listed)
         return
-    columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken")
+    scans = any(item.scan for item in listed)
+    columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken", "scan")
     rows = [
-        (item.package, item.benchmark_packages, item.experiments, item.models, item.benchmarks, len(item.broken) or "")
+        (item.package, item.benchmark_packages, item.experiments, item.models, item.benchmarks, len(item.broken) or "",
+         item.scan)
         for item in listed
-    ]
-    screen.table(columns, rows, right=columns[1:], whole=("package",))
+    ]  # fmt: skip
+    shown = len(columns) if scans else len(columns) - 1
+    screen.table(columns[:shown], [row[:shown] for row in rows], right=columns[1:6], whole=("package",))
     if any(item.broken for item in listed):
         screen.note("what is broken, and where:  bench packages validate --static")
     else:
@@ -61,6 +65,36 @@ def show_(workspace: Workspace, name: str, nexus: str | None, as_json: bool) -> 
     for message in details.broken:
         screen.note(f"broken: {message}")
     screen.note(f"next:  bench packages validate {name}")
+
+
+@command.verb(
+    "Look for known vulnerabilities and licences in what packages install, and keep it with its parts list (CycloneDX)."
+    "\n\nWhere advisories are and what is let through stands in `packages:` of trusted.yaml. Exit code 2: something is "
+    "refused. 1: a scan could not look, which lets nothing through.",
+    "bench packages scan   every package of the nexus",
+    "bench packages scan terratorch",
+    "bench packages scan -c scenario.yaml   what its runs would bring, such as an isolated environment",
+)
+@click.argument("name", metavar="[PACKAGE]", required=False)
+@click.option("-c", "--config", "scenario", type=commands.FILE, help="A scenario in place of a package.")
+@commands.nexus_option
+def scan(workspace: Workspace, name: str | None, scenario: Path | None, nexus: str | None, as_json: bool) -> int:
+    scanned = workspace.packages.scan(name, scenario=scenario, nexus=nexus)
+    if as_json:
+        screen.as_json(scanned)
+        return scanned.exit_code
+    rows = [
+        (item.package, item.subject, item.state, len(item.scan.components) if item.scan else "", item.parts_list)
+        for item in scanned.packages
+    ]
+    columns = ("package", "installs", "scan", "parts", "parts list")
+    screen.table(columns, rows, right=("parts",), whole=("package", "scan"))
+    for item in scanned.packages:
+        for reason in item.reasons:
+            click.echo(screen.on_stderr(f"{item.subject}: {reason}"), err=True)
+    if scanned.exit_code:
+        screen.note("what is refused may not run; an exception with its reason and its last day:  trusted.yaml")
+    return scanned.exit_code
 
 
 def _row(item: "PackageBenchmark", model: str) -> tuple[str, str, str, str]:

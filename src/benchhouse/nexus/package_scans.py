@@ -1,0 +1,122 @@
+"""Scans of the Python packages that packages of a nexus install: made, kept, and what they say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchhouse.catalog.components import components_of, lock_digest
+from benchhouse.catalog.nexus import Nexus, Package
+from benchhouse.catalog.nexus_requirements import Requirement, requirements
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.nexus.packages import pick
+from benchhouse.runs.preparation import Where, prepare_all
+from benchhouse.runs.scans import Subject, kept, policy_of, run_subjects, scan, verdict
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.packages import PackagePolicy, PackageScan
+
+State = Literal["passed", "refused", "failed", "not scanned"]
+_WORST: tuple[State, ...] = ("passed", "not scanned", "failed", "refused")
+_EXAMPLE = "packages: {advisories: /srv/osv/PyPI, max_age: 7d, severities: [low]}"
+
+
+@dataclass(frozen=True)
+class ScannedPackage:
+    """What a scan saw in one distribution or environment, and what trusted.yaml says to that."""
+
+    package: str
+    """The package of the nexus, or the scenario."""
+    subject: str
+    """The distribution, or the environment."""
+    state: State
+    """failed: it could not look, which lets nothing through."""
+    reasons: list[str]
+    """Why it is not passed."""
+    scan: PackageScan | None
+    """None where it is not known what there would be to look at."""
+    parts_list: str
+    """CycloneDX file."""
+
+
+@dataclass(frozen=True)
+class ScannedPackages:
+    """All that was scanned."""
+
+    packages: list[ScannedPackage]
+
+    @property
+    def exit_code(self) -> Exit:
+        """What `bench packages scan` ends with: 2 where something is refused, 1 where a scan could not look."""
+        states = {item.state for item in self.packages}
+        return Exit.BAD_INPUT if "refused" in states else Exit.TRIAL_FAILED if states - {"passed"} else Exit.GOOD
+
+
+def scan_packages(workspace: WorkspaceFolder, nexus: Nexus, name: str | None) -> ScannedPackages:
+    """Each Python package that a package of the nexus installs, or any of them."""
+    policy = _policy(workspace)
+    scanned = []
+    for package in [pick(nexus, name)] if name else nexus.packages:
+        for requirement in _requirements(package, nexus):
+            try:
+                subject = _subject(requirement)
+            except BenchError as error:
+                scanned.append(ScannedPackage(package.name, requirement.text, "failed", [error.message], None, ""))
+                continue
+            scanned.append(_scanned(workspace, policy, package.name, subject))
+    return ScannedPackages(scanned)
+
+
+def scan_scenario(workspace: WorkspaceFolder, path: Path, where: Where) -> ScannedPackages:
+    """What the runs of a scenario would bring: the distribution here, or all of an isolated environment."""
+    policy = _policy(workspace)
+    subjects = dict[str, Subject]()
+    for prepared in prepare_all(workspace, path, where):
+        subjects |= {subject[0]: subject for subject in run_subjects(workspace, prepared)}
+    return ScannedPackages([_scanned(workspace, policy, str(path), subject) for subject in subjects.values()])
+
+
+def scan_state(workspace: WorkspaceFolder, policy: PackagePolicy, nexus: Nexus, package: Package) -> str:
+    """How the last scans of a package stand, the worst of them; empty where it installs nothing."""
+    states = list[State]()
+    for requirement in _requirements(package, nexus):
+        try:
+            _, components = _subject(requirement)
+        except BenchError:
+            states.append("failed")
+        else:
+            states.append(_state(kept(workspace, components), verdict(workspace, policy, components)))
+    return max(states, key=_WORST.index, default="")
+
+
+def _policy(workspace: WorkspaceFolder) -> PackagePolicy:
+    policy = policy_of(workspace)
+    if policy is None:
+        raise BenchError(f"nothing says where known vulnerabilities are: {workspace.trusted}", f"write {_EXAMPLE}")
+    return policy
+
+
+def _requirements(package: Package, nexus: Nexus) -> Iterator[Requirement]:
+    good, problems = requirements(package, nexus.root)
+    if problems:
+        raise ProblemsError(problems)
+    yield from good
+
+
+def _subject(requirement: Requirement) -> Subject:
+    if not requirement.name:
+        raise BenchError(f"{requirement.place}: which distribution {requirement.text} is can't be known before")
+    return requirement.name, components_of(requirement.name)
+
+
+def _scanned(workspace: WorkspaceFolder, policy: PackagePolicy, package: str, subject: Subject) -> ScannedPackage:
+    seen = scan(workspace, policy, subject)
+    reasons = verdict(workspace, policy, subject[1])
+    parts_list = workspace.scans / f"{lock_digest(subject[1])}.cdx.json"
+    return ScannedPackage(package, subject[0], _state(seen, reasons), reasons, seen, str(parts_list))
+
+
+def _state(seen: PackageScan | None, reasons: list[str]) -> State:
+    if seen is None:
+        return "not scanned"
+    return "failed" if seen.failure else "refused" if reasons else "passed"
