@@ -461,3 +461,28 @@ def test_a_bad_output_metric_is_refused(metric):
 def test_two_output_metrics_of_one_name_are_refused():
     with pytest.raises(ValidationError, match="twice"):
         CommandWorkload.model_validate({"metrics": [{"name": "x", "pattern": "(.)"}] * 2})
+
+
+def test_a_pattern_that_backtracks_for_ever_ends_the_trial(play):
+    metrics = [{"name": "good", "pattern": r"(\d+)"}, {"name": "bad", "pattern": "(a+)+$"}]
+    began = time.process_time()
+    with pytest.raises(ExperimentFailed, match=r"bad: .* takes too long") as failed:
+        play(command, {"argv": ["echo", "1", "a" * 60 + "!"]}, {"executions": 1, "warmup": 0, "metrics": metrics})
+    assert failed.value.code == "pattern_slow" and time.process_time() - began < 5
+
+
+def test_data_lies_where_the_placeholder_says(play, tmp_path):
+    (tmp_path / "in.txt").write_text("7")
+    data = [{"file": str(tmp_path / "in.txt"), "path": "sub/in.txt"}]
+    workload = {
+        "executions": 1,
+        "warmup": 0,
+        "metrics": [ANY_DIGIT],
+        "data": data,
+        "environment": {"WHERE": "{data}/sub"},
+    }
+    ctx = play(command, {"shell": 'cat {data}/sub/in.txt; test -f "$WHERE/in.txt"'}, workload)
+    assert ctx.values["digit"] == [7]
+    assert ctx.facts["data"][0]["path"] == "sub/in.txt"
+    with pytest.raises(ExperimentFailed, match="wrong data"):
+        play(command, {"argv": ["true"]}, {"data": [{**data[0], "md5": "0" * 32}]})

@@ -1,5 +1,6 @@
 """The groups of verbs of a workspace, such as `ws.servers.start(...)`; each is imported when it is used."""
 
+import os
 from typing import TYPE_CHECKING, Unpack, cast
 
 if TYPE_CHECKING:
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from benchhouse.api.claims import Claims
     from benchhouse.api.clients import Clients
     from benchhouse.api.contracts import Contracts
+    from benchhouse.api.conversion import Conversion
     from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
-    from benchhouse.api.execution import RunListener
+    from benchhouse.api.execution import PlaceKeywords, RunListener
     from benchhouse.api.images import Images
     from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
@@ -56,6 +58,12 @@ class Groups:
         from benchhouse.api.execution import listener_of
 
         return evaluate(self._workspace, wanted, listener_of(progress), each)
+
+    def convert(self, descriptor: "str | os.PathLike[str]", **where: Unpack["PlaceKeywords"]) -> "Conversion":
+        """A descriptor of Benchmark AI (TOML) as a scenario, and what of it has no effect here."""
+        from benchhouse.api.conversion import convert
+
+        return convert(self._workspace.folder, descriptor, where)
 
     @property
     def alarms(self) -> "Alarms":

@@ -25,7 +25,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import chosen
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.schedules import Schedule, SlotState
+from benchhouse.schema.schedules import CRON_WORDS, Schedule, SlotState
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import PlaceKeywords
@@ -73,9 +73,17 @@ class Schedules(VerbGroup):
     """Schedules that are kept here, or by a cluster."""
 
     def add(
-        self, scenario: str | os.PathLike[str], cron: str, *, name: str = "", replace: bool = False, **settings: Any
+        self,
+        scenario: str | os.PathLike[str],
+        cron: str = "",
+        *,
+        name: str = "",
+        replace: bool = False,
+        **settings: Any,
     ) -> ScheduleStanding:
         """Keep a schedule, which `bench agent` carries out: the file of a scenario, and a cron line.
+
+        A descriptor of Benchmark AI may say the line itself.
 
         `name` is by default that of the file; `settings` are the other fields of `Schedule`, such as `timezone`.
         """
@@ -85,6 +93,7 @@ class Schedules(VerbGroup):
         file = Path(scenario).absolute()
         root = self._folder.root.absolute()
         kept = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+        cron = self._cron(file, cron)
         schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **settings)
         where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
         prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises where it can't run
@@ -95,6 +104,13 @@ class Schedules(VerbGroup):
         with opened(self._folder) as store:
             store.add(schedule, time.time(), replace=replace)
         return self.get(schedule.name)
+
+    def _cron(self, file: Path, given: str) -> str:
+        """The line as given, else as the descriptor says; words such as `@daily` spelt out."""
+        line = given or (self._workspace.convert(file).scheduling if file.suffix == ".toml" else "")
+        if not line:
+            raise BenchError(f"nothing says when {file.name} is to run", 'such as --cron "0 2 * * *"')
+        return CRON_WORDS.get(line.strip(), line)
 
     def list(self) -> "builtins.list[ScheduleStanding]":
         """All schedules, by name, each with its newest slot."""
@@ -173,6 +189,7 @@ class Schedules(VerbGroup):
         if time_zone:
             raise BenchError("scrontab knows no time zones", "write the schedule for the zone of Slurm's controller")
         prepared, file = prepare_source(self._folder, scenario, where)
+        cron = self._cron(Path(file), cron)
         return units.scrontab(prepared.plan.scenario, self._folder.root.absolute(), Path(file).absolute(), cron)
 
     def render(
@@ -205,7 +222,7 @@ class Schedules(VerbGroup):
             scenario=plan.scenario.scenario,
             file=Path(file).absolute(),
             workspace=self._folder.root.absolute(),
-            cron=cron,
+            cron=self._cron(Path(file), cron),
             time_zone=time_zone,
             site=prepared.site_name or "",
             executor=plan.scenario.executor,

@@ -12,13 +12,14 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 
 def validate(folder: WorkspaceFolder, path: str | os.PathLike[str] | ScenarioText) -> Validation:
-    """A scenario, a space of ado, a logical benchmark or metrics of any tool; a text is that of a scenario."""
+    """A scenario, space of ado, descriptor, logical benchmark or metrics of any tool; a text is that of a scenario."""
     if isinstance(path, ScenarioText):
         plan = prepare_source(folder, path, {})[0].plan
         return Validation(path.name, plan.points, plan.trial_count)
-    if (measurements := check_metrics(Path(path))) is not None:
+    is_descriptor = Path(path).suffix == ".toml"
+    if not is_descriptor and (measurements := check_metrics(Path(path))) is not None:
         return Validation(str(path), measurements=measurements)
-    if (checked := logical.validate_file(Path(path))) is not None:
+    if not is_descriptor and (checked := logical.validate_file(Path(path))) is not None:
         if not checked.good:
             raise checked.failure
         return Validation(str(path), bindings=checked.bindings)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 GROUPS = {
-    "Begin": ("init", "list", "show", "new", "validate", "plan", "fetch"),
+    "Begin": ("init", "list", "show", "new", "validate", "plan", "convert", "fetch"),
     "Run": ("run", "time", "submit", "start", "status", "stop", "collect", "logs"),
     "Read results": ("report", "compare", "leaderboard", "views", "query", "why", "serve", "mcp"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule", "agent"),

@@ -17,10 +17,9 @@ from yaml import events
 
 from benchhouse.documents.document import Document, Spot
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
-from benchhouse.schema.errors import BenchError
+from benchhouse.documents.text_file import MAX_BYTES, read_text, too_large
 from benchhouse.schema.quoting import describe, quote, shorten
 
-MAX_BYTES = 4 * 2**20
 MAX_DEPTH = 64
 MAX_EXPANSION = 100_000  # nodes that aliases may add to those written out
 MAX_DIGITS = 250  # a longer whole number overflows a float, and from 4,300 digits int() itself refuses
@@ -29,21 +28,7 @@ MAX_PROBLEMS = 100
 
 def load_yaml(path: Path) -> Document:
     """Read a file that holds one mapping; raises BenchError for a file that can't be read, else as `parse_yaml`."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-            size = max(len(raw), path.stat().st_size)
-    except FileNotFoundError:
-        raise BenchError(f"no such file: {path}", _near(path)) from None
-    except IsADirectoryError:
-        raise BenchError(f"{path} is a directory, expected a YAML file", "Name a file in it.") from None
-    except PermissionError:
-        raise BenchError(f"no permission to read {path}", f"Check its permissions: ls -l {path}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise BenchError(f"{quote(str(path))} can't be read: {error}", "Check the path.") from None
-    if size > MAX_BYTES:
-        raise _too_large(size, str(path))
-    return parse_yaml(_decode(raw, str(path)), str(path))
+    return parse_yaml(read_text(path, "YAML"), str(path))
 
 
 def parse_yaml(text: str, path: str) -> Document:
@@ -52,7 +37,7 @@ def parse_yaml(text: str, path: str) -> Document:
     text = text.removeprefix("\ufeff")
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        raise _too_large(size, path)
+        raise too_large(size, path, "YAML")
     draft = Document(path, text, None, Spot(0, 0, _NOTHING))
     _refuse_control_characters(draft, mark_bytes)
     reader = _Reader(draft)
@@ -66,37 +51,6 @@ def parse_yaml(text: str, path: str) -> Document:
 
 _NOTHING: Mapping[str | int, tuple[Spot, Spot]] = {}
 _FORBIDDEN_ASCII = re.compile("[^\t\n\r\x20-\x7e]")
-
-
-def _too_large(size: int, path: str) -> ProblemsError:
-    message = f"the file is {size / 2**20:.1f} MiB, too large to be read as YAML"
-    return ProblemsError([Problem(message, path, None, None, "", f"at most {MAX_BYTES // 2**20} MiB")])
-
-
-def _near(path: Path) -> str:
-    try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except OSError:
-        return f"The directory {path.parent} does not exist either." if not path.parent.is_dir() else ""
-    meant = did_you_mean(path.name, names)
-    return f"Did you mean {path.parent / meant}?" if meant else f"Looked in {path.parent.absolute()}."
-
-
-def _decode(raw: bytes, path: str) -> str:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ProblemsError([Problem("the file is UTF-16 text", path, 1, 1, "", "UTF-8; save it in that encoding")])
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        at = error.start
-        line_start = max(raw.rfind(b"\n", 0, at), raw.rfind(b"\r", 0, at)) + 1
-        before = raw[:line_start].decode().removeprefix("\ufeff")
-        line = len(re.findall(r"\r\n?|\n", before)) + 1
-        column = len(raw[line_start:at].decode().removeprefix("\ufeff")) + 1
-        source = re.split(rb"[\r\n]", raw[line_start : at + 200])[0].decode(errors="replace").removeprefix("\ufeff")
-        binary = " (it looks like a binary file)" if b"\0" in raw else ""
-        message = f"byte 0x{raw[at]:02x} at offset {at} is not UTF-8 text{binary}"
-        raise ProblemsError([Problem(message, path, line, column, source, "a YAML file in UTF-8")]) from None
 
 
 @cache

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from benchhouse.experiments.emitted import VARIABLE, Emitted, take_emitted
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
 from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
+from benchhouse.experiments.staging import WithData, fill_data, fill_variables, staged_data
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.input_paths import InputPath
@@ -84,7 +85,7 @@ class CommandTarget(Model):
         return self
 
 
-class CommandWorkload(Model):
+class CommandWorkload(WithData):
     """How often and under which conditions the program runs."""
 
     executions: int = Field(10, ge=1, le=10_000_000, description="Measured executions.")
@@ -144,6 +145,7 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
     """Run a program many times: wall and CPU time, peak memory, failures, and metrics that it prints."""
     target, workload = _fill(target, workload, ctx)
     with ExitStack() as stack:
+        target, workload = _with_data(target, workload, stack.enter_context(staged_data(workload.data, ctx)))
         _enter(workload.cwd, stack, ctx)
         emitted = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts, prefix="emitted-"))
         workload = workload.model_copy(update={"environment": {**workload.environment, VARIABLE: emitted}})
@@ -152,6 +154,7 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
         program = _resolve(argv, workload, streams.actions(workload.needs_output), ctx)
         prepare = _resolve(workload.prepare, workload, streams.actions(True), ctx) if workload.prepare else None
         session = _Session(program, prepare, streams, workload, ctx)
+        stack.callback(session.outputs.close)
         try:
             with _no_collections():
                 session.warm_up()
@@ -180,6 +183,16 @@ def _fill(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> tup
     inputs = {"stdin": fill(workload.stdin), "prepare": list(map(fill, workload.prepare))}
     if unused := [f"{{{name}}}" for name in workload.values if name not in used]:
         ctx.fail("unused_value", f"neither argv, shell, stdin nor prepare has a place for {', '.join(unused)}")
+    return target.model_copy(update=program), workload.model_copy(update=inputs)
+
+
+def _with_data(target: CommandTarget, workload: CommandWorkload, folder: str) -> tuple[CommandTarget, CommandWorkload]:
+    if not folder:
+        return target, workload
+    argv, prepare = ([fill_data(word, folder) for word in words] for words in (target.argv, workload.prepare))
+    program = {"argv": argv, "shell": fill_data(target.shell, folder, shlex.quote)}
+    environment = fill_variables(workload.environment, folder)
+    inputs = {"stdin": fill_data(workload.stdin, folder), "prepare": prepare, "environment": environment}
     return target.model_copy(update=program), workload.model_copy(update=inputs)
 
 

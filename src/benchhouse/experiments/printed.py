@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.pattern_search import PatternSearch, SlowPattern
 from benchhouse.schema.experiment import Context, Direction
 from benchhouse.schema.model import Model
 
@@ -44,10 +45,9 @@ class OutputMetric(Model):
             raise ValueError(f"{pattern!r} has {groups} groups; put exactly one around the number")
         return pattern
 
-    def values(self, text: str) -> list[float]:
-        """What the pattern finds in one execution's output; what does not read as a number is passed over."""
-        matches = re.finditer(self.pattern or "", text, re.MULTILINE)
-        numbers = [_number(_without_thousands(match[1] or "")) for match in matches]
+    def values(self, matches: Sequence[str]) -> list[float]:
+        """Of what the pattern found in one execution's output; what does not read as a number is passed over."""
+        numbers = [_number(_without_thousands(match)) for match in matches]
         return self.taken([number for number in numbers if number is not None])
 
     def taken(self, values: list[float]) -> list[float]:
@@ -63,6 +63,8 @@ class PrintedValues:
     def __init__(self, metrics: Sequence[OutputMetric], json_lines: bool, reserved: frozenset[str]) -> None:
         self.declared = {metric.name: metric for metric in metrics}
         self.patterns = [metric for metric in metrics if metric.pattern is not None]
+        self._search = PatternSearch({metric.name: metric.pattern for metric in self.patterns if metric.pattern})
+        self.slow = ""  # the name of a pattern that takes too long
         self.json_lines = json_lines
         self.reserved = reserved | {metric.name for metric in self.patterns}
         self.values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
@@ -78,7 +80,7 @@ class PrintedValues:
         self.cut += max(len(stdout), len(stderr)) >= SEARCHED_BYTES
         text = stdout.decode(errors="replace")
         both = f"{text}\n{stderr.decode(errors='replace')}" if stderr else text
-        printed = {metric.name: metric.values(both) for metric in self.patterns}
+        printed = self._searched(both)
         self.lost += sum(process.lost for process in emitted)
         objects = [
             *(_json_objects(text) if self.json_lines else ()),
@@ -95,6 +97,19 @@ class PrintedValues:
         for name in self.declared:
             self.missed[name] += not printed.get(name)
 
+    def _searched(self, text: str) -> dict[str, list[float]]:
+        if not self.patterns or self.slow:
+            return {}
+        try:
+            matches = self._search.find(text)
+        except SlowPattern as slow:
+            self.slow = str(slow)
+            return {}
+        return {metric.name: metric.values(matches[metric.name]) for metric in self.patterns}
+
+    def close(self) -> None:
+        self._search.close()
+
     def _members(self, objects: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
         """Numeric members of one execution's JSON objects; the others become facts, of the last execution only."""
         members: dict[str, list[float]] = {}
@@ -110,6 +125,11 @@ class PrintedValues:
         return members
 
     def report(self, executions: int, ctx: Context) -> None:
+        self.close()
+        if self.slow:
+            pattern = self.declared[self.slow].pattern
+            advice = "let it not repeat what repeats, as (a+)+"
+            ctx.fail("pattern_slow", f"{self.slow}: {pattern!r} takes too long on what was printed; {advice}")
         if self.json_lines and not self.members:
             ctx.fail(
                 "metric_not_found",

@@ -42,6 +42,11 @@ def bind_services(
             bound[name] = TrialService(use=use)
             continue
         at = (*loc, "recipe")
+        if isinstance(use.recipe, Recipe):
+            named = use.model_copy(update={"recipe": use.recipe.name})
+            bound[name] = TrialService(use=named, recipe=use.recipe)
+            problems += _misfits(file, loc, use, use.recipe)
+            continue
         try:
             located = find_recipe(use.recipe, *folders)
         except ProblemsError as error:

@@ -52,6 +52,7 @@ from benchhouse.sites.image_lock import read_lock
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf
     from benchhouse.plan.contract import Contract
+    from benchhouse.plan.descriptor import Converted
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) 
 
 def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[Prepared]:
     """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    if path.suffix == ".toml":
+        return [_prepare_descriptor(workspace, path, where or Where())]
     document = load_yaml(path)
     if not is_space(document.data):
         return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
@@ -123,6 +126,21 @@ def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = No
 
     files = scenarios(read_space(document), os.environ, _inputs_of)
     return all_or_problems(partial(_place_and_plan, workspace, file, path.parent, where or Where()) for file in files)
+
+
+def converted(workspace: WorkspaceFolder, path: Path, where: Where) -> "Converted":
+    """A descriptor of Benchmark AI as a scenario; every mistake is raised with its place in the descriptor."""
+    from benchhouse.documents.toml_reader import load_toml  # brings models that only descriptors need
+    from benchhouse.plan.descriptor import convert
+
+    site = places.site(workspace, where.site)
+    return convert(load_toml(path), site, where.executor or site.executor or "local", os.environ)
+
+
+def _prepare_descriptor(workspace: WorkspaceFolder, path: Path, where: Where) -> Prepared:
+    descriptor = converted(workspace, path, where)
+    prepared = _place_and_plan(workspace, descriptor.file, path.parent, where)
+    return replace(prepared, notes=[*descriptor.notes, *prepared.notes])
 
 
 def _inputs_of(name: str, version: str | None) -> Collection[str] | None:

@@ -12,6 +12,16 @@ from benchhouse.schema.quoting import quote
 
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _DAY = 24 * 60
+CRON_WORDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""What cron calls some lines."""
 
 Missed = Literal["once", "skip", "all"]
 Overlap = Literal["wait", "skip", "allow"]

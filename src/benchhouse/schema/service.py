@@ -25,7 +25,7 @@ _BETWEEN = re.compile(r"\s*,\s*(?=[a-z]+://)")  # a comma may also stand in the 
 class ServiceUse(Model, strict=True):
     """A server that a scenario needs. Targets and workloads name its endpoint as `service:NAME`."""
 
-    recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
+    recipe: str | Recipe | None = Field(None, description="Name of a recipe, a file of one, or one written here.")
     endpoint: str | None = Field(None, description="Address of a running server; bench neither starts nor stops it.")
     kubernetes: KubernetesServer | None = Field(
         None,

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from benchhouse.schema.clusters import DaskSite, RaySite, SparkSite
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.instance_types import InstanceType
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
@@ -139,6 +140,9 @@ class Site(Model, strict=True):
     network: Network = Field(default_factory=Network.model_construct)
     images: SiteImages = Field(default_factory=SiteImages.model_construct)
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
+    instance_types: dict[Word, InstanceType] = Field(
+        default_factory=dict, description="What a type of machine that a descriptor names means here; before our table."
+    )
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
     to_confirm: tuple[str, ...] = Field((), strict=False, description="Values not yet confirmed on the site.")
 

@@ -129,3 +129,15 @@ def test_a_program_finds_the_modules_that_emit_also_where_they_are_not_installed
     code += "emit({'step': 0, 'step_s': 1.0, 'loss': float(importlib.util.find_spec('benchhouse') is not None)})"
     target = {"argv": [sys.executable, "-S", "-c", code]}
     assert play(train, target, {"warmup": 0}).values["loss"] == [0.0], "and nothing else of ours"
+
+
+def test_ranks_that_tell_no_steps_tell_other_figures(play):
+    code = "print('img/sec', 10 * (rank + 1), flush=True)\nif rank == 0: emit({'accuracy': 0.5})"
+    metrics = [{"name": "speed", "unit": "img/s", "pattern": r"img/sec (\d+)", "take": "all"}, {"name": "accuracy"}]
+    ctx = play(train, trainer(code), {"ranks": 2, "metrics": metrics})
+    assert (sorted(ctx.values["speed"]), ctx.values["accuracy"]) == ([10, 20], [0.5])
+    assert "step_time" not in ctx.values
+    with pytest.raises(ExperimentFailed, match="no record of a step"):
+        play(train, trainer(code), {})
+    with pytest.raises(ValidationError, match="loss is measured by the experiment itself"):
+        TrainingWorkload(metrics=[{"name": "loss"}])

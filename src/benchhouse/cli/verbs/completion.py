@@ -20,4 +20,5 @@ def command(ctx: click.Context, shell: str) -> None:
 
     completion = get_completion_class(shell)
     assert completion is not None
-    click.echo(completion(ctx.find_root().command, {}, "bench", "_BENCH_COMPLETE").source())
+    name = ctx.find_root().info_name or "bench"
+    click.echo(completion(ctx.find_root().command, {}, name, f"_{name.upper()}_COMPLETE").source())

@@ -28,7 +28,10 @@ def _names(workspace: Workspace) -> dict[str, str]:
 
 _name_argument = click.argument("name", shell_complete=commands.completing(_names))
 _cron_option = click.option(
-    "--cron", required=True, metavar="LINE", help="When: minute, hour, day, month, day of the week."
+    "--cron",
+    default="",
+    metavar="LINE",
+    help="When: minute, hour, day, month, day of the week; by default as a descriptor says.",
 )
 
 

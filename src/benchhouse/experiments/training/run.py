@@ -13,7 +13,9 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.experiments.emitted import VARIABLE, lend_client
+from benchhouse.experiments.emitted import VARIABLE, Emitted, lend_client
+from benchhouse.experiments.printed import OutputMetric, PrintedValues
+from benchhouse.experiments.staging import WithData, fill_data, fill_variables, staged_data
 from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.convergence import mean_loss
 from benchhouse.experiments.training.efficiency import (
@@ -45,7 +47,7 @@ from benchhouse.experiments.training.steps import steps_of
 from benchhouse.experiments.training.watch import FLOOR_S, TIMES, Watch
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
 
@@ -100,7 +102,7 @@ class Trainer(Model):
         return self
 
 
-class TrainingWorkload(Ranks, Goals):
+class TrainingWorkload(Ranks, Goals, WithData):
     """How many ranks, how they are started, and where their records come from."""
 
     warmup: int | None = Field(
@@ -116,6 +118,11 @@ class TrainingWorkload(Ranks, Goals):
         default_factory=dict,
         description="For a program that emits nothing: by name (step, loss, tokens, ...) a regular expression with one "
         "group around the number; a line in which `step` is found is a record.",
+    )
+    metrics: list[OutputMetric] = Field(
+        default_factory=empty_list,
+        description="Further numbers that ranks print, each by its pattern, or emit, each by its name; with them a "
+        "program need not tell its steps.",
     )
     profile: ProfiledSteps | None = Field(
         None, description="Steps under torch.profiler, of a program that loops or calls back by `benchhouse_training`."
@@ -135,16 +142,28 @@ class TrainingWorkload(Ranks, Goals):
             raise ValueError("patterns need one for step: it says which line is a record")
         return patterns
 
+    @field_validator("metrics")
+    @classmethod
+    def _own_names(cls, metrics: list[OutputMetric]) -> list[OutputMetric]:
+        taken = {metric.name for metric in METRICS}
+        for metric in metrics:
+            if metric.name in taken:
+                raise ValueError(f"{metric.name} is measured by the experiment itself, or twice: choose another name")
+            taken.add(metric.name)
+        return metrics
+
 
 @experiment("training.run", version="1.0", metrics=METRICS, component="training")
-def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
+def _train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     """Run a trainer with its ranks: time of a step, throughput, waits, restarts and goodput, by the steps it tells."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="emitted-"))
         profiles = stack.enter_context(ProfileFolder(ctx.artifacts.resolve(), workload.profile))
         if target.function:
             check_inside(workload, ctx)
-        argv = target.argv or [sys.executable]
+        data = stack.enter_context(staged_data(workload.data, ctx))
+        workload = workload.model_copy(update={"environment": fill_variables(workload.environment, data)})
+        argv = [fill_data(word, data) for word in target.argv] or [sys.executable]
         launch, launcher = prepare(argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
         variables = {VARIABLE: folder, **profiles.variables, **lend_client(Path(folder), launch.environment)}
         launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
@@ -172,6 +191,11 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     progress = figures.progress_of(told, check_world(told, workload.ranks, ctx))
     faults = find_faults(training, told)
     tell_failure(faults, training, ctx)
+    if workload.metrics:
+        _report_printed(emitted, attempts[-1], workload.metrics, ctx)
+    if not progress.useful and workload.metrics and not progress.lost:
+        ctx.metadata(steps="none told: figures are what the program printed or emitted")
+        return
     if not progress.useful:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, began_s, workload, ctx)
@@ -183,6 +207,24 @@ def train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
     report_utilisation(steps, progress.world, workload, place, ctx)
+
+
+# What a program prints can't be known at declaration.
+train = replace(_train, strict_metrics=False)
+
+
+def _report_printed(
+    emitted: Sequence[Emitted], ranks: Sequence[Rank], metrics: Sequence[OutputMetric], ctx: Context
+) -> None:
+    """Numbers that the scenario names, of the last attempt."""
+    names = {metric.name for metric in metrics if metric.pattern is None}
+    processes = [
+        replace(item, lost=0, records=[{key: record[key] for key in names & record.keys()} for record in item.records])
+        for item in emitted
+    ]
+    printed = PrintedValues(metrics, False, frozenset())
+    printed.add("\n".join(line for rank in ranks for _, line in rank.lines).encode(), b"", processes)
+    printed.report(1, ctx)
 
 
 def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], patterns: Mapping[str, str], ctx: Context) -> None:

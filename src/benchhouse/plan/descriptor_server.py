@@ -1,0 +1,54 @@
+"""The server of a descriptor as a recipe."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchhouse.plan.descriptor_words import escaped, given_by, simple_words
+from benchhouse.schema.descriptor import Probe, Server
+from benchhouse.schema.image import tagged
+from benchhouse.schema.recipe import LOOPBACK
+
+_PATIENCE_S = 600  # a server that loads a model takes its time
+
+
+def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, list[tuple[str, str, str]]]:
+    """The recipe as a scenario writes it; and what keeps it from being one: the key, what is wrong, what is expected.
+
+    Its ports are the descriptor's: the client knows them.
+    """
+    env = server.env
+    line = f"{env.start_command.strip()} {env.start_command_args.strip()}".strip()
+    if not line:
+        message = "there is no start_command, and what an image does by itself is not known outside of it"
+        return None, [("", message, "start_command = '/opt/bin/server'")]
+    words = simple_words(line)
+    program = words[0] if words else "/bin/sh"
+    port, others = env.ports[0], env.ports[1:]
+    recipe: dict[str, Any] = {
+        "name": f"{name[:90]}-server",
+        "program": [program],
+        "command": ["{program}", *(words[1:] if words else ["-c", escaped(line)])],
+        "ports": {"port": port} | {f"port_{at}": other for at, other in enumerate(others, 1)},
+        "endpoint": f"http://{LOOPBACK}:{port}",
+        "environment": {key: given_by(value) for key, value in env.vars.items()},
+        "ready": _ready(env.readiness_probe, port),
+    }
+    try:
+        recipe |= {"published": str(tagged(env.docker_image))} if tagged(env.docker_image).tag != "latest" else {}
+    except ValueError as error:
+        return None, [("docker_image", str(error), "an image and its version: name:1.2")]
+    return recipe, []
+
+
+def _ready(probe: Probe | str | None, port: int) -> dict[str, Any]:
+    if probe is None:
+        return {"kind": "tcp", "timeout": _PATIENCE_S}
+    if isinstance(probe, str):
+        parts = urlsplit(probe)
+        return _http(parts.scheme, parts.port or port, parts.path or "/", 1)
+    return _http(probe.scheme.lower(), probe.port or port, probe.path, probe.success_threshold)
+
+
+def _http(scheme: str, port: int, path: str, in_a_row: int) -> dict[str, Any]:
+    url = f"{scheme}://{LOOPBACK}:{port}{escaped(path)}"
+    return {"kind": "http", "url": url, "timeout": _PATIENCE_S, "in_a_row": in_a_row}

@@ -1,0 +1,190 @@
+"""Descriptor: a benchmark as Benchmark AI's TOML files describe it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from benchhouse.schema.kubernetes import LabelValue
+from benchhouse.schema.model import Model
+from benchhouse.schema.schedules import CRON_WORDS
+
+MAX_LABELS = 10
+SINGLE_RUN = "single_run"
+
+
+def _whole(value: Any) -> Any:
+    """That format takes `"4"` where it means 4."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+
+
+def _by_name(value: Any) -> Any:
+    """Before metrics had patterns there was a list of their names: such are emitted."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1024)]
+Port = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=65535)]
+
+
+class Info(Model, strict=True):
+    """What people are told of it, and when it runs."""
+
+    description: str = Field("", description="For people.")
+    task_name: str = Field("", description="Its name, in older descriptors; now a label.")
+    scheduling: str = Field(SINGLE_RUN, description="single_run, a cron line, or one of " + ", ".join(CRON_WORDS) + ".")
+    execution_engine: str = Field("default", description="default; others are services of a cloud.")
+    labels: dict[str, LabelValue] = Field(
+        default_factory=dict, max_length=MAX_LABELS, description="Labels of its results; task_name names the benchmark."
+    )
+
+
+class Distributed(Model, strict=True):
+    """Several machines."""
+
+    num_instances: Count = Field(2, description="How many machines.")
+    processes_per_instance: Literal["gpus"] | Count = Field(1, description="Processes on each: a number, or gpus.")
+
+
+class Hardware(Model, strict=True):
+    """What it runs on."""
+
+    instance_type: str = Field(min_length=1, description="Type of machine, such as p3.8xlarge.")
+    strategy: Literal["single_node", "horovod", "inference", "client_server"] = Field(
+        description="single_node: one process; horovod: ranks; inference: a server and its client."
+    )
+    availability_zone: str = Field("", description="Zone of the cloud.")
+    aws_zone_id: str = Field("", description="Zone of AWS.")
+    distributed: Distributed | None = Field(None, description="Several machines.")
+
+
+class Environment(Model, strict=True):
+    """What it runs in."""
+
+    docker_image: str = Field(min_length=1, description="Container image.")
+    privileged: bool = Field(False, description="Refused where true.")
+    extended_shm: bool = Field(True, description="More than 64 MB of shared memory.")
+    vars: dict[str, str] = Field(default_factory=dict, description="Environment variables.")
+
+
+class Script(Model, strict=True):
+    """Files of the user, beside the image."""
+
+    script: str = Field(min_length=1, description="An archive (.tar), unpacked where $BAI_SCRIPTS_PATH says.")
+
+
+class Ml(Model, strict=True):
+    """What is run."""
+
+    benchmark_code: str = Field("", description="The command, or a script that begins with #!.")
+    args: str = Field("", description="What is appended to the command.")
+    framework: str = Field("", description="Name of the framework.")
+    framework_version: str = Field("", description="Its version.")
+    script: Script | None = Field(None, description="Files of the user.")
+
+
+class Source(Model, strict=True):
+    """Data to fetch."""
+
+    src: str = Field(min_length=1, description="http(s)://, s3:// or file:// address, or a path beside this file.")
+    path: str = Field(min_length=1, description="Where the program finds it.")
+    id: str = Field("", description="Its name.")
+    md5: str = Field("", pattern=r"^([0-9a-fA-F]{32})?$", description="Of the file.")
+    sha256: str = Field("", pattern=r"^([0-9a-fA-F]{64})?$", description="Of the file; ours, not of that format.")
+
+
+class Data(Model, strict=True):
+    """Data that the program reads."""
+
+    id: str = Field("", description="Name of the dataset.")
+    sources: list[Source] = Field(default_factory=list, description="Where it comes from.")
+
+
+class OutputMetric(Model, strict=True):
+    """A number that the program prints or emits."""
+
+    name: str = Field(min_length=1, description="Name of the metric.")
+    units: str = Field("1", description="Its unit.")
+    pattern: str = Field("", description="Regular expression with a group around the number; none: it is emitted.")
+
+
+class Output(Model, strict=True):
+    """What is measured."""
+
+    metrics: list[Annotated[OutputMetric, BeforeValidator(_by_name)]] = Field(
+        default_factory=list, description="Numbers of the program."
+    )
+
+
+class Probe(Model, strict=True):
+    """How to tell that the server is up."""
+
+    path: str = Field("/", pattern="^/", description="Path that answers 200.")
+    port: Port | None = Field(None, description="By default the first of `ports`.")
+    scheme: Literal["http", "https", "HTTP", "HTTPS"] = Field("http", description="http or https.")
+    initial_delay_seconds: int = Field(0, ge=0, description="Wait before the first look.")
+    period_seconds: int = Field(10, ge=1, description="Wait between two looks.")
+    timeout_seconds: int = Field(1, ge=1, description="Wait for an answer.")
+    success_threshold: int = Field(1, ge=1, le=100, description="Successes in a row that are needed.")
+    failure_threshold: int = Field(3, ge=1, description="Failures in a row after which it counts as down.")
+
+
+class ServerEnvironment(Environment, strict=True):
+    """What the server runs in, and how it is started."""
+
+    start_command: str = Field("", description="The command.")
+    start_command_args: str = Field("", description="What is appended to it.")
+    ports: list[Port] = Field(min_length=1, description="Ports of the server.")
+    readiness_probe: Probe | str | None = Field(None, description="How to tell that it is up: an address, or parts.")
+    liveliness_probe: Probe | str | None = Field(None, description="How to tell that it still is.")
+    liveness_probe: Probe | str | None = Field(None, description="The same.")
+
+
+class ServerHardware(Model, strict=True):
+    """What the server runs on."""
+
+    instance_type: str = Field(min_length=1, description="Type of machine.")
+    availability_zone: str = Field("", description="Zone of the cloud.")
+    aws_zone_id: str = Field("", description="Zone of AWS.")
+
+
+class Server(Model, strict=True):
+    """The server that an inference benchmark asks."""
+
+    hardware: ServerHardware
+    env: ServerEnvironment
+    models: list[Source] = Field(default_factory=list, description="Models to fetch for it.")
+    output: Output = Field(default_factory=Output, description="Numbers of the server.")
+
+
+class Descriptor(Model, strict=True):
+    """One descriptor file."""
+
+    spec_version: str = Field(pattern=r"^0\.\d+(\.\d+)?$", description="Version of the format, such as 0.1.0.")
+    info: Info
+    hardware: Hardware
+    env: Environment
+    ml: Ml = Field(default_factory=Ml)
+    data: Data = Field(default_factory=Data)
+    output: Output = Field(default_factory=Output)
+    server: Server | None = None
+    custom_params: dict[str, Any] = Field(default_factory=dict, description="Whatever its maker likes.")
+
+    @field_validator("info")
+    @classmethod
+    def _has_a_name(cls, info: Info) -> Info:
+        if not info.labels.get("task_name") and not info.task_name:
+            raise ValueError("it has no name: give the label task_name in [info.labels]")
+        return info
+
+    @model_validator(mode="after")
+    def _server_where_it_is_asked(self) -> "Descriptor":
+        serves = self.hardware.strategy in ("inference", "client_server")
+        if serves != (self.server is not None):
+            strategy = self.hardware.strategy
+            raise ValueError(f"strategy {strategy} {'needs a [server]' if serves else 'has no [server]'}")
+        return self
+
+    @property
+    def name(self) -> str:
+        """What its benchmark is called."""
+        return self.info.labels.get("task_name") or self.info.task_name

@@ -1,0 +1,43 @@
+"""Source: a file that a workload reads, fetched before it is measured."""
+
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from benchhouse.schema.input_paths import InputPath
+from benchhouse.schema.model import Model
+
+DATA = "data"
+"""What `{data}` stands for: the folder that all sources of a trial lie in."""
+
+
+class Source(Model):
+    """A file, or what lies below an s3:// address; fetched once, checked, kept in the cache."""
+
+    url: str = Field("", description="http://, https:// or s3:// address.")
+    file: InputPath = Field("", description="Instead: a file or folder of this machine, beside the scenario.")
+    path: str = Field(min_length=1, description="Where it lies below {data}.")
+    md5: str = Field("", pattern=r"^([0-9a-f]{32})?$", description="Of the file.")
+    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="Of the file.")
+    unpack: bool = Field(False, description="Whether it is a tar archive, whose files lie at `path`.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_fetched(cls, url: str) -> str:
+        if url and urlsplit(url).scheme not in ("http", "https", "s3"):
+            raise ValueError(f"{url!r} can't be fetched: http://, https:// or s3://, or `file` for one of this machine")
+        return url
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise ValueError(f"{path!r} is not below {{data}}: a relative path without ..")
+        return path
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "Source":
+        if bool(self.url) == bool(self.file):
+            raise ValueError("give either url or file")
+        return self

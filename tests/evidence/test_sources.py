@@ -1,0 +1,110 @@
+"""Sources are fetched once, checked, and laid out below one folder."""
+
+import hashlib
+import io
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from benchhouse.evidence.data_cache import DataCache
+from benchhouse.evidence.sources import stage
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.sources import Source
+
+
+@pytest.fixture
+def web():
+    """Answers every path with its name; `asked` are those that were asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = self.path.encode()
+            self.send_response(404 if "missing" in self.path else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def lay_out(tmp_path):
+    cache = DataCache(tmp_path / "cache", "command", [])
+
+    def call(*sources, folder="data"):
+        facts = stage([Source(**source) for source in sources], tmp_path / folder, cache.build)
+        return tmp_path / folder, facts
+
+    return call
+
+
+def test_a_file_is_fetched_once_and_checked(web, lay_out):
+    url, asked = web
+    md5 = hashlib.md5(b"/train").hexdigest()
+    for folder in ("first", "second"):
+        place, facts = lay_out({"url": f"{url}/train", "path": "in/train.txt", "md5": md5}, folder=folder)
+        assert (place / "in" / "train.txt").read_bytes() == b"/train"
+        assert facts[0]["sha256"] == hashlib.sha256(b"/train").hexdigest()
+    assert asked == ["/train"]
+
+
+def test_what_is_not_the_file_that_was_meant_is_never_laid_out(web, lay_out, tmp_path):
+    url, _ = web
+    for digests in ({"md5": "0" * 32}, {"sha256": "0" * 64}):
+        with pytest.raises(BenchError, match="wrong data"):
+            lay_out({"url": f"{url}/train", "path": "x", **digests})
+    with pytest.raises(BenchError, match=r"can't fetch .*404"):
+        lay_out({"url": f"{url}/missing", "path": "x"})
+    with pytest.raises(BenchError, match="can't copy"):
+        lay_out({"file": str(tmp_path / "none"), "path": "x"})
+    assert not (tmp_path / "data").exists() and not list(tmp_path.glob("cache/built/*/source-*"))
+
+
+def test_folders_of_this_machine_share_a_place_and_a_change_is_seen(lay_out, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        (tmp_path / "own" / name / f"{name}.txt").write_text(name)
+    sources = [{"file": str(tmp_path / "own" / name), "path": "both"} for name in ("one", "two")]
+    place, before = lay_out(*sources)
+    assert sorted(path.name for path in (place / "both").iterdir()) == ["one.txt", "two.txt"]
+    (tmp_path / "own" / "one" / "one.txt").write_text("changed")
+    place, after = lay_out(*sources)
+    assert (place / "both" / "one.txt").read_text() == "changed"
+    assert before[0]["sha256"] != after[0]["sha256"] and before[1] == after[1]
+
+
+def test_an_archive_is_unpacked_and_nothing_leaves_its_folder(lay_out, tmp_path):
+    for name, inside in (("good.tar", "src/run.sh"), ("evil.tar", "../../outside")):
+        with tarfile.open(tmp_path / name, "w") as tar:
+            member = tarfile.TarInfo(inside)
+            member.size = 2
+            tar.addfile(member, io.BytesIO(b"hi"))
+    place, _ = lay_out({"file": str(tmp_path / "good.tar"), "path": "scripts", "unpack": True})
+    assert (place / "scripts" / "src" / "run.sh").read_text() == "hi"
+    with pytest.raises(BenchError, match="can't unpack"):
+        lay_out({"file": str(tmp_path / "evil.tar"), "path": "scripts", "unpack": True})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "ftp://host/x"},
+        {"url": "http://host/x", "file": "x"},
+        {},
+        *({"file": "x", "path": p} for p in ("../x", "/")),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(ValueError):
+        Source(**({"path": "x"} | wrong))
