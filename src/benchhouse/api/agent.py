@@ -40,26 +40,11 @@ class RunDeeds:
         submit_as(folder, slot.run_id, folder.root / schedule.scenario, where, QUIET, scheduled=scheduled)
 
     def ending(self, slot: Slot, since_s: float) -> Ending | None:
-        young = 0 <= since_s < _YOUNG_S  # below zero: the clock went back
         try:
-            run = self._workspace[slot.run_id]
-            status = run.status()
-            if status.state in ("running", "waiting") or (status.state == "interrupted" and young):
-                return None
-            if run.collect().under_way:
-                return None
-            status = run.status()
-        except NotFoundError:
-            return None if young else Ending("failed", "its ledger is gone")
+            return ending(self._workspace, slot.run_id, since_s)
         except BenchError as error:  # a batch system that does not answer now
             self.note(f"{slot.schedule}: run {slot.run_id} can't be looked at: {error.message}")
             return None
-        if status.state == "finished" and set(status.outcomes) <= {"succeeded"}:
-            return Ending("succeeded")
-        if status.state == "interrupted":
-            return Ending("failed", f"interrupted; carry it on: bench run --resume {slot.run_id}")
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
-        return Ending("failed", status.stopped or outcomes)
 
     def tell(self, kept: Kept) -> list[str]:
         """Those that could not be reached are tried again. Without alarms.yaml nobody is known but who looks here."""
@@ -97,6 +82,27 @@ class RunDeeds:
     def _keep(self, line: Notice) -> None:
         with contextlib.suppress(BenchError):  # who was notified stays in the store as well
             journals.append(self._workspace.folder.notice_journal, line, "bench agent")
+
+
+def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None:
+    """How a run ended that was begun so long ago, collected; None while it goes on."""
+    young = 0 <= since_s < _YOUNG_S  # below zero: the clock went back
+    try:
+        run = workspace[run_id]
+        status = run.status()
+        if status.state in ("running", "waiting") or (status.state == "interrupted" and young):
+            return None
+        if run.collect().under_way:
+            return None
+        status = run.status()
+    except NotFoundError:
+        return None if young else Ending("failed", "its ledger is gone")
+    if status.state == "finished" and set(status.outcomes) <= {"succeeded"}:
+        return Ending("succeeded")
+    if status.state == "interrupted":
+        return Ending("failed", f"interrupted; carry it on: bench run --resume {run_id}")
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
+    return Ending("failed", status.stopped or outcomes)
 
 
 def carry_out(agent: Agent, *, once: bool = False) -> None:

@@ -22,8 +22,9 @@ from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger, ScheduledRun
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
 from benchhouse.runs.records import open_run, resume_run
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import site_folder
@@ -83,6 +84,16 @@ def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
     rest: dict[str, Any] = dict(keywords)
     places: Any = {key: rest.pop(key) for key in PlaceKeywords.__annotations__ if key in rest}
     return places, RunSettings(**rest)
+
+
+def scenario_inside(root: Path, name: str) -> Path:
+    """A scenario file of a workspace, for somebody who may not have any other file read."""
+    root = root.resolve()
+    path = (root / name).resolve()
+    hidden = any(part.startswith(".") for part in Path(name).parts)
+    if hidden or not path.is_relative_to(root) or path.suffix not in (".yaml", ".yml") or not path.is_file():
+        raise NotFoundError(f"there is no scenario file {quote(name)} in the workspace", "give its path there")
+    return path
 
 
 def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[Prepared, Path]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from benchhouse.api.conversion import Conversion
     from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
     from benchhouse.api.execution import PlaceKeywords, RunListener
+    from benchhouse.api.github import GitHubVerbs
     from benchhouse.api.images import Images
     from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
@@ -169,6 +170,13 @@ class Groups:
         from benchhouse.api.observation import Logs
 
         return Logs(self._workspace)
+
+    @property
+    def github(self) -> "GitHubVerbs":
+        """What GitHub asks for by webhooks and comments, and reports on pull requests: `ws.github.list()`."""
+        from benchhouse.api.github import GitHubVerbs
+
+        return GitHubVerbs(self._workspace)
 
     @property
     def schedules(self) -> "Schedules":

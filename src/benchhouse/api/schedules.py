@@ -167,11 +167,16 @@ class Schedules(VerbGroup):
         units.uninstall(texts)
         return texts
 
-    def run_agent(self, *, once: bool = False, note: Callable[[str], None] = lambda text: None) -> None:
-        """Carry schedules out until SIGTERM or Ctrl-C; runs that were begun go on. `once`: only what is due now."""
+    def run_agent(
+        self, *, once: bool = False, poll: bool = False, note: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Carry schedules out until SIGTERM or Ctrl-C; runs that were begun go on. `once`: only what is due now.
+
+        Also what GitHub asked for, where workspace.yaml names repositories; with `poll` it is asked for new comments.
+        """
         from benchhouse.api.agent import carry_out
 
-        with opened(self._folder) as store:
+        with opened(self._folder) as store, self._workspace.github.at_work(once=once, poll=poll, note=note):
             carry_out(self._agent(store, note), once=once)
 
     def _agent(self, store: ScheduleStore, note: Callable[[str], None]) -> Agent:

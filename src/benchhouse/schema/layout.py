@@ -115,6 +115,7 @@ class WorkspaceFolder(Folder):
     server_state = Inside(".bench/serve.db")  # sessions, and answers by idempotency key
     scans = Inside(".bench/scans")  # what scans of packages saw, and their parts lists, by digest of the lock
     schedules = Inside(".bench/schedules.db")  # schedules, their slots and the lease of the agent
+    github = Inside(".bench/github.db")  # deliveries of webhooks, commands in comments, and their answers
     results = Inside("results")
     reports = Inside("reports")
     claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from benchhouse.schema.github import GitHubSettings
 from benchhouse.schema.model import Model
 
 
@@ -30,10 +31,13 @@ class WorkspaceFile(Model, strict=True):
         None, description="PostgreSQL that keeps the schedules of a team, postgresql://..., or '$VARIABLE' with it."
     )
 
+    github: GitHubSettings | None = Field(None, description="Webhooks and commands in comments of GitHub.")
+
     @model_validator(mode="after")
     def _something(self) -> "WorkspaceFile":
-        if not (self.warehouse or self.schedules):
+        if not (self.warehouse or self.schedules or self.github):
             raise ValueError(
-                "say something: warehouse: {share: postgresql://...}, schedules: postgresql://..., or both"
+                "say something: warehouse: {share: postgresql://...}, schedules: postgresql://..., "
+                "github: {repositories: [owner/name]}"
             )
         return self

@@ -40,6 +40,7 @@ from benchhouse.serve.pages.shell import not_found, page, server_error
 from benchhouse.serve.settings import Settings
 from benchhouse.serve.state import ServerState
 from benchhouse.serve.verbs import VERBS, Verb
+from benchhouse.serve.webhooks import Webhooks
 from benchhouse.serve.writes import Writes
 
 DECLARED = (reading, reading_catalog, writing)  # the modules that fill VERBS
@@ -100,6 +101,7 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
             feed.route(workspace, state),
             badges.route(workspace, public=settings.public_badges),
             metrics.route(workspace, counted),
+            Webhooks(workspace).route(),
             *pages,
         ],
         middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)],

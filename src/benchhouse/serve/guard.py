@@ -22,6 +22,9 @@ FORM_TOKEN = "form_token"  # noqa: S105 - a field's name
 OPEN = ("/login", "/assets/")
 """What is answered to anybody: how to log in, and what the pages look like."""
 BADGES = "/badge/"
+SIGNED = "/webhooks/"
+"""Who asks there has neither a login nor a browser: each request carries a signature, which its page checks."""
+_WEBHOOKS = 1000.0  # a second from one address, which may be the proxy before all of them
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -40,6 +43,7 @@ class Guard:
         self._app, self._access, self._connections = app, access, connections
         self._rates = Rates(access.settings.rate)
         self._strangers = Rates(1.0, burst=30.0)
+        self._signed = Rates(_WEBHOOKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -82,17 +86,17 @@ class Guard:
     def _refusal(self, request: Request, asker: Asker | None) -> Response | None:
         """The answer to those who are not let through."""
         access, host = self._access, request.headers.get("host", "")
+        path = request.url.path.removeprefix(request.scope["root_path"])
         if not access.knows_host(host):
             return _told(request, 421, f"this server is not called {host[:80]!r}", "its owner names it: --name HOST")
+        peer = (request.scope["client"] or ("?",))[0]
+        if path.startswith(SIGNED):
+            return _too_many(request, wait_s) if (wait_s := self._signed.wait_s(peer)) else None
         if (asker is None or asker.how == "local") and access.hidden_proxy(request.scope):
             return _told(request, 403, _PROXY[0], _PROXY[1])
-        peer = (request.scope["client"] or ("?",))[0]
         wait_s = self._rates.wait_s(f"{asker.how} {asker.name}") if asker else self._strangers.wait_s(peer)
         if wait_s:
-            response = _told(request, 429, "too many requests", f"wait {wait_s:.1f} s")
-            response.headers["Retry-After"] = str(int(wait_s) + 1)
-            return response
-        path = request.url.path.removeprefix(request.scope["root_path"])
+            return _too_many(request, wait_s)
         if asker is not None or path.startswith(OPEN) or (path.startswith(BADGES) and access.settings.public_badges):
             return None
         if _wants_page(request) and request.method == "GET":
@@ -106,8 +110,9 @@ class Guard:
         return response
 
     def _forged(self, request: Request, asker: Asker | None, body: bytes) -> Response | None:
-        """The answer to what another site made a browser send. A token in a header is sent by no browser of itself."""
-        if asker is not None and asker.how == "token":
+        """The answer to what another site made a browser send. No browser sends a token or a signature by itself."""
+        path = request.url.path.removeprefix(request.scope["root_path"])
+        if path.startswith(SIGNED) or (asker is not None and asker.how == "token"):
             return None
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         ours = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
@@ -182,6 +187,12 @@ def _told(request: Request, status: int, title: str, hint: str = "") -> Response
     if _wants_page(request):
         return written(request, trouble("That is refused", title, hint, status))
     return problem(status, title, hint)
+
+
+def _too_many(request: Request, wait_s: float) -> Response:
+    response = _told(request, 429, "too many requests", f"wait {wait_s:.1f} s")
+    response.headers["Retry-After"] = str(int(wait_s) + 1)
+    return response
 
 
 def _with_headers(send: Send) -> Send:

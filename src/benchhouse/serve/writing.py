@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from benchhouse.api.workspace import Workspace
-from benchhouse.schema.errors import NotFoundError
 from benchhouse.schema.quantities import Seconds
 from benchhouse.serve.reading import OfRun
 from benchhouse.serve.verbs import Asked, Name, Order, Token, verb
@@ -152,19 +151,12 @@ def audit(workspace: Workspace, asked: ToAudit) -> "list[answers.AuditRecord]":
 
 
 def _source(workspace: Workspace, asked: ToSubmit) -> "Path | ScenarioText":
-    from benchhouse.api.execution import ScenarioText
+    from benchhouse.api.execution import ScenarioText, scenario_inside
 
     if asked.file is None:
         scenario = asked.scenario
         return ScenarioText(scenario if isinstance(scenario, str) else json.dumps(scenario))
-    root = workspace.root.resolve()
-    path = (root / asked.file).resolve()
-    hidden = any(part.startswith(".") for part in Path(asked.file).parts)
-    if hidden or not path.is_relative_to(root) or path.suffix not in (".yaml", ".yml") or not path.is_file():
-        raise NotFoundError(
-            f"there is no scenario file {asked.file!r} in the workspace", "give its path there, or its text"
-        )
-    return path
+    return scenario_inside(workspace.root, asked.file)
 
 
 def _signed(why: str, order: Order) -> str:

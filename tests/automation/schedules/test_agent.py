@@ -10,8 +10,9 @@ from services.postgres import new_database, postgres_server  # noqa: F401 - a fi
 from services.simulated_schedules import Clock, FakeRuns, agent_of, simulate
 from services.small_disk import small_disk as small_disk
 
+from benchhouse.automation.database import Sqlite
 from benchhouse.automation.schedules.agent import LEASE_S
-from benchhouse.automation.schedules.database import Postgres, Sqlite
+from benchhouse.automation.schedules.database import TABLES, Postgres
 from benchhouse.automation.schedules.store import ScheduleStore
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.schedules import Schedule
@@ -29,7 +30,7 @@ def runs(tmp_path) -> FakeRuns:
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request, tmp_path):
     if request.param == "sqlite":
-        database = Sqlite(tmp_path / "schedules.db")
+        database = Sqlite(tmp_path / "schedules.db", TABLES, "the schedules")
     else:
         database = Postgres(new_database(request.getfixturevalue("postgres_server").endpoint))
     store = ScheduleStore(database)
@@ -162,7 +163,7 @@ def test_a_name_that_is_taken_or_not_there_is_told(store):
 
 
 def test_a_full_disk_begins_nothing_is_told_once_and_is_over_when_there_is_room(small_disk, runs):
-    store = ScheduleStore(Sqlite(small_disk / "schedules.db"))
+    store = ScheduleStore(Sqlite(small_disk / "schedules.db", TABLES, "the schedules"))
     with closing(store):
         store.add(hourly(), BEGIN)
         agent = agent_of(store, runs)

@@ -1,15 +1,15 @@
-"""Where schedules are kept: a file of SQLite in the workspace, or the PostgreSQL that workspace.yaml names.
+"""The tables of schedules, and the PostgreSQL that workspace.yaml names in place of a file in the workspace.
 
 The few statements that the store needs are the same for both. A transaction here has no other beside it.
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.automation import leases
+from benchhouse.automation.database import Rows
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 if TYPE_CHECKING:
@@ -25,66 +25,10 @@ TABLES = (
          schedule TEXT NOT NULL, due DOUBLE PRECISION NOT NULL, state TEXT NOT NULL, run_id TEXT NOT NULL,
          place TEXT NOT NULL, claimer TEXT NOT NULL, begun DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL,
          why TEXT NOT NULL, PRIMARY KEY (schedule, due))""",
-    "CREATE TABLE IF NOT EXISTS leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until DOUBLE PRECISION NOT NULL)",
+    leases.TABLE,
     "CREATE INDEX IF NOT EXISTS schedules_by_look ON schedules (paused, next_look)",
     "CREATE INDEX IF NOT EXISTS slots_by_state ON slots (state, place)",
 )
-Rows = list[tuple[Any, ...]]
-
-
-class Database(Protocol):
-    """One connection, of one thread."""
-
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows: ...
-    def alone(self) -> Any: ...
-    def close(self) -> None: ...
-
-
-class Sqlite:
-    """Synced at every transaction; readers are never in the way."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=30.0, isolation_level=None)
-            if self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-        if not self.ask("SELECT 1 FROM sqlite_schema WHERE name = 'slots_by_state'"):
-            with self.alone():
-                for statement in TABLES:
-                    self.ask(statement)
-
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        with self._explained():
-            return self._connection.execute(sql, values).fetchall()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """A transaction: whole, or nothing where anything is raised."""
-        self.ask("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.ask("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-
-    def close(self) -> None:
-        self._connection.close()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise BenchError(
-                f"the schedules in {self._path} can't be used: {error}",
-                "make room, or make it writable; nothing was begun that is not written down",
-                Exit.TRIAL_FAILED,
-            ) from error
 
 
 class Postgres:

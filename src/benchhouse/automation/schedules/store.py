@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from benchhouse.automation import leases
+from benchhouse.automation.database import Database, Sqlite
 from benchhouse.automation.schedules.cron import check
-from benchhouse.automation.schedules.database import Database, Postgres, Sqlite
+from benchhouse.automation.schedules.database import TABLES, Postgres
 from benchhouse.automation.schedules.due import NEVER, Outlook, Standing, outlook
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.ledger import new_run_id
@@ -64,7 +66,7 @@ class ScheduleStore:
         """Where workspace.yaml says, else in the workspace."""
         file = workspace_file(workspace)
         if file is None or file.schedules is None:
-            return cls(Sqlite(workspace.schedules))
+            return cls(Sqlite(workspace.schedules, TABLES, "the schedules"))
         from benchhouse.warehouse.transfer import postgres_address
 
         return cls(Postgres(postgres_address(file.schedules)))
@@ -121,14 +123,7 @@ class ScheduleStore:
 
     def lease(self, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]) -> str:
         """Become, or stay, the agent that looks for slots; returns who is."""
-        with self._db.alone():
-            rows = self._db.ask("SELECT holder, until FROM leases WHERE name = ?", [_LEASE])
-            # One that ends later than a lease lasts is of a clock that was wrong.
-            if rows and rows[0][0] != holder and now < rows[0][1] <= now + 2 * for_s and not is_gone(rows[0][0]):
-                return str(rows[0][0])
-            self._db.ask("DELETE FROM leases WHERE name = ?", [_LEASE])
-            self._db.ask("INSERT INTO leases VALUES (?, ?, ?)", [_LEASE, holder, now + for_s])
-        return holder
+        return leases.take(self._db, _LEASE, holder, now, for_s, is_gone)
 
     def holder(self, now: float) -> str:
         """Who holds the lease; empty where nobody does."""
@@ -136,8 +131,7 @@ class ScheduleStore:
         return str(rows[0][0]) if rows else ""
 
     def release(self, holder: str) -> None:
-        with self._db.alone():
-            self._db.ask("DELETE FROM leases WHERE name = ? AND holder = ?", [_LEASE, holder])
+        leases.release(self._db, _LEASE, holder)
 
     def look_again(self) -> None:
         """At every schedule: after a start, and where the clock was set."""

@@ -1,0 +1,165 @@
+"""What commands in comments do: they start, end, show and compare runs, for people of trusted.yaml."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.api.agent import ending
+from benchhouse.api.execution import ScenarioText, Source, scenario_inside
+from benchhouse.automation.github.commands import HELP, Command
+from benchhouse.automation.github.worker import Progress
+from benchhouse.documents.yaml_reader import Refused, load_yaml, resolve_plain
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.report.markdown_text import block, code, folded, plain, table
+from benchhouse.results.numbers import plural, quantity
+from benchhouse.runs.trusted import read_trusted
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.quoting import quote
+from benchhouse.schema.resources import Budget
+from benchhouse.schema.roles import Role, may
+from benchhouse.schema.secrets import blanker, holds_secret
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+
+_MOST_ROWS = 30
+_FOLDERS = ("", "scenarios/")
+
+
+class ChatDeeds:
+    """For one workspace. What is said holds no secret of this process's environment."""
+
+    def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
+        self._workspace = workspace
+        values = [value for name, value in os.environ.items() if value and holds_secret(name, os.environ)]
+        self._blank = blanker(values)
+        self._note = note
+
+    def note(self, text: str) -> None:
+        self._note(self._blank(text))
+
+    def person(self, login: str) -> tuple[str, Role] | None:
+        """By the file as it stands in the workspace now, never by one of a pull request."""
+        trusted = read_trusted(self._workspace.folder)
+        known = trusted.by_github(login) if trusted else None
+        return (known[0], known[1].role) if known else None
+
+    def start(self, command: Command, run_id: str, by: str) -> None:
+        source = self._scenario(command.about, command.settings)
+        self._workspace.submit(source, run_id=run_id, budget=self._budget(by))
+
+    def progress(self, run_id: str, since_s: float) -> Progress:
+        over = ending(self._workspace, run_id, since_s)
+        if over is None:
+            status = self._workspace[run_id].status()
+            done = f"{status.done} of {plural(status.trials, 'trial')} done"
+            return Progress(f"Run {code(run_id)} of {code(status.scenario)}: {status.state}, {done}.")
+        good = over.state == "succeeded"
+        text = f"Run {code(run_id)}: {over.state}."
+        why = f"\n\n{block(over.why)}" if over.why else ""
+        return Progress(text, good, self._blank(f"{text}{why}\n\n{self._numbers(run_id)}{_closer(run_id)}"))
+
+    def answer(self, command: Command, by: str, runs: Sequence[str]) -> str:
+        return self._blank(_ANSWERS[command.name](self, command.about, runs))
+
+    # -- commands
+
+    def _help(self, about: str, runs: Sequence[str]) -> str:
+        return block(HELP)
+
+    def _status(self, about: str, runs: Sequence[str]) -> str:
+        run = self._workspace[about or _newest(runs)]
+        status = run.status()
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
+        lines = [f"run {status.run_id} of {status.scenario}: {status.state}",
+                 f"{status.done} of {plural(status.trials, 'trial')} done{f' ({outcomes})' if outcomes else ''}",
+                 *([status.stopped] if status.stopped else [])]  # fmt: skip
+        return block("\n".join(lines))
+
+    def _stop(self, about: str, runs: Sequence[str]) -> str:
+        run = self._workspace[about]
+        run.stop()
+        return f"Run {code(run.id)} is stopped; what it has measured is kept."
+
+    def _compare(self, about: str, runs: Sequence[str]) -> str:
+        base, new = self._workspace[about].id, _newest(runs)
+        if base == new:
+            raise BenchError(f"{new} is the last run of this thread itself", "name an earlier one: /bench status RUN")
+        compared = self._workspace.compare(base, new)
+        return f"{compared.markdown()}{_closer(new, f'bench compare {base} {new}')}"
+
+    # -- parts
+
+    def _scenario(self, name: str, settings: Sequence[tuple[str, str]]) -> Source:
+        root = self._workspace.root
+        if re.fullmatch(r"[A-Za-z0-9._-]+", name) and not name.endswith((".yaml", ".yml")):
+            there = [f"{folder}{name}.yaml" for folder in _FOLDERS if (root / folder / f"{name}.yaml").is_file()]
+            name = there[0] if there else f"{name}.yaml"
+        path = scenario_inside(root, name)
+        if not settings:
+            return path
+        data = load_yaml(path).data
+        for key, value in settings:
+            _replace(data, key, value)
+        return ScenarioText(dump_yaml(data), str(path.relative_to(root.resolve())))
+
+    def _budget(self, by: str) -> Budget | None:
+        """What their runs may use; who may approve needs no approval."""
+        trusted = read_trusted(self._workspace.folder)
+        allowance = trusted.allowance(by) if trusted else None
+        if trusted is None or allowance is None or may(trusted.people[by].role, "approve"):
+            return None
+        return Budget.model_validate(allowance.model_dump(include={*Budget.model_fields}, exclude_none=True))
+
+    def _numbers(self, run_id: str) -> str:
+        points = [
+            point for point in self._workspace.points(run_id) if point.headline or point.stat in ("value", "mean")
+        ]
+        chosen = [point for point in points if point.headline] or points
+        rows = [
+            [plain(point.point), plain(f"{point.metric}.{point.stat}"), quantity(point.mean, plain(point.unit)),
+             _interval(point.interval), str(point.n)]
+            for point in chosen[:_MOST_ROWS]
+        ]  # fmt: skip
+        if not rows:
+            return ""
+        more = f"\n\n{len(chosen) - _MOST_ROWS:,} more: {code(f'bench report {run_id}')}" * (len(chosen) > _MOST_ROWS)
+        return table(["point", "metric", "mean", "95% interval", "n"], rows, range(2, 5)) + more + "\n\n"
+
+
+_ANSWERS: dict[str, Callable[[ChatDeeds, str, Sequence[str]], str]] = {
+    "help": ChatDeeds._help,
+    "status": ChatDeeds._status,
+    "stop": ChatDeeds._stop,
+    "compare": ChatDeeds._compare,
+}
+
+
+def _newest(runs: Sequence[str]) -> str:
+    if not runs:
+        raise BenchError("no run was started in this thread", "/bench run NAME, or name one: /bench status RUN")
+    return runs[0]
+
+
+def _closer(run_id: str, *more: str) -> str:
+    commands = "\n".join([*more, f"bench report {run_id}", f"bench trace {run_id}", f"bench verify {run_id}"])
+    return folded("How to look closer, and to check", block(commands))
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return f"{interval[0]:.4g} to {interval[1]:.4g}" if interval else ""
+
+
+def _replace(data: Any, path: str, value: str) -> None:
+    """Put a value where the scenario has one: a number, a word, true or false; nothing new, and no list or mapping."""
+    *parents, last = path.split(".")
+    at = data
+    for name in parents:
+        at = at.get(name) if isinstance(at, dict) else None
+    if not isinstance(at, dict) or isinstance(at.get(last, {}), dict | list):
+        raise BenchError(f"the scenario has no single value {quote(path)}", "--set changes one that it has")
+    try:
+        at[last] = resolve_plain(value) if value else ""
+    except Refused as error:
+        raise BenchError(f"--set {path}: {error}", "quote it in the scenario's file") from error

@@ -1,0 +1,133 @@
+"""`ws.github`: what GitHub asked for, how it is taken, and who carries it out."""
+
+import builtins
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.verb_group import VerbGroup
+from benchhouse.automation.github.client import GitHub
+from benchhouse.automation.github.deliveries import Delivery, Refused, read_delivery
+from benchhouse.automation.github.store import GitHubStore, Kept, opened
+from benchhouse.automation.github.worker import STEP_S, Worker
+from benchhouse.automation.schedules.agent import own_name, process_is_gone
+from benchhouse.runs.sharing import workspace_file
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.github import GitHubSettings
+from benchhouse.schema.secrets import reference
+
+
+@dataclass(frozen=True)
+class GitHubOrder:
+    """A command from a comment, or an event that starts something, and what became of it."""
+
+    time: str
+    repository: str
+    number: int
+    """Of the issue or pull request; 0: none."""
+    login: str
+    text: str
+    state: str
+    """asked, running, answering or done."""
+    run_id: str
+    """Of the run that it started; empty where it started none."""
+    answer: str
+
+
+class WebhookDoor:
+    """What takes webhooks: settings are read once, and secrets from the environment of this process."""
+
+    def __init__(self, settings: GitHubSettings, secret: str, store: GitHubStore) -> None:
+        self._settings, self._secret, self._store = settings, secret, store
+
+    def read(self, headers: Mapping[str, str], body: bytes) -> Delivery:
+        """Raises Refused."""
+        if not self._secret:
+            raise Refused(503, f"the variable {reference(self._settings.webhook_secret)} is not set for the server")
+        return read_delivery(headers, body, self._settings, self._secret)
+
+    def take(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """Durably, all at once, on one thread; False for each that was taken before."""
+        return self._store.take(deliveries, time.time())
+
+
+class GitHubVerbs(VerbGroup):
+    """Webhooks, commands in comments, and reports on pull requests."""
+
+    def list(self, limit: int = 50) -> "builtins.list[GitHubOrder]":
+        """What was asked for, the newest first."""
+        with opened(self._folder) as store:
+            return [_shown(kept) for kept in store.recent(limit)]
+
+    def settings(self) -> GitHubSettings:
+        """`github` of workspace.yaml; raises where there is none."""
+        file = workspace_file(self._folder)
+        if file is None or file.github is None:
+            raise BenchError(
+                "workspace.yaml names no repository of GitHub", "write there: github: {repositories: [owner/name]}"
+            )
+        return file.github
+
+    @contextmanager
+    def at_work(self, *, once: bool, poll: bool, note: Callable[[str], None]) -> Iterator[None]:
+        """Carry out what GitHub asks for beside the caller, or `once` before it; nothing without `github` settings."""
+        file = workspace_file(self._folder)
+        if not poll and (file is None or file.github is None):
+            yield
+            return
+        settings, ended = self.settings(), threading.Event()
+        if once:
+            self._work(settings, poll, note, lambda: True)
+            yield
+            return
+        pause = functools.partial(ended.wait, STEP_S)
+        thread = threading.Thread(target=self._work, args=(settings, poll, note, pause), name="github")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _work(
+        self, settings: GitHubSettings, poll: bool, note: Callable[[str], None], ended: Callable[[], bool]
+    ) -> None:
+        token = os.environ.get(reference(settings.token) or "", "")
+        if not token:
+            note(f"the variable {reference(settings.token)} is not set: GitHub will refuse what is said to it")
+        deeds = ChatDeeds(self._workspace, note)
+        github = GitHub(settings.api, token)
+        repositories = tuple(settings.repositories) if poll else ()
+        me = own_name()
+        with opened(self._folder) as store:
+            worker = Worker(store, github, deeds, time.time, me, process_is_gone, repositories, settings.poll_s)
+            worker.step()
+            while not ended():
+                worker.step()
+            worker.stop()
+
+    def door(self) -> WebhookDoor:
+        """For a server that takes webhooks; used by one thread."""
+        settings = self.settings()
+        secret = os.environ.get(reference(settings.webhook_secret) or "", "")
+        return WebhookDoor(settings, secret, GitHubStore(self._folder))
+
+
+def _shown(kept: Kept) -> GitHubOrder:
+    order = kept.order
+    return GitHubOrder(
+        time=datetime.fromtimestamp(kept.time, UTC).isoformat(timespec="seconds"),
+        repository=order.repository,
+        number=order.number,
+        login=order.login,
+        text=order.text[:200],
+        state=kept.state,
+        run_id=kept.run_id if kept.shown else "",
+        answer=kept.answer,
+    )

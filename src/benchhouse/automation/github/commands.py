@@ -1,0 +1,111 @@
+"""A comment's command: found as GitHub's Markdown has it, split as a shell would, and never given to one. Pure."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from benchhouse.automation.github.deliveries import WORD
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.quoting import quote
+from benchhouse.schema.roles import Role
+
+Name = Literal["run", "compare", "status", "stop", "help"]
+NEEDS: dict[Name, Role] = {
+    "run": "run", "compare": "read", "status": "read", "stop": "run", "help": "read",
+}  # fmt: skip
+HELP = """/bench run NAME|FILE [--set key=value]   run a scenario of the workspace
+/bench compare RUN                       the last run of this thread against RUN: an id, a scenario, @last-1
+/bench status [RUN]                      how a run stands; by default the last of this thread
+/bench stop RUN                          end a run
+/bench help                              this"""
+_BLOCKS = ("fence", "code", "blockquote", "list", "html_block", "heading", "lheading", "hr", "reference")
+_MAIL = re.compile(r"-+ ?original message ?-+|_{10,}|on .{1,200} wrote:|from: .+|reply to this email directly.*", re.I)
+_LONGEST = 2000  # of one command
+
+
+@dataclass(frozen=True)
+class Command:
+    """What somebody wants."""
+
+    name: Name
+    about: str = ""
+    """The scenario or run."""
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+def find_command(text: str) -> str | None:
+    """The line that begins with `/bench`, None where there is none; raises BenchError where there are several.
+
+    Only lines of a comment's own paragraphs count: no quote, list, code, HTML or heading, and nothing of a mail that
+    is answered.
+    """
+    lines = []
+    for line in _own_lines(text):
+        if _MAIL.fullmatch(line.strip()):
+            break
+        if line == WORD or line.startswith((f"{WORD} ", f"{WORD}\t")):
+            lines.append(line)
+    if len(lines) > 1:
+        raise BenchError(f"a comment gives one command, and this has {len(lines)}", "write a comment for each")
+    return lines[0] if lines else None
+
+
+def parse_command(line: str) -> Command:
+    """Raises BenchError for what is none."""
+    if len(line) > _LONGEST or not line.replace("\t", " ").isprintable():
+        raise BenchError(f"a command has at most {_LONGEST} printable characters", "/bench help")
+    try:
+        _, *words = shlex.split(line)
+    except ValueError as error:
+        raise BenchError(f"{str(error).lower()}", "close each quote, or write \\' for one") from error
+    name: Name | None = next((item for item in get_args(Name) if words and words[0] == item), None)
+    if not words:
+        return Command("help")
+    if name is None:
+        raise BenchError(f"there is no command {quote(words[0])}", "/bench help")
+    about, settings = _arguments(name, words[1:])
+    if name == "help":
+        return Command("help")
+    if not about and name != "status":
+        raise BenchError(f"/bench {name} needs one more word", "/bench help")
+    return Command(name, about, settings)
+
+
+def _arguments(name: Name, words: list[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    about, settings = [], []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option != "--set" or name != "run":
+            if word.startswith("-"):
+                raise BenchError(f"/bench {name} has no option {quote(word)}", "/bench help")
+            about.append(word)
+            continue
+        key, equals, value = (value if equals else next(rest, "")).partition("=")
+        if not (key and equals):
+            raise BenchError("--set needs key=value", "/bench run NAME --set repetitions=3")
+        settings.append((key, value))
+    if len(about) > 1:
+        raise BenchError(f"/bench {name} takes one word, and was given {len(about)}", "quote what has spaces in it")
+    return (about[0] if about else ""), tuple(settings)
+
+
+def _own_lines(text: str) -> list[str]:
+    # Of what stands within a line only code and HTML are known: the rest of a command is as it was written.
+    markdown = MarkdownIt("zero", {"html": True}).enable([*_BLOCKS, "backticks", "html_inline", "newline"])
+    lines: list[str] = []
+    before: Token | None = None
+    for token in markdown.parse(text):
+        if token.type == "inline" and before and before.type == "paragraph_open" and before.level == 0:
+            lines.append("")
+            for child in token.children or ():
+                if child.type in ("softbreak", "hardbreak"):
+                    lines.append("")
+                else:
+                    lines[-1] += f"{child.markup}{child.content}{child.markup}"
+        before = token
+    return lines

@@ -1,0 +1,129 @@
+"""A webhook's request: who signed it, what of it is taken, and what it orders. Pure."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchhouse.schema.github import GitHubSettings
+from benchhouse.schema.json_text import read_json
+
+WORD = "/bench"
+MOST_TEXT = 1 << 16  # of a comment; GitHub takes no longer one
+_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
+
+
+class Refused(Exception):  # noqa: N818 - an answer
+    """A request that is not taken; `status` is that of the answer."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Order:
+    """Something to be done, once for its `key`."""
+
+    key: str
+    """The same whether a comment came by a webhook or was polled."""
+    repository: str
+    login: str
+    text: str
+    """The comment; of another event the command that it stands for."""
+    number: int = 0
+    """Of the issue or pull request to answer in; 0: none."""
+    sha: str = ""
+    """The commit that gets a status, where there is no thread."""
+    at: str = ""
+    """When it was written, as GitHub says."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A webhook that was signed and is taken."""
+
+    id: str
+    digest: str
+    """Of the body. The id is in a header, which nobody signed: sent again under another one, it is a replay too."""
+    event: str
+    repository: str
+    orders: tuple[Order, ...]
+    why: str = ""
+    """Why it orders nothing."""
+
+
+def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSettings, secret: str) -> Delivery:
+    """Raises Refused. Nothing of the body is read before its signature is known to be right."""
+    if not is_signed(headers.get("x-hub-signature-256", ""), body, secret):
+        raise Refused(401, "the signature is not of this webhook's secret")
+    event, delivery = headers.get("x-github-event", ""), headers.get("x-github-delivery", "")
+    if not _ID.fullmatch(delivery):
+        raise Refused(400, "X-GitHub-Delivery is missing")
+    try:
+        payload = read_json(body)
+        repository = str(payload["repository"]["full_name"])
+        if not settings.takes(repository):
+            raise Refused(403, f"{repository[:140]} is not among the repositories of workspace.yaml")
+        digest = hashlib.sha256(body).hexdigest()
+        if event == "ping":
+            return Delivery(delivery, digest, event, repository, (), "a ping")
+        if event not in settings.events:
+            raise Refused(403, f"the event {event[:40]!r} is not in workspace.yaml: github: events")
+        orders, why = _orders(event, delivery, payload, settings)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(400, "this is no event of GitHub as JSON") from error
+    return Delivery(delivery, digest, event, repository, orders, why)
+
+
+def is_signed(signature: str, body: bytes, secret: str) -> bool:
+    """In the same time for every signature. An empty secret signs nothing."""
+    expected = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+    return hmac.compare_digest(expected.encode(), signature.encode()) and bool(secret)
+
+
+def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> tuple[Order | None, str]:
+    """What a new comment orders, if anything; an edited one orders nothing."""
+    text = str(comment["body"] or "")
+    if WORD not in text or len(text) > MOST_TEXT:
+        return None, f"no {WORD} in it" if WORD not in text else "too long"
+    if comment["created_at"] != comment["updated_at"]:
+        return None, "edited"
+    key = f"{repository.lower()}#{number} comment {int(comment['id'])}"
+    return Order(key, repository, str(comment["user"]["login"]), text, number, at=str(comment["created_at"])), ""
+
+
+def _orders(
+    event: str, delivery: str, payload: Mapping[str, Any], settings: GitHubSettings
+) -> tuple[tuple[Order, ...], str]:
+    repository = payload["repository"]["full_name"]
+    if event == "issue_comment":
+        if payload["action"] != "created":
+            return (), f"a comment was {str(payload['action'])[:20]}"
+        order, why = comment_order(repository, payload["comment"], int(payload["issue"]["number"]))
+        return ((order,) if order else ()), why
+    sha, why = _commit(event, payload)
+    if why:
+        return (), why
+    login = str(payload["sender"]["login"])
+    files = settings.events[event]  # type: ignore[index]  # it is one of its keys
+    return tuple(
+        Order(f"{repository.lower()} {delivery} {file}", repository, login, f"{WORD} run '{file}'", sha=sha)
+        for file in files
+    ), ""
+
+
+def _commit(event: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+    """The commit that an event is about, or why it starts nothing."""
+    if event == "push":
+        branch = payload["repository"]["default_branch"]
+        if payload["deleted"]:
+            return "", "the branch was deleted"
+        if payload["ref"] != f"refs/heads/{branch}":
+            return "", f"not a push to {branch}"
+        return str(payload["after"]), ""
+    if event == "release":
+        return "", "" if payload["action"] == "published" else f"a release was {str(payload['action'])[:20]}"
+    return str(payload["deployment"]["sha"]), ""

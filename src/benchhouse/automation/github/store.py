@@ -1,0 +1,141 @@
+"""What GitHub asked for, in the workspace: deliveries that were taken, their orders, and how far each was answered."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal
+
+from benchhouse.automation import leases
+from benchhouse.automation.database import Sqlite
+from benchhouse.automation.github.deliveries import Delivery, Order
+from benchhouse.runs.ledger import new_run_id
+from benchhouse.schema.layout import WorkspaceFolder
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS deliveries (id TEXT PRIMARY KEY, digest TEXT UNIQUE NOT NULL, time REAL NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS orders (
+         key TEXT PRIMARY KEY, repository TEXT NOT NULL, login TEXT NOT NULL, text TEXT NOT NULL,
+         number INTEGER NOT NULL, sha TEXT NOT NULL, at TEXT NOT NULL, time REAL NOT NULL, state TEXT NOT NULL,
+         run_id TEXT NOT NULL, comment INTEGER NOT NULL, shown TEXT NOT NULL, answer TEXT NOT NULL,
+         next_try REAL NOT NULL, tries INTEGER NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS orders_by_state ON orders (state, next_try)",
+    "CREATE INDEX IF NOT EXISTS orders_by_thread ON orders (repository, number)",
+    """CREATE TABLE IF NOT EXISTS polls (
+         repository TEXT PRIMARY KEY, since TEXT NOT NULL, etag TEXT NOT NULL, next_look REAL NOT NULL,
+         failures INTEGER NOT NULL)""",
+    leases.TABLE,
+)
+State = Literal["asked", "running", "answering", "done"]
+_ORDER = "key, repository, login, text, number, sha, at, time, state, run_id, comment, shown, answer, next_try, tries"
+_LEASE = "github"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An order as it stands."""
+
+    order: Order
+    time: float
+    """When it came, in seconds since the epoch."""
+    state: State
+    run_id: str
+    """Of the run that it starts, if it starts one: chosen when it came, so that it is started once."""
+    comment: int
+    """The progress comment; 0: there is none yet."""
+    shown: str
+    """What that says by now."""
+    answer: str
+    """The final message, while it is written; then what became of it."""
+    next_try: float
+    tries: int
+
+
+@dataclass(frozen=True)
+class Poll:
+    """Up to where the comments of a repository were read."""
+
+    repository: str
+    since: str
+    etag: str
+    next_look: float
+    failures: int
+
+
+class GitHubStore:
+    """Of one workspace and one thread. Close it, or use `opened`."""
+
+    def __init__(self, workspace: WorkspaceFolder) -> None:
+        self._db = Sqlite(workspace.github, TABLES, "what GitHub asked for")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def take(self, deliveries: Sequence[Delivery], now: float) -> list[bool]:
+        """Keep all of them in one transaction; False for each that was taken before."""
+        with self._db.alone():
+            return [self._take(delivery, now) for delivery in deliveries]
+
+    def _take(self, delivery: Delivery, now: float) -> bool:
+        values = [delivery.id, delivery.digest, now]
+        new = self._db.ask("INSERT INTO deliveries VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1", values)
+        if new:
+            self._add(delivery.orders, now)
+        return bool(new)
+
+    def _add(self, orders: Sequence[Order], now: float) -> None:
+        for order in orders:
+            values = [order.key, order.repository, order.login, order.text, order.number, order.sha, order.at, now,
+                      "asked", new_run_id(), 0, "", "", 0.0, 0]  # fmt: skip
+            marks = ", ".join("?" * len(values))
+            self._db.ask(f"INSERT INTO orders VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - marks
+
+    def open_orders(self, now: float) -> list[Kept]:
+        """What is to be done or looked at now, oldest first."""
+        return self._orders("WHERE state != 'done' AND next_try <= ? ORDER BY time, key LIMIT 200", [now])
+
+    def recent(self, limit: int) -> list[Kept]:
+        """The newest first."""
+        return self._orders("ORDER BY time DESC, key LIMIT ?", [limit])
+
+    def runs_of(self, order: Order) -> list[str]:
+        """Runs that were started in its thread, the newest first."""
+        sql = "SELECT run_id FROM orders WHERE repository = ? AND number = ? AND shown != '' ORDER BY time DESC"
+        return [row[0] for row in self._db.ask(sql, [order.repository, order.number])]
+
+    def change(self, key: str, **fields: str | float) -> None:
+        """Write down how an order stands."""
+        names = ", ".join(f"{name} = ?" for name in fields)
+        with self._db.alone():
+            sql = f"UPDATE orders SET {names} WHERE key = ?"  # noqa: S608 - names of our columns
+            self._db.ask(sql, [*fields.values(), key])
+
+    def _orders(self, where: str, values: Sequence[object]) -> list[Kept]:
+        rows = self._db.ask(f"SELECT {_ORDER} FROM orders {where}", values)  # noqa: S608 - our own names
+        return [Kept(Order(*row[:7]), *row[7:]) for row in rows]
+
+    # -- the poller
+
+    def poll(self, repository: str, since: str) -> Poll:
+        """Where it stands; `since` where it begins now."""
+        with self._db.alone():
+            self._db.ask("INSERT INTO polls VALUES (?, ?, '', 0, 0) ON CONFLICT DO NOTHING", [repository, since])
+            return Poll(*self._db.ask("SELECT * FROM polls WHERE repository = ?", [repository])[0])
+
+    def polled(self, poll: Poll, orders: Sequence[Order], now: float) -> None:
+        """What was read, and up to where, are one transaction."""
+        with self._db.alone():
+            self._add(orders, now)
+            self._db.ask(
+                "UPDATE polls SET since = ?, etag = ?, next_look = ?, failures = ? WHERE repository = ?",
+                [poll.since, poll.etag, poll.next_look, poll.failures, poll.repository],
+            )
+
+    def lease(self, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]) -> bool:
+        return leases.take(self._db, _LEASE, holder, now, for_s, is_gone) == holder
+
+    def release(self, holder: str) -> None:
+        leases.release(self._db, _LEASE, holder)
+
+
+def opened(workspace: WorkspaceFolder) -> "closing[GitHubStore]":
+    return closing(GitHubStore(workspace))
