@@ -1,10 +1,12 @@
 """A plan within a budget, beyond it, and held to it while it runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchhouse.runs.approval import NeedsApprovalError, held_to, within
+from benchhouse.runs.allowance import held_to
+from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.preparation import Where, prepare_text
 from benchhouse.schema.errors import Exit
 from benchhouse.schema.layout import WorkspaceFolder
@@ -21,7 +23,7 @@ def over(folder: Path, budget: Budget, *more: str) -> dict[str, tuple[float | No
     """What a scenario asks for too much of, and how much."""
     plan = prepared(folder, *more)
     try:
-        kept = within(WorkspaceFolder(folder), plan, budget)
+        kept = admit(WorkspaceFolder(folder), replace(plan, budget=budget))
     except NeedsApprovalError as error:
         assert (error.exit_code, error.plan_digest) == (Exit.NEEDS_APPROVAL, plan.plan.digest)
         assert all(str(item) in error.message for item in error.over)
@@ -67,5 +69,7 @@ def test_time_and_money_are_guessed_from_earlier_trials(lab):
     wall, cost = found["wall"], found["cost"]
     assert wall[0] > 1 and wall[1] == cost[1] == 0.001 and cost[0] == pytest.approx(wall[0])
     assert over(lab.workspace, Budget(wall=wall[0] + 1, cost=wall[0] + 1), *more) == {}
+    hours = over(lab.workspace, Budget(node_hours=1e-6, gpu_hours=1e-6), *more, "resources: {gpus: 2}")
+    assert hours["gpu_hours"][0] == pytest.approx(2 * hours["node_hours"][0]) == pytest.approx(wall[0] / 1800)
     capped = over(lab.workspace, Budget(wall=0.5), *more, "budget: {wall: 1s}")
     assert capped == {"wall": (1.0, 0.5)}

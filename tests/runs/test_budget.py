@@ -53,10 +53,10 @@ LATER = "2026-01-01T00:00:50.000+00:00"
 
 def test_time_goes_on_for_jobs_that_were_submitted_and_left_to_themselves():
     submitted = [event(0, "submitted"), event(4, "ended")]
-    assert Spent.recall(submitted, nodes=1, now=LATER).wall_s == 50
+    assert Spent.recall(submitted, nodes=1, gpus=0, now=LATER).wall_s == 50
     stopped = [*submitted, event(9, "stopped"), event(30, "submitted"), event(31, "retry")]
-    assert Spent.recall(stopped, nodes=1, now=LATER).wall_s == 9 + 20
-    assert Spent.recall([*submitted, event(20, "resumed")], nodes=1, now=LATER).wall_s == 4
+    assert Spent.recall(stopped, nodes=1, gpus=0, now=LATER).wall_s == 9 + 20
+    assert Spent.recall([*submitted, event(20, "resumed")], nodes=1, gpus=0, now=LATER).wall_s == 4
 
 
 def test_earlier_sessions_count():
@@ -67,11 +67,20 @@ def test_earlier_sessions_count():
         event(35, "ended", duration_s=2),
         event(36, "interrupted"),
     ]
-    spent = Spent.recall(events, nodes=2, now=LATER)
+    spent = Spent.recall(events, nodes=2, gpus=0, now=LATER)
     assert (spent.trials, spent.cpu_s, spent.node_s, spent.wall_s) == (2, 1.5, 10, 10)
     assert spent.over(Budget(wall=12), None, session_s=1) is None
     assert spent.over(Budget(wall=12), None, session_s=2).what == "wall"
 
 
 def test_a_clock_that_was_set_back_costs_nothing():
-    assert Spent.recall([event(30, "started"), event(10, "ended")], nodes=1, now=LATER).wall_s == 0
+    assert Spent.recall([event(30, "started"), event(10, "ended")], nodes=1, gpus=0, now=LATER).wall_s == 0
+
+
+def test_hours_of_nodes_and_gpus_count_what_still_runs():
+    spent = Spent()
+    spent.add(None, 1800.0, nodes=2, gpus=8)
+    assert spent.over(Budget(node_hours=1.5, gpu_hours=5), None, 0.0) is None
+    running = spent.with_running(1800.0, nodes=2, gpus=8)
+    assert running.over(Budget(node_hours=1.5), None, 0.0).message == "the budget of 1.5 node-hours is spent"
+    assert running.over(Budget(gpu_hours=8), None, 0.0).message == "the budget of 8 GPU-hours is spent"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from benchhouse.runs.conditions import conditions
 from benchhouse.runs.preparation import prepare
-from benchhouse.runs.records import conditions
 from benchhouse.schema.layout import WorkspaceFolder
 
 FIRST, SECOND = (f"sha256:{letter * 64}" for letter in "ab")

@@ -93,6 +93,7 @@ QUESTIONS: dict[str, str] = {
     "baselines": "/api/baselines",
     "alarms": "/api/alarms",
     "alarm_log": "/api/alarms/log",
+    "approvals": "/api/approvals",
     "trace": "/api/trace?ref=two:n%3D0:rate",
     "claims": "/api/claims",
     "benchmark_contracts": "/api/benchmark/contracts",

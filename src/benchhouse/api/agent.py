@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from benchhouse.api.execution import QUIET, PlaceKeywords, submit_as
+from benchhouse.api.execution import QUIET, OnBehalf, PlaceKeywords, submit_as
 from benchhouse.automation.alarms import Standing, read_alarms, tell
 from benchhouse.automation.schedules.agent import Agent, Ending
 from benchhouse.automation.schedules.store import Kept, Slot
@@ -37,7 +37,8 @@ class RunDeeds:
         scheduled = ScheduledRun(schedule=schedule.name, due=due, cadence=schedule.cadence)
         where: PlaceKeywords = {"executor": schedule.executor, "runtime": schedule.runtime, "site": schedule.site}
         folder = self._workspace.folder
-        submit_as(folder, slot.run_id, folder.root / schedule.scenario, where, QUIET, scheduled=scheduled)
+        behalf = OnBehalf(schedule.added_by, scheduled=scheduled)
+        submit_as(folder, slot.run_id, folder.root / schedule.scenario, where, QUIET, behalf)
 
     def ending(self, slot: Slot, since_s: float) -> Ending | None:
         try:

@@ -16,8 +16,7 @@ from benchhouse.results.numbers import plural, quantity
 from benchhouse.runs.trusted import read_trusted
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import quote
-from benchhouse.schema.resources import Budget
-from benchhouse.schema.roles import Role, may
+from benchhouse.schema.roles import Role
 from benchhouse.schema.secrets import blanker, holds_secret
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class ChatDeeds:
 
     def start(self, command: Command, run_id: str, by: str) -> None:
         source = self._scenario(command.about, command.settings)
-        self._workspace.submit(source, run_id=run_id, budget=self._budget(by))
+        self._workspace.submit(source, run_id=run_id, by=by)
 
     def progress(self, run_id: str, since_s: float) -> Progress:
         over = ending(self._workspace, run_id, since_s)
@@ -103,14 +102,6 @@ class ChatDeeds:
         for key, value in settings:
             _replace(data, key, value)
         return ScenarioText(dump_yaml(data), str(path.relative_to(root.resolve())))
-
-    def _budget(self, by: str) -> Budget | None:
-        """What their runs may use; who may approve needs no approval."""
-        trusted = read_trusted(self._workspace.folder)
-        allowance = trusted.allowance(by) if trusted else None
-        if trusted is None or allowance is None or may(trusted.people[by].role, "approve"):
-            return None
-        return Budget.model_validate(allowance.model_dump(include={*Budget.model_fields}, exclude_none=True))
 
     def _numbers(self, run_id: str) -> str:
         points = [

@@ -12,8 +12,8 @@ from benchhouse.api.run import Run
 from benchhouse.evidence.writing import now
 from benchhouse.nexus import packages
 from benchhouse.nexus.evaluation import EvaluationPlan, Step, Wanted, plan_evaluation, refuse_over
-from benchhouse.runs.approval import held_to
-from benchhouse.runs.budget import Spent
+from benchhouse.runs.allowance import held_to
+from benchhouse.runs.budget import Spent, most_used
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where
 from benchhouse.runs.records import open_run
@@ -113,12 +113,17 @@ class _Purse:
     trials: int = 0
     cpu_s: float = 0.0
     cost: float = 0.0
+    node_hours: float = 0.0
+    gpu_hours: float = 0.0
 
     def left(self) -> Budget | None:
         """For the next run; raises BenchError where something is spent."""
         if self.budget is None:
             return None
-        used = {"trials": self.trials, "cpu": self.cpu_s, "cost": self.cost, "wall": time.monotonic() - self.started}
+        used = {
+            "trials": self.trials, "cpu": self.cpu_s, "cost": self.cost, "wall": time.monotonic() - self.started,
+            "node_hours": self.node_hours, "gpu_hours": self.gpu_hours,
+        }  # fmt: skip
         left = {name: value - used[name] for name, value in self.budget.model_dump().items() if value is not None}
         if gone := [name for name, value in left.items() if value <= 0]:
             raise _SpentError(
@@ -128,10 +133,11 @@ class _Purse:
 
     def take(self, ledger: Ledger, step: Step) -> None:
         """What a run used that just ended."""
-        nodes = max(item.nodes for item in step.prepared.plan.all_resources)
-        spent = Spent.recall(ledger.events(), nodes, now())
+        spent = Spent.recall(ledger.events(), *most_used(step.prepared.plan), now())
         self.trials += spent.trials
         self.cpu_s += spent.cpu_s
+        self.node_hours += spent.node_s / 3600
+        self.gpu_hours += spent.gpu_s / 3600
         self.cost += spent.node_s / 3600 * (step.prepared.plan.scenario.price_per_hour or 0.0)
 
 

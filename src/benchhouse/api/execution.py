@@ -13,7 +13,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_model
 from benchhouse.runs import batch, execution, hot_metrics
-from benchhouse.runs.approval import within
+from benchhouse.runs.approval import admit
 from benchhouse.runs.execution import QUIET as QUIET
 from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
 from benchhouse.runs.execution import Quiet as Quiet
@@ -185,6 +185,7 @@ class Submitted:
 
 def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: RunListener) -> Submitted:
     """Hand a run over to whatever carries it, and return."""
+    prepared = admit(workspace, prepared, ledger)
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
     outlives = plug("executors", prepared.plan.scenario.executor).outlives
     if prepared.plan.scenario.until and outlives:
@@ -198,12 +199,15 @@ def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, liste
     return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
 
 
-def prepare_within(
-    workspace: WorkspaceFolder, source: Source, where: PlaceKeywords, budget: Budget | None
-) -> tuple[Prepared, Path]:
-    """The same as `prepare_source` for a run that is held to a budget; raises where it asks for more."""
-    prepared, path = prepare_source(workspace, source, where)
-    return (within(workspace, prepared, budget) if budget else prepared), path
+@dataclass(frozen=True)
+class OnBehalf:
+    """For whom a run is started, where a server or an agent does it."""
+
+    submitter: str = ""
+    budget: Budget | None = None
+    """What the run may use beside what its scenario says; None: that alone."""
+    scheduled: ScheduledRun | None = None
+    """The slot of a schedule that asks for it."""
 
 
 def submit_new(
@@ -211,12 +215,15 @@ def submit_new(
     source: Source,
     where: PlaceKeywords,
     listener: RunListener,
-    budget: Budget | None,
+    behalf: OnBehalf,
     *,
-    new: bool,
+    new: bool | str,
 ) -> Submitted:
-    """A run in the background; an unfinished one of the same plan is carried on, unless `new`."""
-    prepared, path = prepare_within(workspace, source, where, budget)
+    """A run in the background; an unfinished one of the same plan is carried on, unless `new`, which may be its id."""
+    if isinstance(new, str):
+        return submit_as(workspace, new, source, where, listener, behalf)
+    prepared, path = prepare_source(workspace, source, where)
+    prepared = replace(prepared, **vars(behalf))
     return submit(workspace, prepared, open_run(workspace, prepared, path, listener.note, new=new), listener)
 
 
@@ -226,8 +233,7 @@ def submit_as(
     source: Source,
     where: PlaceKeywords,
     listener: RunListener,
-    budget: Budget | None = None,
-    scheduled: ScheduledRun | None = None,
+    behalf: OnBehalf,
 ) -> Submitted:
     """A new run of that id in the background. Where there is one, it was asked for before, by somebody who was killed:
     it is started if it never was, and left alone otherwise."""
@@ -236,8 +242,8 @@ def submit_as(
         if not _begun(ledger):
             ledger, prepared = resume_run(workspace, run_id)
     else:
-        prepared, path = prepare_within(workspace, source, where, budget)
-        prepared = replace(prepared, scheduled=scheduled)
+        prepared, path = prepare_source(workspace, source, where)
+        prepared = replace(prepared, **vars(behalf))
         ledger = open_run(workspace, prepared, path, listener.note, new=run_id)
     if not _begun(ledger):
         try:

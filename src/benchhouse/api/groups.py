@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from benchhouse.api.access import Audit, Tokens
     from benchhouse.api.alarms import Alarms, Baselines
+    from benchhouse.api.approvals import Approvals
     from benchhouse.api.catalog import Catalog
     from benchhouse.api.changes import Changes
     from benchhouse.api.claims import Claims
@@ -72,6 +73,13 @@ class Groups:
         from benchhouse.api.alarms import Alarms
 
         return Alarms(self._workspace)
+
+    @property
+    def approvals(self) -> "Approvals":
+        """Plans beyond a budget, and who approved them: `ws.approvals.approve("4f1c2a90")`."""
+        from benchhouse.api.approvals import Approvals
+
+        return Approvals(self._workspace)
 
     @property
     def audit(self) -> "Audit":

@@ -48,6 +48,7 @@ class RemoteGroup:
 
 _GROUPS = {
     "alarms": {"list": "/alarms", "log": "/alarms/log"},
+    "approvals": {"list": "/approvals", "show": "/approvals/{name}"},
     "baselines": {"list": "/baselines"},
     "catalog": {
         "experiments": "/catalog/experiments",

@@ -111,19 +111,22 @@ class Run:
         """Carry on what is missing of it in the background; `wait` waits for its end.
 
         From now on all of it is held to `budget`, and refused where its plan asks for more; without one, to what its
-        scenario says.
+        scenario says. A run that was approved keeps the budget that was approved.
         """
         from benchhouse.api import execution
-        from benchhouse.runs.approval import within
+        from benchhouse.runs.allowance import excess
+        from benchhouse.runs.approval import NeedsApprovalError
         from benchhouse.runs.ledger import Ledger
         from benchhouse.runs.records import resume_run
 
         known = Ledger(self.workspace.folder.run(self.id))
         if (owner := known.owner()) is not None:
             raise known.busy(owner)
-        if known.record.budget != budget:
+        if known.record.budget != budget and not known.record.approval:
             if budget:
-                within(self.workspace.folder, resume_run(self.workspace.folder, self.id)[1], budget)
+                prepared = resume_run(self.workspace.folder, self.id)[1]
+                if over := excess(self.workspace.folder, prepared, budget):
+                    raise NeedsApprovalError(prepared.plan.digest, over)
             known.hold_to(budget)
         ledger, prepared = resume_run(self.workspace.folder, self.id)
         return execution.submit(self.workspace.folder, prepared, ledger, execution.QUIET)

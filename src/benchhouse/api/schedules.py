@@ -21,6 +21,7 @@ from benchhouse.automation.schedules.units import Keeper
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.http.kubeconfig import find_access
 from benchhouse.http.kubernetes import KubeClient
+from benchhouse.runs.trusted import current_submitter
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import chosen
@@ -94,7 +95,8 @@ class Schedules(VerbGroup):
         root = self._folder.root.absolute()
         kept = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
         cron = self._cron(file, cron)
-        schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **settings)
+        who = {"added_by": current_submitter()} | settings
+        schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **who)
         where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
         prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises where it can't run
         known = read_alarms(self._folder).channels if schedule.tell else {}

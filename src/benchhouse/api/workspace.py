@@ -172,19 +172,19 @@ class Workspace(Groups):
         new: bool = False,
         run_id: str | None = None,
         budget: "Budget | None" = None,
+        by: str = "",
         **where: Unpack["PlaceKeywords"],
     ) -> "Submitted":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end.
 
-        With `run_id` a new run gets this id; asked twice with one id, there is one run. A new run is held to `budget`,
-        and refused where its plan asks for more.
+        With `run_id` a new run gets this id; asked twice, there is one run. A new run is held to `budget`, and refused
+        where its plan asks for more. `by` names whose run it is, where a program submits it for them.
         """
         from benchhouse.api import execution
 
         listener = execution.listener_of(progress)
-        if run_id is not None:
-            return execution.submit_as(self.folder, run_id, scenario, where, listener, budget)
-        return execution.submit_new(self.folder, scenario, where, listener, budget, new=new)
+        behalf = execution.OnBehalf(by, budget)
+        return execution.submit_new(self.folder, scenario, where, listener, behalf, new=run_id or new)
 
     def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:
         """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""

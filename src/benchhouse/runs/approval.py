@@ -1,78 +1,239 @@
-"""What may be started without approval: a plan within the budget that a server's owner set for each run."""
+"""Whether a run may begin or go on: within the budget of its submitter, or by an approval of exactly this plan.
 
+Every door comes through `admit`: it stands where a run is made, and where trials are handed to an executor.
+"""
+
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import UTC, datetime
+from functools import cached_property, partial
 
-from benchhouse.runs.estimate import estimate
+from benchhouse.evidence.writing import now
+from benchhouse.runs.allowance import Excess, excess, held_to, smaller
+from benchhouse.runs.approval_files import (
+    ApprovalFiles,
+    UnreadableError,
+    approved_line,
+    copy_text,
+    line_of,
+    read_copy,
+)
+from benchhouse.runs.conditions import conditions
+from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.ssh_signatures import is_signed_by
+from benchhouse.runs.trusted import current_submitter, login, read_trusted
+from benchhouse.schema.approval import NAMESPACE, ApprovalRequest, SignedApproval
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.quantities import show_seconds
 from benchhouse.schema.resources import Budget
+from benchhouse.schema.roles import may
+from benchhouse.schema.trust import TrustedFile
 
-
-@dataclass(frozen=True)
-class Excess:
-    """One thing of which a plan asks for more than a budget has; times in seconds."""
-
-    what: Literal["trials", "wall", "cost"]
-    asked: float | None
-    """None: it can't be known."""
-    allowed: float
-
-    def __str__(self) -> str:
-        if self.asked is None:
-            why = "not known, as the scenario has no price_per_hour"
-            return f"{self.what}: {why}; {self._show(self.allowed)} is allowed"
-        asked, more, allowed = map(self._show, (self.asked, self.asked - self.allowed, self.allowed))
-        about = "" if self.what == "trials" else "about "
-        return f"{self.what}: {about}{asked}, {more} more than the {allowed} allowed"
-
-    def _show(self, value: float) -> str:
-        return show_seconds(value) if self.what == "wall" else f"{value:g}"
+_LEEWAY = 1.5  # time and money are guessed: what is asked for is half as much again
 
 
 class NeedsApprovalError(BenchError):
-    """A plan that asks for more than may be started without approval."""
+    """A plan that asks for more than may be started without approval; `request` names what was asked for."""
 
-    def __init__(self, plan_digest: str, over: list[Excess]) -> None:
-        super().__init__(
-            f"plan {plan_digest[:12]} needs approval: {'; '.join(map(str, over))}",
-            "somebody with the role approve can start it; or ask for less: fewer points or repetitions, "
-            "or a smaller `budget` in the scenario",
-            Exit.NEEDS_APPROVAL,
+    def __init__(self, plan_digest: str, over: list[Excess], request: str = "", doubts: tuple[str, ...] = ()) -> None:
+        less = "ask for less: fewer points or repetitions, or a smaller `budget` in the scenario"
+        ask = (
+            f"ask somebody with the role approve to give:  bench approve {request}   then give this command again"
+            if request
+            else "somebody with the role approve can start it"
         )
-        self.plan_digest, self.over = plan_digest, over
+        words = [*map(str, over), *doubts]
+        super().__init__(
+            f"plan {plan_digest[:12]} needs approval: {'; '.join(words)}", f"{ask}; or {less}", Exit.NEEDS_APPROVAL
+        )
+        self.plan_digest, self.over, self.request = plan_digest, over, request
 
 
-def within(workspace: WorkspaceFolder, prepared: Prepared, budget: Budget) -> Prepared:
-    """The same, held to a budget; raises NeedsApprovalError where the whole run asks for more.
+def admit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger | None = None) -> Prepared:
+    """The same, held to what its submitter may start, or to what was approved. Raises NeedsApprovalError.
 
-    What can't be known before, such as CPU time, or how long something takes that never ran here, ends the run when
-    it is spent.
+    `ledger` is that of a run that was made before: it goes on by the approval that it began by, while that holds; time
+    and money are no longer guessed, as they are counted.
     """
-    plan, own = prepared.plan, prepared.plan.scenario.budget
-    guess = estimate(workspace, plan, plan.scenario.parallel)
-    over = []
-    if budget.trials is not None and (trials := min(plan.trial_count, own.trials or plan.trial_count)) > budget.trials:
-        over.append(Excess("trials", trials, budget.trials))
-    if budget.wall is not None and guess.seconds is not None:
-        wall = min(guess.seconds, own.wall or guess.seconds)
-        over += [Excess("wall", wall, budget.wall)] if wall > budget.wall else []
-    if budget.cost is not None and plan.scenario.price_per_hour is None:
-        over.append(Excess("cost", None, budget.cost))
-    elif budget.cost is not None and guess.cost is not None:
-        cost = min(guess.cost, own.cost or guess.cost)
-        over += [Excess("cost", cost, budget.cost)] if cost > budget.cost else []
-    if over:
-        raise NeedsApprovalError(plan.digest, over)
-    return held_to(prepared, budget)
+    trusted, record = read_trusted(workspace), ledger.record if ledger else None
+    who = prepared.submitter or (record.submitter if record else "") or current_submitter()
+    allowance = trusted.allowance(who) if trusted else None
+    limit = smaller(prepared.budget, allowance) if prepared.budget else allowance
+    if limit is None:
+        return prepared
+    needs_one = bool(trusted and record and record.approval)
+    over = excess(workspace, prepared, limit, guess=ledger is None)
+    if not over and not needs_one:
+        return held_to(prepared, limit)
+    if trusted is None:
+        raise NeedsApprovalError(prepared.plan.digest, over)
+    door = _Door(workspace, trusted, prepared, who, ledger)
+    return door.by_approval() or door.refuse(over, limit)
 
 
-def held_to(prepared: Prepared, budget: Budget) -> Prepared:
-    """The same with the smaller of both budgets; its plan keeps its digest."""
-    scenario = prepared.plan.scenario
-    limits = [{key: value for key, value in item.model_dump().items() if value} for item in (scenario.budget, budget)]
-    both = limits[0] | {key: min(value, limits[0].get(key, value)) for key, value in limits[1].items()}
-    scenario = scenario.model_copy(update={"budget": Budget.model_validate(both)})
-    return replace(prepared, plan=replace(prepared.plan, scenario=scenario), budget=budget)
+def used_up(workspace: WorkspaceFolder, signed: SignedApproval, run_id: str) -> NeedsApprovalError | None:
+    """Why this run can't be the one that an approval is for; from now on it is, where it can."""
+    approval, files = signed.approval, ApprovalFiles(workspace)
+    begun_before = bool(files.used_by(approval))
+    if (used_by := files.use(approval, run_id)) == run_id:
+        if not begun_before:
+            files.record(approved_line(signed, "used", approval.request.asked_by, run_id=run_id))
+        return None
+    name = approval.request.name
+    return NeedsApprovalError(approval.request.plan_digest, [], doubts=(f"{name} was used by run {used_by}",))
+
+
+def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) -> str:
+    """Why an approval does not hold; empty where it does. Whether it was used is another question."""
+    approval = signed.approval
+    approver, signer = (trusted.people.get(name) for name in (approval.approved_by, approval.signed_by))
+    if datetime.fromisoformat(approval.expires) <= datetime.now(UTC):
+        return f"it expired on {approval.expires[:16]} UTC"
+    if revoked := files.revocation(approval):
+        return f"it was revoked by {revoked}"
+    if approver is None or not may(approver.role, "approve"):
+        return f"{approval.approved_by} may not approve, by trusted.yaml"
+    if approval.approved_by in (approval.request.asked_by, approval.request.login):
+        return f"{approval.approved_by} asked for it, and nobody approves what they asked for"
+    if signer is None or (approval.signed_by != approval.approved_by and not signer.vouches):
+        return f"{approval.signed_by} may not sign for {approval.approved_by}, by trusted.yaml"
+    if not is_signed_by(signer.keys, approval.signed_bytes(), signed.signature, NAMESPACE):
+        return f"it is not signed by a key that {approval.signed_by} has in trusted.yaml"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Door:
+    """One attempt to begin a run, or to carry it on, that needs an approval."""
+
+    workspace: WorkspaceFolder
+    trusted: TrustedFile
+    prepared: Prepared
+    who: str
+    ledger: Ledger | None
+
+    @cached_property
+    def _files(self) -> ApprovalFiles:
+        return ApprovalFiles(self.workspace)
+
+    @cached_property
+    def _doubts(self) -> list[str]:
+        return []
+
+    @cached_property
+    def _conditions(self) -> dict[str, str]:
+        site = self.prepared.site.model_dump(mode="json", exclude={"description"})
+        return conditions(self.prepared) | {"site profile": digest(site)}
+
+    def by_approval(self) -> Prepared | None:
+        """Held to the first approval that holds; the run, where it was made, is the one that it is for."""
+        for name, signed in self._approvals():
+            approval = signed.approval
+            why = self._misfit(approval.request) or doubt(self._files, self.trusted, signed) or self._used(signed)
+            if not why:
+                prepared = held_to(self.prepared, approval.request.budget)
+                return replace(prepared, approval=signed)
+            self._doubts.append(f"{name}: {why}")
+        return None
+
+    def refuse(self, over: list[Excess], limit: Budget) -> Prepared:
+        """Ask for approval, unless it is asked for already; raises NeedsApprovalError."""
+        record = self.ledger.record if self.ledger else None
+        approved_before = record.budget if record and record.approval else None
+        request = self._asked_before() or self._ask(over, approved_before or _asked_budget(over, limit))
+        error = NeedsApprovalError(self.prepared.plan.digest, over, request.name, tuple(self._doubts))
+        self._files.record(line_of(request, "refused", self.who, why=error.message[:2000], run_id=self._run_id))
+        raise error
+
+    @property
+    def _run_id(self) -> str:
+        return self.ledger.folder.run_id if self.ledger else ""
+
+    def _approvals(self) -> Iterator[tuple[str, SignedApproval]]:
+        """The one that the run began by, then those for its plan, the newest first."""
+        kept: dict[str, Callable[[], SignedApproval | None]] = {}
+        if self.ledger:
+            kept["the approval that it began by"] = partial(read_copy, self.ledger.folder.approval)
+        for name in reversed(self._files.names(self.prepared.plan.digest)):
+            kept[name] = partial(self._files.approval, name)
+        for name, read in kept.items():
+            try:
+                if signed := read():
+                    yield name, signed
+            except UnreadableError as error:
+                self._doubts.append(error.message)
+
+    def _misfit(self, request: ApprovalRequest) -> str:
+        """Why an approval of this is not about what is to run."""
+        prepared = self.prepared
+        if request.plan_digest != prepared.plan.digest:
+            return f"it is for plan {request.plan_digest[:12]}"
+        if request.asked_by != self.who:
+            return f"it is for {request.asked_by}, and this is asked by {self.who}"
+        here = prepared.plan.scenario.executor, prepared.site.site
+        if (request.executor, request.site) != here:
+            return f"it is for {request.executor} at {request.site}, and this is {here[0]} at {here[1]}"
+        names = sorted(request.conditions.keys() | self._conditions.keys())
+        if changed := [name for name in names if request.conditions.get(name) != self._conditions.get(name)]:
+            return f"another {' and '.join(changed)} than was approved"
+        over = excess(self.workspace, prepared, request.budget, guess=self.ledger is None)
+        return f"more than was approved: {'; '.join(map(str, over))}" if over else ""
+
+    def _used(self, signed: SignedApproval) -> str:
+        """By another run. For a run that was made, it is taken now."""
+        if self.ledger is None:
+            used_by = self._files.used_by(signed.approval)
+            return f"it was used by run {used_by}" if used_by else ""
+        if error := used_up(self.workspace, signed, self._run_id):
+            return error.message
+        if self.ledger.record.approval != signed.approval.request.name or not self.ledger.folder.approval.exists():
+            self.ledger.approved(signed.approval.request.name, copy_text(signed), signed.approval.request.budget)
+        return ""
+
+    def _asked_before(self) -> ApprovalRequest | None:
+        """The same, by the same person, that nobody has approved yet."""
+        for name in self._files.names(self.prepared.plan.digest):
+            try:
+                request = self._files.request(name)
+                if self._files.approval(name) is None and not self._misfit(request):
+                    return request
+            except UnreadableError:
+                continue
+        return None
+
+    def _ask(self, over: list[Excess], budget: Budget) -> ApprovalRequest:
+        plan = self.prepared.plan
+        request = ApprovalRequest(
+            name="new",
+            plan_digest=plan.digest,
+            scenario=plan.scenario.scenario,
+            experiment=plan.experiment.name,
+            executor=plan.scenario.executor,
+            site=self.prepared.site.site,
+            conditions=self._conditions,
+            budget=budget,
+            over=[str(item) for item in over],
+            asked_by=self.who,
+            login=login(),
+            time=now(),
+        )
+        request = self._files.ask(request)
+        self._files.record(line_of(request, "asked", self.who))
+        return request
+
+
+def _asked_budget(over: list[Excess], limit: Budget) -> Budget:
+    """What was allowed, and of what goes beyond it as much as is asked for; money without a price can't be limited."""
+    asked = {item.what: _rounded(item) for item in over}
+    return Budget.model_validate(limit.model_dump(exclude_none=True) | asked)
+
+
+def _rounded(item: Excess) -> float | None:
+    if item.asked is None or item.what == "trials":
+        return item.asked
+    value = item.asked * _LEEWAY
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit) * unit:.6g}")

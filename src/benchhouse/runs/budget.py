@@ -1,16 +1,17 @@
 """What a run has used so far, against what it may use."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from benchhouse.plan.expand import Plan
 from benchhouse.runs.ledger import Event
 from benchhouse.schema.resources import Budget
 
 
 class Overspent(NamedTuple):
-    what: Literal["trials", "wall", "cpu", "cost"]
+    what: Literal["trials", "wall", "cpu", "cost", "node_hours", "gpu_hours"]
     message: str
 
 
@@ -21,10 +22,13 @@ class Spent:
     trials: int = 0
     cpu_s: float = 0.0
     node_s: float = 0.0
+    gpu_s: float = 0.0
+    running_node_s: float = 0.0  # of trials that have not ended, which money does not count
+    running_gpu_s: float = 0.0
     wall_s: float = 0.0  # of earlier sessions
 
     @classmethod
-    def recall(cls, events: Iterable[Event], nodes: int, now: str) -> "Spent":
+    def recall(cls, events: Iterable[Event], nodes: int, gpus: int, now: str) -> "Spent":
         """Time goes on until `now` for jobs that were submitted and left to themselves."""
         spent = cls()
         began = last = None
@@ -38,13 +42,18 @@ class Spent:
             last = event.time
             if event.event == "ended":
                 spent.trials += 1
-                spent.add(event.cpu_s, event.duration_s, nodes)
+                spent.add(event.cpu_s, event.duration_s, nodes, gpus)
         spent.wall_s += _between(began, now if left_alone else last)
         return spent
 
-    def add(self, cpu_s: float | None, duration_s: float | None, nodes: int) -> None:
+    def add(self, cpu_s: float | None, duration_s: float | None, nodes: int, gpus: int) -> None:
         self.cpu_s += cpu_s or 0.0
         self.node_s += (duration_s or 0.0) * nodes
+        self.gpu_s += (duration_s or 0.0) * gpus
+
+    def with_running(self, seconds: float, nodes: int, gpus: int) -> "Spent":
+        """With what trials use that have not ended."""
+        return replace(self, running_node_s=seconds * nodes, running_gpu_s=seconds * gpus)
 
     def over(self, budget: Budget, price_per_hour: float | None, session_s: float, extra: int = 0) -> Overspent | None:
         """The first budget that is spent; `extra` trials are about to be started."""
@@ -56,7 +65,17 @@ class Spent:
             return Overspent("cpu", f"the budget of {budget.cpu:g} s CPU time is spent")
         if budget.cost is not None and self.node_s / 3600 * (price_per_hour or 0.0) >= budget.cost:
             return Overspent("cost", f"the budget of {budget.cost:g} is spent")
+        if budget.node_hours is not None and (self.node_s + self.running_node_s) / 3600 >= budget.node_hours:
+            return Overspent("node_hours", f"the budget of {budget.node_hours:g} node-hours is spent")
+        if budget.gpu_hours is not None and (self.gpu_s + self.running_gpu_s) / 3600 >= budget.gpu_hours:
+            return Overspent("gpu_hours", f"the budget of {budget.gpu_hours:g} GPU-hours is spent")
         return None
+
+
+def most_used(plan: Plan) -> tuple[int, int]:
+    """Nodes and GPUs of a trial, where they vary the most: a budget is never passed for want of knowing which."""
+    nodes = max(resources.nodes for resources in plan.all_resources)
+    return nodes, max(resources.nodes * resources.gpus for resources in plan.all_resources)
 
 
 def _between(began: str | None, last: str | None) -> float:

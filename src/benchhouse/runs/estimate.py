@@ -12,6 +12,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.plan.expand import Plan
+from benchhouse.runs.budget import most_used
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -38,6 +39,8 @@ class Estimate:
     seconds: float | None
     cost: float | None
     basis: str
+    node_hours: float | None = None
+    gpu_hours: float | None = None
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,10 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     per_trial = (sum(matched) + overall * (len(sample) - len(matched))) / len(sample)
     seconds = per_trial * plan.trial_count / max(1, parallel)
     price = plan.scenario.price_per_hour
-    cost = per_trial * plan.trial_count / 3600 * price * plan.resources.nodes if price is not None else None
+    hours, nodes, gpus = per_trial * plan.trial_count / 3600, *most_used(plan)
+    cost = hours * price * nodes if price is not None else None
     basis = f"{len(matched)} of {len(sample)} points ran before" if matched else "mean of this experiment's trials"
-    return Estimate(trials, seconds, cost, basis)
+    return Estimate(trials, seconds, cost, basis, hours * nodes, hours * gpus)
 
 
 def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) -> PlanSummary:

@@ -15,6 +15,7 @@ from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs import batch, stopping_rule
+from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
@@ -103,8 +104,14 @@ def orchestrator(
     ledger: Ledger,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: RunListener = QUIET,
+    *,
+    only_look: bool = False,
 ) -> Iterator[Orchestrator]:
-    """Own a run for a while, with everything made that its trials need."""
+    """Own a run for a while, with everything made that its trials need.
+
+    Whoever has trials begun comes through here: it is held to what its submitter may start, or to what was approved.
+    """
+    prepared = prepared if only_look else admit(workspace, prepared, ledger)
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
     ledger.own()
     executor = attached = owner = None
@@ -174,6 +181,8 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "cluster": prepared.site.cluster.model_dump(exclude_none=True),
         "dataset": _staged(prepared.plan),
     }
+    if prepared.approval:
+        frame["approval"] = prepared.approval.approval.named().model_dump()
     if prepared.contract:
         frame["contract"] = prepared.contract.terms.model_dump(mode="json", by_alias=True, exclude_none=True)
     return frame | ({"monitors": options.export.monitors} if options.export else {})
@@ -251,7 +260,7 @@ def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     deadline = time.monotonic() + 10
     while process.poll() is None and ledger.owner() != process.pid and time.monotonic() < deadline:
         time.sleep(0.02)
-    if process.returncode == Exit.BAD_INPUT:  # it could not even begin
+    if process.returncode in (Exit.BAD_INPUT, Exit.NEEDS_APPROVAL):  # it could not even begin
         raise BenchError("\n".join(log.read_text(errors="replace").strip().splitlines()[-3:]), f"see {log}")
     return process.pid
 
@@ -270,8 +279,13 @@ def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
     if not ledger.goes_on() or ledger.owner() is not None:
         return None
     ledger, prepared = resume_run(workspace, run_id)
-    with orchestrator(workspace, prepared, ledger) as owner:
-        return owner.hand_over(again=False)
+    only_look = False
+    try:
+        admit(workspace, prepared, ledger)
+    except NeedsApprovalError:  # what is sealed is collected all the same
+        only_look = True
+    with orchestrator(workspace, prepared, ledger, only_look=only_look) as owner:
+        return owner.hand_over(again=False, only_look=only_look)
 
 
 @dataclass(frozen=True)

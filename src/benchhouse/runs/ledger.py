@@ -59,6 +59,8 @@ class RunRecord(Model):
     conditions: dict[str, str] = Field(
         default_factory=dict, description="Digests of what the plan does not cover but a measurement depends on."
     )
+    submitter: str = Field("", description="Who submitted it; empty: an earlier version did not write it down.")
+    approval: str = Field("", description="Name of the approval by which it may go beyond its submitter's budget.")
     budget: Budget | None = Field(
         None, description="What it may use beside the scenario's own budget: of whoever started it without approval."
     )
@@ -146,6 +148,14 @@ class Ledger:
         """Whoever carries it on is held to this beside what its scenario says."""
         try:
             write_model(self.folder.record, self.record.model_copy(update={"budget": budget}))
+        except OSError as error:
+            raise self.unwritable(self.folder.record, error) from error
+
+    def approved(self, name: str, text: str, budget: Budget) -> None:
+        """It goes on by this approval, whose `text` is kept with it, and is held to what that allows."""
+        try:
+            write_text(self.folder.approval, text)
+            write_model(self.folder.record, self.record.model_copy(update={"approval": name, "budget": budget}))
         except OSError as error:
             raise self.unwritable(self.folder.record, error) from error
 

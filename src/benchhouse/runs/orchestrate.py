@@ -17,7 +17,7 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import now
 from benchhouse.plan.expand import PlannedTrial
-from benchhouse.runs.budget import Overspent, Spent
+from benchhouse.runs.budget import Overspent, Spent, most_used
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.interrupts import Interrupts, reason_of
 from benchhouse.runs.setup import RunSetup
@@ -29,6 +29,7 @@ from benchhouse.schema.trial import Attempt, Meta, TrialSpec, joined, trial_id
 
 _POLL_S = 0.5
 _PROBE_BYTES = 64 << 10
+_HOURS = ("wall", "node_hours", "gpu_hours")
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Orchestrator:
         self.done = 0
         self.started = time.monotonic()
         self.spent = Spent()
+        self.running_since: dict[str, float] = {}  # trials that were seen to run
         self.recorded: set[str] = set()  # manifests of which the ledger knows
         self.adopted: Mapping[str, int] = {}  # trials that an earlier session handed over, with their attempts
         self.handed: set[str] = set()  # trials that the executor was given, by any session
@@ -88,16 +90,17 @@ class Orchestrator:
         self.stopped_by: Literal["budget", "service"] = "budget"
         self.interrupts = Interrupts()
 
-    def hand_over(self, *, again: bool) -> int:
+    def hand_over(self, *, again: bool, only_look: bool = False) -> int:
         """One turn: look at what earlier turns handed over, hand over what is missing, and leave it to the executor.
 
         Only for an executor whose jobs outlive us. With `again`, trials that no retry is left for are tried anew, as
-        when a person resumes a run; without it, a run that was interrupted is only looked at. Returns how many trials
-        are on their way.
+        when a person resumes a run; without it, a run that was interrupted is only looked at, and so is one that may
+        not go on (`only_look`). Returns how many trials are on their way.
         """
         self.last_turn_counts = not again
         self._recall()
-        todo, interrupted = self._missing(), not again and self.ledger.last_event() == "interrupted"
+        todo = self._missing()
+        interrupted = only_look or (not again and self.ledger.last_event() == "interrupted")
         with self.interrupts:
             if interrupted:
                 deque(todo, maxlen=0)  # finds what is under way
@@ -158,7 +161,7 @@ class Orchestrator:
         self.handed.update(self.adopted)
         if self._results.is_dir():
             self.there = {entry.name for entry in os.scandir(self._results)}
-        self.spent = Spent.recall(self.ledger.events(), self._most_nodes, now())
+        self.spent = Spent.recall(self.ledger.events(), *self._most_used, now())
         for event in self.ledger.events():
             if event.event != "ended" or not event.trial_id:
                 continue
@@ -250,9 +253,8 @@ class Orchestrator:
         return self.workspace.trial(self.plan.scenario.scenario, name)
 
     @cached_property
-    def _most_nodes(self) -> int:
-        """Of a trial: a budget is never passed for want of knowing which had fewer."""
-        return max(resources.nodes for resources in self.plan.all_resources)
+    def _most_used(self) -> tuple[int, int]:
+        return most_used(self.plan)
 
     def _set_aside(self, name: str, attempt: int) -> None:
         self._folder(name).path.rename(self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path)
@@ -310,7 +312,10 @@ class Orchestrator:
         states = self.executor.poll(list(self.active), wait_s)
         self.interrupts.check()
         for name, state in states.items():
-            if state.phase == "done":
+            if state.phase == "running":
+                self.running_since.setdefault(name, time.monotonic())
+            elif state.phase == "done":
+                self.running_since.pop(name, None)
                 self._ended(self.active.pop(name), state)
         self._keep_budget(states)
         self._look_at_services(states)
@@ -319,11 +324,12 @@ class Orchestrator:
         self.show(Progress(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
 
     def _keep_budget(self, states: Mapping[str, JobState]) -> None:
-        """When time is over everything ends; when money or CPU time is spent, what has begun may end by itself."""
+        """When time is over everything ends, also that of nodes and GPUs; when money or CPU time is spent, what has
+        begun may end by itself."""
         over = self._overspent(0)
         if over is None or over.what == "trials":
             return
-        names = [name for name in self.active if over.what == "wall" or states[name].phase == "pending"]
+        names = [name for name in self.active if over.what in _HOURS or states[name].phase == "pending"]
         if names:
             self.stopped = over.message
             self._cancel(names)
@@ -337,8 +343,10 @@ class Orchestrator:
 
     def _overspent(self, extra: int) -> Overspent | None:
         scenario = self.plan.scenario
-        session_s = time.monotonic() - self.started
-        return self.spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
+        now_s = time.monotonic()
+        session_s, running_s = now_s - self.started, sum(now_s - since for since in self.running_since.values())
+        spent = self.spent.with_running(running_s, *self._most_used)
+        return spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
 
     def _ended(self, item: Active, state: JobState) -> None:
         """The folder is the truth: sealed, it counts; not sealed, the attempt was lost, or as its executor says."""
@@ -362,7 +370,7 @@ class Orchestrator:
         meta, manifest = read_meta(folder), manifest_digest(folder)
         if manifest not in self.recorded:
             self.recorded.add(manifest)
-            self.spent.add(meta.usage.get("cpu_s"), meta.duration_s, self._most_nodes)
+            self.spent.add(meta.usage.get("cpu_s"), meta.duration_s, *self._most_used)
             self.ledger.tell("ended", **sealed_end(name, meta, outcome, manifest))
             if self.sealed:
                 self.sealed(folder)

@@ -34,6 +34,7 @@ from benchhouse.runs.executor_choice import place
 from benchhouse.runs.isolated import find_isolated
 from benchhouse.runs.ledger import ScheduledRun
 from benchhouse.runs.server_images import refusal, with_pins
+from benchhouse.schema.approval import SignedApproval
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -73,6 +74,10 @@ class Prepared:
     budget: Budget | None = None
     """What the run is held to beside its scenario's own budget."""
     scheduled: ScheduledRun | None = None  # the slot of a schedule that asks for it
+    submitter: str = ""
+    """Who asks, where a server or an agent knows; else who this process runs as."""
+    approval: SignedApproval | None = None
+    """By which it goes beyond what its submitter may start."""
 
     def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""

@@ -1,10 +1,10 @@
 """The ledger entry of a run: a new one, the unfinished one of the same plan, or an earlier one to carry on."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.documents.problems import ProblemsError
@@ -13,19 +13,20 @@ from benchhouse.plan.axes import RESOURCES
 from benchhouse.plan.dataset import missing_dataset
 from benchhouse.plan.expand import Plan
 from benchhouse.runs import estimate, fetch
-from benchhouse.runs.approval import held_to
+from benchhouse.runs.allowance import held_to
+from benchhouse.runs.approval import admit, used_up
+from benchhouse.runs.approval_files import copy_text
 from benchhouse.runs.checkout import checkout
+from benchhouse.runs.conditions import changed_conditions, conditions
 from benchhouse.runs.executor_choice import Where, no_scheduler
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import Prepared, prepare_text
 from benchhouse.runs.selection import find_run
-from benchhouse.runs.server_images import used_images
 from benchhouse.runs.servers_there import ServersThere
-from benchhouse.schema.digests import digest
+from benchhouse.runs.trusted import current_submitter
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor
-from benchhouse.schema.resources import Runtime
 
 Say = Callable[[str], None]
 
@@ -69,6 +70,7 @@ def open_run(
     if changed and not finished_too:
         say(f"a new run: since {unfinished.folder.run_id} there is another {' and '.join(changed)}")
         return create_run(workspace, prepared, path)
+    admit(workspace, prepared, unfinished)
     say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
     # What the plan does not cover, such as the budget, may have been edited.
     write_text(unfinished.folder.scenario, prepared.file.text)
@@ -107,40 +109,6 @@ def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
         )
 
 
-def conditions(prepared: Prepared) -> dict[str, str]:
-    """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
-    scenario = prepared.plan.scenario
-    # Fields that are new count where they are given: a run of an earlier version can be carried on.
-    asked = [
-        {key: value for key, value in item.model_dump().items() if key not in ("ntasks", "gres") or value is not None}
-        for item in prepared.plan.all_resources
-    ]
-    image, runtimes = prepared.image_digest(), [_told(spec) for spec in prepared.plan.runtimes]
-    servers = used_images(prepared.plan.services)
-    return (
-        {
-            "experiment code": prepared.code_digest,
-            "environment": digest(dict(scenario.environment)),
-            "runtime": digest(runtimes if len(runtimes) > 1 else runtimes[0]),
-            "resources": digest(asked if len(asked) > 1 else asked[0]),
-            "contract": prepared.contract.digest if prepared.contract else "",
-        }
-        | ({"image": image} if image else {})
-        | ({"server image": digest(servers)} if servers else {})
-    )
-
-
-def _told(runtime: Runtime) -> dict[str, Any]:
-    """Without what says nothing, so that runs from before there was such a key can go on."""
-    silent = {name for name in ("shared", "environments") if not getattr(runtime, name)}
-    return runtime.model_dump(exclude=silent)
-
-
-def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
-    before = ledger.record.conditions
-    return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]
-
-
 def open_executor(
     prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True, say: Say = lambda text: None
 ) -> Executor:
@@ -173,8 +141,12 @@ def check_resources(executor: Executor, plan: Plan) -> None:
 
 
 def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_id: str | None = None) -> Ledger:
-    """A new run. A scenario that was made in Python has no file: the run's own copy stands for it."""
-    plan, run_id = prepared.plan, run_id or new_run_id()
+    """A new run, within what its submitter may start or by an approval, for which this is the one run.
+
+    A scenario that was made in Python has no file: the run's own copy stands for it.
+    """
+    admitted = admit(workspace, prepared)
+    plan, run_id, approved = prepared.plan, run_id or new_run_id(), admitted.approval
     scenario_file = path.absolute() if path.is_file() else workspace.run(run_id).scenario
     record = RunRecord(
         run_id=run_id,
@@ -192,13 +164,20 @@ def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_i
         host=os.uname().nodename,
         command=sys.argv,
         conditions=conditions(prepared),
-        budget=prepared.budget,
+        submitter=prepared.submitter or current_submitter(),
+        budget=admitted.budget if approved else prepared.budget,
+        approval=approved.approval.request.name if approved else "",
         scheduled=prepared.scheduled,
     )
     texts = {"scenario": prepared.file.text}
     texts |= {"benchmark": prepared.registered.document.text} if prepared.registered else {}
     texts |= {"contract": prepared.contract.document.text} if prepared.contract else {}
-    return Ledger.create(workspace, record, texts)
+    texts |= {"approval": copy_text(approved)} if approved else {}
+    ledger = Ledger.create(workspace, record, texts)
+    if approved and (error := used_up(workspace, approved, run_id)):  # by another, at this very moment
+        shutil.rmtree(ledger.folder.path)
+        raise error
+    return ledger
 
 
 def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:

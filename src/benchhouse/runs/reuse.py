@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from benchhouse.plan.expand import Plan
+from benchhouse.runs.conditions import conditions
 from benchhouse.runs.ledger import Ledger, RunRecord
 from benchhouse.runs.preparation import Prepared
-from benchhouse.runs.records import conditions
 from benchhouse.runs.selection import scenarios_of_runs
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import trial_id

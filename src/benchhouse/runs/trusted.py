@@ -18,12 +18,25 @@ def read_trusted(workspace: WorkspaceFolder) -> TrustedFile | None:
     return validated(load_yaml(workspace.trusted), TrustedFile)
 
 
+def login() -> str:
+    """Of the user that this process runs as, whatever its environment says."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def current_submitter() -> str:
+    """Who asks at a command line or in a program: $BENCH_AS, else the login."""
+    return os.environ.get("BENCH_AS") or login()
+
+
 def require(workspace: WorkspaceFolder, role: Role, what: str, who: str = "") -> None:
     """Raises where somebody, by default whoever this process belongs to, has less than that role."""
     trusted = read_trusted(workspace)
     if trusted is None:
         return
-    who = who or pwd.getpwuid(os.geteuid()).pw_name
+    who = who or current_submitter()
     person = trusted.people.get(who)
     if person is None or not may(person.role, role):
         has = f"has the role {person.role}" if person else "is not in the file"

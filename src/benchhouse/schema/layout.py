@@ -54,6 +54,7 @@ class RunFolder(Folder):
     scenario = Inside("scenario.yaml")
     benchmark = Inside("benchmark.yaml")
     contract = Inside("contract.yaml")  # what governs it, where something does
+    approval = Inside("approval.json")  # by which it may go beyond what its submitter may, where it does
     events = Inside("events.jsonl")
     lock = Inside("owner.lock")
     carried = Inside("carried")  # names the cluster job that carries the whole run
@@ -113,6 +114,9 @@ class WorkspaceFolder(Folder):
     token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; for its owner alone
     audit_journal = Inside(".bench/audit.jsonl")  # what was written through `bench serve`
     server_state = Inside(".bench/serve.db")  # sessions, and answers by idempotency key
+    approval_journal = Inside(".bench/approvals.jsonl")  # what was asked for, approved, used, refused and revoked
+    approval_uses = Inside(".bench/approvals")  # the run that each approval was used for, a file each
+    approval_key = Inside(".bench/approval_key")  # by which a server or an agent signs what people decide there
     scans = Inside(".bench/scans")  # what scans of packages saw, and their parts lists, by digest of the lock
     schedules = Inside(".bench/schedules.db")  # schedules, their slots and the lease of the agent
     github = Inside(".bench/github.db")  # deliveries of webhooks, commands in comments, and their answers
@@ -127,6 +131,7 @@ class WorkspaceFolder(Folder):
     settings = Inside("workspace.yaml")
     alarms = Inside("alarms.yaml")
     trusted = Inside("trusted.yaml")
+    approvals = Inside("approvals")  # requests, and what was signed for them
 
     @property
     def root(self) -> Path:

@@ -142,6 +142,8 @@ class Budget(Model, strict=True):
     cpu: Seconds | None = Field(None, gt=0, description="CPU time of all trials together.")
     trials: int | None = Field(None, ge=1, description="Number of trials started.")
     cost: float | None = Field(None, gt=0, description="Money, by `price_per_hour`.")
+    node_hours: float | None = Field(None, gt=0, description="Nodes of each trial times its hours.")
+    gpu_hours: float | None = Field(None, gt=0, description="GPUs of each trial, on all its nodes, times its hours.")
 
 
 def named_budget(pairs: Mapping[str, str]) -> Budget | None:

@@ -81,6 +81,7 @@ class Schedule(Model):
     executor: str | None = Field(None, description="Where it runs, whatever the scenario says.")
     runtime: str | None = Field(None, description="What its jobs run inside, whatever the scenario says.")
     site: str | None = Field(None, description="Site profile, by name or file.")
+    added_by: str = Field("", description="Who added it: its runs are theirs, and within what they may start.")
 
     @field_validator("timezone")
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
+from benchhouse.schema.approval import ApprovedBy
 from benchhouse.schema.artifacts import MeasuredModel, StagedDataset
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
@@ -140,6 +141,7 @@ class TrialSpec(Model):
     submitted: str | None = Field(None, description="When it was handed to a batch system.")
     container_digest: str | None = Field(None, description="sha256 of the image that it runs in.")
     contract: dict[str, Any] = Field(default_factory=dict, description="The BenchmarkRun contract; empty: none.")
+    approval: ApprovedBy | None = Field(None, description="By which its run went beyond what its submitter may.")
     cache: str = Field(description="Folder of the data cache.")
     final: str = Field(description="Folder that the sealed trial is renamed to.")
 

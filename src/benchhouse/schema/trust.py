@@ -25,13 +25,6 @@ def _public_key(text: str) -> str:
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 
 
-class Allowance(Budget, strict=True):
-    """What somebody may start without approval; what is not named is not limited."""
-
-    node_hours: float | None = Field(None, gt=0, description="Nodes of all trials times their hours.")
-    gpu_hours: float | None = Field(None, gt=0, description="GPUs of all trials times their hours.")
-
-
 class Person(Model, strict=True):
     """One person or program, and what it may do."""
 
@@ -41,7 +34,10 @@ class Person(Model, strict=True):
         default_factory=empty_list, description="Public keys of OpenSSH, by which approvals and commits are known."
     )
     github: str = Field("", description="Login on GitHub, for pull requests and commands in comments.")
-    budget: Allowance | None = Field(None, description="In place of the budget that everybody has.")
+    vouches: bool = Field(
+        False, description="Whether its key signs what others decide: of a server or an agent that knows their logins."
+    )
+    budget: Budget | None = Field(None, description="In place of the budget that everybody has.")
 
     @field_validator("github")
     @classmethod
@@ -56,7 +52,7 @@ class TrustedFile(Model, strict=True):
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     people: dict[Name, Person] = Field(min_length=1, description="People, by the name that records have.")
-    budget: Allowance | None = Field(None, description="What everybody may start without approval; none: anything.")
+    budget: Budget | None = Field(None, description="What everybody may start without approval; none: anything.")
     packages: PackagePolicy | None = Field(None, description="What experiment packages are held to; none: nothing.")
 
     @model_validator(mode="after")
@@ -76,7 +72,15 @@ class TrustedFile(Model, strict=True):
         people = self.people.items()
         return next((item for item in people if login and item[1].github.lower() == login.lower()), None)
 
-    def allowance(self, name: str) -> Allowance | None:
+    def by_key(self, public_key: str) -> str | None:
+        """Whose key this is; None where it is nobody's."""
+        kind_and_key = public_key.split()[:2]
+        owners = (
+            name for name, person in self.people.items() for key in person.keys if key.split()[:2] == kind_and_key
+        )
+        return next(owners, None)
+
+    def allowance(self, name: str) -> Budget | None:
         """What somebody may start without approval, also who is not in the file."""
         person = self.people.get(name)
         return person.budget if person and person.budget else self.budget

@@ -56,7 +56,7 @@ def words_of(error: BenchError, workspace: Workspace) -> tuple[str, str, dict[st
     if isinstance(error, MisfitError):
         more["errors"] = error.fields
     if isinstance(error, NeedsApprovalError):
-        more |= {"plan_digest": error.plan_digest, "over": plain(error.over)}
+        more |= {"plan_digest": error.plan_digest, "over": plain(error.over), "request": error.request}
     message, hint, more = json.loads(hide_places(json.dumps([error.message, error.hint, more]), workspace))
     return message, hint, more
 

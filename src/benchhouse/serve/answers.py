@@ -7,6 +7,7 @@ from pydantic import computed_field
 
 from benchhouse.analysis.online import Alarm
 from benchhouse.api.answers import Validation as Validation
+from benchhouse.api.approvals import ApprovalStanding as ApprovalStanding
 from benchhouse.api.badges import Badge as Badge
 from benchhouse.api.catalog import MeasuredTarget as MeasuredTarget
 from benchhouse.api.claims import ClaimEntry as ClaimEntry

@@ -296,6 +296,23 @@ def alarm_log(workspace: Workspace, asked: Nothing) -> "list[answers.Notice]":
     return workspace.alarms.log()
 
 
+@verb("GET", "/approvals")
+def approvals(workspace: Workspace, asked: Nothing) -> "list[answers.ApprovalStanding]":
+    """Plans beyond their submitters' budgets, and whether somebody approved them, the newest first."""
+    return workspace.approvals.list()
+
+
+class OfApproval(Asked):
+    request: Token
+    """Its name, or the beginning of its plan's digest."""
+
+
+@verb("GET", "/approvals/{request}")
+def approval_show(workspace: Workspace, asked: OfApproval) -> "answers.ApprovalStanding":
+    """What was asked for, who approved it, and whether that holds now: signature, time, roles."""
+    return workspace.approvals.show(asked.request)
+
+
 class Trace(Asked):
     ref: Token
     """A reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""

@@ -43,10 +43,13 @@ _VERBS: dict[str, Callable[..., Any]] = {
     "query": reading_catalog.query,
     "validate": reading_catalog.validate,
     "plan": reading_catalog.plan,
+    "approvals": reading.approvals,
+    "approval": reading.approval_show,
     "run": writing.submit,
     "stop": writing.stop,
     "resume": writing.resume,
     "collect": writing.collect,
+    "approve": writing.approve_plan,
 }
 _LARGEST = 256 << 10
 _KEY = {

@@ -47,6 +47,7 @@ def submit(workspace: Workspace, asked: ToSubmit, order: Order) -> "answers.Subm
         _source(workspace, asked),
         run_id=order.request,
         budget=order.budget,
+        by=order.by,
         executor=asked.executor,
         runtime=asked.runtime,
         site=asked.site,
@@ -122,6 +123,36 @@ def mute_alarm(workspace: Workspace, asked: ToMute, order: Order) -> "answers.No
 def unmute_alarm(workspace: Workspace, asked: ToUnmute, order: Order) -> "answers.Notice":
     """Notify of an alarm again."""
     return workspace.alarms.unmute(asked.alarm, request=order.request)
+
+
+class ToApprove(Asked):
+    request: Token
+    """Its name, or the beginning of its plan's digest."""
+    reason: Words = ""
+    """Why, for people who read it later."""
+    for_s: Annotated[float, Field(gt=0, le=366 * 86400)] = 7 * 86400.0
+    """How long it counts."""
+
+
+@verb("POST", "/approvals/{request}/approve", scope="approve")
+def approve_plan(workspace: Workspace, asked: ToApprove, order: Order) -> "answers.ApprovalStanding":
+    """Let a plan that goes beyond its submitter's budget run once; by somebody else, whom trusted.yaml lets approve."""
+    return workspace.approvals.approve(
+        asked.request, by=order.by, for_s=asked.for_s, reason=asked.reason, door="bench serve"
+    )
+
+
+class ToRevoke(Asked):
+    request: Token
+    """Its name, or the beginning of its plan's digest."""
+    reason: Words = ""
+    """Why, for people who read it later."""
+
+
+@verb("POST", "/approvals/{request}/revoke", scope="approve")
+def revoke_approval(workspace: Workspace, asked: ToRevoke, order: Order) -> "answers.ApprovalStanding":
+    """Take an approval back: no run begins or goes on by it any more."""
+    return workspace.approvals.revoke(asked.request, by=order.by, reason=asked.reason)
 
 
 class ToClaim(Asked):

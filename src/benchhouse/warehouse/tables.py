@@ -29,6 +29,7 @@ TABLES: dict[str, Table] = {
         verdicts.ALARM_FACT,
         verdicts.NOTICE_FACT,
         verdicts.BASELINE_FACT,
+        verdicts.APPROVAL_FACT,
         verdicts.CLAIM_FACT,
         verdicts.RAW_EVIDENCE_FACT,
     )

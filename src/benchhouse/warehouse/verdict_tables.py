@@ -120,6 +120,34 @@ BASELINE_FACT = Table(
     source=".bench/baselines.jsonl",
 )
 
+APPROVAL_FACT = Table(
+    "approval_fact",
+    "Plans beyond their submitters' budgets: what was asked for, approved, used, refused and revoked here.",
+    (
+        _TIME,
+        Column("action", "text", "asked, approved, used, refused or revoked."),
+        Column("name", "text", "Name of the request, and of its approval."),
+        Column("approval", "text", "sha256 of what was signed; empty where nothing was."),
+        Column("plan_digest", "text", "Digest of the plan."),
+        Column("scenario", "text", "Name of the scenario."),
+        Column("executor", "text", "Where its jobs go."),
+        Column("site", "text", "Name of the site profile."),
+        Column("trials", "integer", "Trials that the run may have by it; null: not limited.", path="budget.trials"),
+        Column("node_hours", "number", "Node-hours that it may have.", path="budget.node_hours"),
+        Column("gpu_hours", "number", "GPU-hours that it may have.", path="budget.gpu_hours"),
+        Column("who", "text", "Who did it."),
+        Column("login", "text", "Login on the machine where it was done."),
+        Column("approved_by", "text", "The person who approved."),
+        Column("signed_by", "text", "Whose key signed: theirs, or that of a server or agent that vouches."),
+        Column("door", "text", "Where they said so, as that server or agent tells it."),
+        Column("run_id", "text", "The run that used it, or that was refused."),
+        Column("why", "text", "The reason that was given, or why it was refused."),
+    ),
+    ("time", "name", "action"),
+    grain="one step of a request for approval",
+    source=".bench/approvals.jsonl",
+)
+
 CLAIM_FACT = Table(
     "claim_fact",
     "Published numbers: one row a claim. `bench trace CLAIM` walks from it to the bytes.",

@@ -11,12 +11,15 @@ from benchhouse.report.evidence_sections import when
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.results.numbers import plural
 from benchhouse.runs.status import RunStatus
+from benchhouse.serve.access import asker_of
+from benchhouse.serve.pages.actions import form
 from benchhouse.serve.pages.forms import ask, choice
 from benchhouse.serve.pages.runs import runs_table, short
 from benchhouse.serve.pages.shell import Page, anchor, empty
 from benchhouse.serve.pages.team import freshness
 
 if TYPE_CHECKING:
+    from benchhouse.api.approvals import ApprovalStanding
     from benchhouse.api.changes import Changes, Moved
 
 _SPANS = {"24h": "yesterday", "168h": "last week", "720h": "30 days ago"}
@@ -32,20 +35,36 @@ def front(workspace: Workspace, request: Request) -> Page:
     notes = tag("ul", *(tag("li", line) for line in found.notes), class_="small soft") if found.notes else None
     return Page(
         "Overview",
-        (span, _needs(request, found), _changed(request, workspace, found), notes, freshness(workspace, request)),
+        (
+            span,
+            _needs(request, found, workspace.approvals.waiting()),
+            _changed(request, workspace, found),
+            notes,
+            freshness(workspace, request),
+        ),
     )
 
 
-def _needs(request: Request, found: "Changes") -> Markup:
+def _needs(request: Request, found: "Changes", asked: "Sequence[ApprovalStanding]") -> Markup:
     failed = [(run, _trouble(run)) for run in found.failed]
     invalid = [(run, f"numbers of {plural(len(run.invalid), 'trial')} are refused") for run in found.invalid]
     items: list[Content] = [
+        *(_request(request, item) for item in asked),
         *(join(tag("b", item.alarm), f": {item.sentence} ", _case(request, item.case)) for item in found.alarms),
         *(join(tag("b", "Baseline broken"), ": ", _moved(request, item)) for item in found.broken),
         *(join(_run(request, run), f": {words}") for run, words in [*failed, *invalid]),
     ]
     shown = _listed(items) if items else tag("p", "Nothing needs a person now.", class_="soft")
     return tag("section", tag("h2", "Needs a person" + (f" ({len(items)})" if items else "")), shown)
+
+
+def _request(request: Request, asked: "ApprovalStanding") -> Markup:
+    """A plan that waits, with a button for those who may approve; never for whoever asked."""
+    by_other = asker_of(request).name != asked.asked_by
+    what = f"{short(asked.scenario)} on {asked.executor} at {asked.site}, for {asked.asked_by}"
+    words = f": {what}: {'; '.join(asked.over)} "
+    button = form(request, "approve_plan", "Approve", {"request": asked.name}) if by_other else None
+    return join(tag("b", "Approval"), words, tag("code", asked.name), " ", button)
 
 
 def _changed(request: Request, workspace: Workspace, found: "Changes") -> Markup:

@@ -1,0 +1,233 @@
+"""`ws.approvals`: who asked for more than they may start, who approved it, and whether that holds."""
+
+import builtins
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchhouse.api.verb_group import VerbGroup
+from benchhouse.evidence.writing import after, now
+from benchhouse.runs.approval import doubt
+from benchhouse.runs.approval_files import ApprovalFiles, UnreadableError, approved_line
+from benchhouse.runs.ssh_signatures import public_key, sign
+from benchhouse.runs.trusted import current_submitter, read_trusted
+from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
+from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.schema.roles import may
+from benchhouse.schema.trust import TrustedFile
+
+LIFETIME_S = 7 * 86400.0
+_LONGEST_S = 366 * 86400.0
+_OWN_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa")
+
+
+@dataclass(frozen=True)
+class ApprovalStanding:
+    """A request, and what became of it."""
+
+    name: str
+    """Beginning of the plan's digest, and a number."""
+    state: Literal["asked", "approved", "used", "void"]
+    says: str
+    """Who approved it and how that is known; of a void one, why it does not hold."""
+    plan_digest: str
+    scenario: str
+    experiment: str
+    executor: str
+    site: str
+    budget: dict[str, float]
+    """What the run may then use; wall in seconds."""
+    over: tuple[str, ...]
+    """What goes beyond the budget of who asks."""
+    asked_by: str
+    asked: str
+    """When, UTC."""
+    approved_by: str = ""
+    signed_by: str = ""
+    """Whose key signed: that of the person, or of a server or agent that knows them."""
+    door: str = ""
+    reason: str = ""
+    approved: str = ""
+    """When, UTC."""
+    expires: str = ""
+    run_id: str = ""
+    """The run that it was used for."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run that was asked for may begin, or go on, by it."""
+        return self.state in ("approved", "used")
+
+
+class Approvals(VerbGroup):
+    """Requests for plans beyond a budget, and their approvals. Each is for one run."""
+
+    def approve(
+        self,
+        digest: str,
+        *,
+        by: str = "",
+        key: str | os.PathLike[str] | None = None,
+        for_s: float = LIFETIME_S,
+        reason: str = "",
+        door: str = "",
+    ) -> ApprovalStanding:
+        """Approve what was asked for: by the name of the request, or the beginning of its plan's digest.
+
+        It is signed with a key of the person `by`: `key`, or the first of their own that trusted.yaml knows. A server
+        or an agent that knows who decided says so by `door` ("github, ada-l in #12"), and signs with its own key,
+        `.bench/approval_key`, which trusted.yaml names as one that vouches.
+        """
+        files, trusted = ApprovalFiles(self._folder), self._trusted()
+        request = files.request(files.find(digest))
+        if not 0 < for_s <= _LONGEST_S:
+            raise BenchError("an approval counts for a year at most", "--expires 7d")
+        private = self._vouching_key() if door else self._own_key(trusted, key, by)
+        signer = trusted.by_key(public_key(private))
+        if signer is None:
+            raise BenchError(f"{private} is nobody's key in trusted.yaml", "add its public half to `keys` of a person")
+        person = by or signer
+        _may_approve(trusted, person, signer, request)
+        made = now()
+        approval = Approval(
+            request=request,
+            approved_by=person,
+            signed_by=signer,
+            door=door,
+            reason=reason,
+            time=made,
+            expires=after(made, for_s),
+        )
+        signed = SignedApproval(approval=approval, signature=sign(approval.signed_bytes(), private, NAMESPACE))
+        if why := doubt(files, trusted, signed):
+            raise BenchError(f"{request.name} was not approved: {why}", "see trusted.yaml")
+        files.record(approved_line(signed, "approved", person, why=reason))
+        files.keep(signed)
+        return self.show(request.name)
+
+    def list(self) -> builtins.list[ApprovalStanding]:
+        """All requests, the newest first."""
+        files, trusted = ApprovalFiles(self._folder), read_trusted(self._folder)
+        standings = [self._standing(files, trusted, name) for name in files.names()]
+        return sorted(standings, key=lambda item: item.asked, reverse=True)
+
+    def waiting(self) -> builtins.list[ApprovalStanding]:
+        """Those that nobody has approved yet, the newest first."""
+        files = ApprovalFiles(self._folder)
+        open_requests = list(self._open(files))
+        standings = [_standing_of(request) for request in open_requests]
+        return sorted(standings, key=lambda item: item.asked, reverse=True)
+
+    def show(self, digest: str) -> ApprovalStanding:
+        """One of them, by its name or the beginning of its plan's digest."""
+        files = ApprovalFiles(self._folder)
+        return self._standing(files, read_trusted(self._folder), files.find(digest))
+
+    def verify(self, digest: str) -> ApprovalStanding:
+        """The same; whether it holds (`holds`) is looked at each time: signature, time, revocation, roles of now."""
+        return self.show(digest)
+
+    def revoke(self, digest: str, *, by: str = "", reason: str = "") -> ApprovalStanding:
+        """From now on no run begins or goes on by this approval; `bench stop` ends one that is under way."""
+        files = ApprovalFiles(self._folder)
+        name = files.find(digest)
+        signed = files.approval(name)
+        if signed is None:
+            raise NotFoundError(f"{name} is not approved", "there is nothing to revoke")
+        who = by or current_submitter()
+        revocation = Revocation(approval=signed.approval.digest(), revoked_by=who, reason=reason, time=now())
+        files.record(approved_line(signed, "revoked", who, why=reason))
+        files.revoke(name, revocation)
+        return self.show(name)
+
+    def log(self) -> builtins.list[ApprovalRecord]:
+        """What was asked for, approved, used, refused and revoked in this workspace, oldest first."""
+        return ApprovalFiles(self._folder).records()
+
+    def _open(self, files: ApprovalFiles) -> Iterator[ApprovalRequest]:
+        for name in files.names():
+            try:
+                if files.approval(name) is None:
+                    yield files.request(name)
+            except UnreadableError:
+                continue
+
+    def _standing(self, files: ApprovalFiles, trusted: TrustedFile | None, name: str) -> ApprovalStanding:
+        try:
+            request, signed = files.request(name), files.approval(name)
+        except UnreadableError as error:
+            return ApprovalStanding(name, "void", error.message, name.partition("-")[0], "", "", "", "", {}, (), "", "")
+        if signed is None:
+            return _standing_of(request)
+        approval = signed.approval
+        why = doubt(files, trusted, signed) if trusted else "there is no trusted.yaml"
+        used_by = files.used_by(approval)
+        how = "by their own key" if approval.signed_by == approval.approved_by else f"as {approval.signed_by} vouches"
+        return _standing_of(
+            approval.request,
+            state="void" if why else "used" if used_by else "approved",
+            says=why or f"approved by {approval.approved_by}, {how}",
+            approved_by=approval.approved_by,
+            signed_by=approval.signed_by,
+            door=approval.door,
+            reason=approval.reason,
+            approved=approval.time,
+            expires=approval.expires,
+            run_id=used_by,
+        )
+
+    def _trusted(self) -> TrustedFile:
+        trusted = read_trusted(self._folder)
+        if trusted is None:
+            raise BenchError("there is no trusted.yaml: nobody is limited, and nobody approves", "write one")
+        return trusted
+
+    def _vouching_key(self) -> Path:
+        key = self._folder.approval_key
+        if not key.is_file():
+            raise BenchError(
+                "this server or agent has no key to vouch with",
+                f"ssh-keygen -q -t ed25519 -N '' -f {key}   then name {key}.pub in trusted.yaml, with vouches: true",
+            )
+        return key
+
+    def _own_key(self, trusted: TrustedFile, key: str | os.PathLike[str] | None, by: str) -> Path:
+        if key is not None:
+            return Path(key)
+        folder = Path.home() / ".ssh"
+        for name in _OWN_KEYS:
+            private = folder / name
+            owner = trusted.by_key(public_key(private)) if private.with_name(f"{name}.pub").is_file() else None
+            if owner is not None and owner == (by or owner):
+                return private
+        raise BenchError(f"no key in {folder} is in trusted.yaml", "name one: --key FILE; a .pub where an agent has it")
+
+
+def _may_approve(trusted: TrustedFile, person: str, signer: str, request: ApprovalRequest) -> None:
+    """Raises with what is to be done; `doubt` says the same of a signature that is there."""
+    if person not in trusted.people or not may(trusted.people[person].role, "approve"):
+        raise BenchError(f"{person} may not approve", "that is for people whose role in trusted.yaml is approve")
+    if person in (request.asked_by, request.login):
+        raise BenchError(f"{person} asked for {request.name}, and nobody approves what they asked for", "ask another")
+    if signer != person and not trusted.people[signer].vouches:
+        raise BenchError(f"the key is {signer}'s, who may not sign for {person}", "sign with a key of your own: --key")
+
+
+def _standing_of(request: ApprovalRequest, **more: object) -> ApprovalStanding:
+    fields: dict[str, object] = {
+        "name": request.name,
+        "state": "asked",
+        "says": f"asked for by {request.asked_by}",
+        "plan_digest": request.plan_digest,
+        "scenario": request.scenario,
+        "experiment": request.experiment,
+        "executor": request.executor,
+        "site": request.site,
+        "budget": request.budget.model_dump(exclude_none=True),
+        "over": tuple(request.over),
+        "asked_by": request.asked_by,
+        "asked": request.time,
+    }
+    return ApprovalStanding(**(fields | more))  # type: ignore[arg-type]  # by the names of its fields

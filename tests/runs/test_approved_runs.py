@@ -1,0 +1,196 @@
+"""A plan beyond its submitter's budget: asked for, approved by another's key, used once; and every way to cheat."""
+
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.evidence.writing import after, now
+from benchhouse.runs.approval import NeedsApprovalError, admit
+from benchhouse.runs.approval_files import ApprovalFiles, copy_text
+from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.preparation import Where, prepare_text
+from benchhouse.runs.records import create_run, resume_run
+from benchhouse.runs.ssh_signatures import sign
+from benchhouse.schema.approval import NAMESPACE, Approval, SignedApproval
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.resources import Budget
+
+SCENARIO = "scenario: big\nexperiment: command\nworkload: {argv: ['true']}\nrepetitions: 5\n"
+TRUSTED = """
+people:
+  ada: {{role: approve, keys: ["{ada}"]}}
+  cy: {{role: approve, keys: ["{cy}"], budget: {{trials: 3}}}}
+  bob: {{keys: ["{bob}"]}}
+  server: {{vouches: true, keys: ["{server}"]}}
+budget: {{trials: 3}}
+"""
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("ada", "bob", "cy", "eve", "server"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    return folder
+
+
+@dataclass
+class Team:
+    ws: Workspace
+    keys: Path
+
+    def plan(self, *more: str, who: str = "bob"):
+        text = "\n".join([SCENARIO, *more])
+        return replace(prepare_text(self.ws.folder, text, "s.yaml", self.ws.root, Where()), submitter=who)
+
+    def refusal(self, *more: str, who: str = "bob") -> NeedsApprovalError:
+        with pytest.raises(NeedsApprovalError) as refused:
+            create_run(self.ws.folder, self.plan(*more, who=who), Path("s.yaml"))
+        assert self.ws.runs() == []
+        return refused.value
+
+    def approve(self, name: str, key: str = "ada", **more):
+        return self.ws.approvals.approve(name, key=self.keys / key, **more)
+
+    def forge(self, name: str, key: str, *, namespace: str = NAMESPACE, request=None, **more) -> None:
+        """An approval that says what it likes, signed by whoever."""
+        files, made = ApprovalFiles(self.ws.folder), now()
+        asked = files.request(name).model_copy(update=request or {})
+        fields = {"approved_by": "ada", "signed_by": "ada", "time": made, "expires": after(made, 60.0)}
+        approval = Approval.model_validate({"request": asked} | fields | more)
+        signature = sign(approval.signed_bytes(), self.keys / key, namespace)
+        files.keep(SignedApproval(approval=approval, signature=signature))
+
+    def file(self, name: str) -> Path:
+        return self.ws.folder.approvals / f"{name}.json"
+
+
+@pytest.fixture
+def team(tmp_path, keys):
+    public = {path.stem: path.read_text().strip() for path in keys.glob("*.pub")}
+    (tmp_path / "trusted.yaml").write_text(TRUSTED.format(**public))
+    return Team(Workspace(tmp_path), keys)
+
+
+def test_an_approval_is_for_one_run_which_is_held_to_it_and_may_go_on_until_it_is_revoked(team):
+    refused = team.refusal()
+    assert (refused.exit_code, [str(item) for item in refused.over]) == (
+        Exit.NEEDS_APPROVAL, ["trials: 5, 2 more than the 3 allowed"],
+    )  # fmt: skip
+    assert f"bench approve {refused.request}" in refused.hint
+    assert team.refusal().request == refused.request, "asked again, it is the same request"
+    assert [item.name for item in team.ws.approvals.waiting()] == [refused.request]
+    approved = team.approve(refused.plan_digest[:8], reason="for the release")
+    assert (approved.state, approved.approved_by, approved.signed_by) == ("approved", "ada", "ada")
+    ledger = create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    record = ledger.record
+    assert (record.submitter, record.approval, record.budget) == ("bob", refused.request, Budget(trials=5))
+    assert team.ws.approvals.show(refused.request).run_id == ledger.folder.run_id
+    with pytest.raises(NeedsApprovalError, match=f"it was used by run {ledger.folder.run_id}"):
+        create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    resumed, prepared = resume_run(team.ws.folder, ledger.folder.run_id)
+    assert admit(team.ws.folder, prepared, resumed).approval.approval.approved_by == "ada"
+    team.file(refused.request).unlink()
+    admit(team.ws.folder, prepared, resumed)  # its own copy counts
+    ApprovalFiles(team.ws.folder).keep(admit(team.ws.folder, prepared, resumed).approval)
+    assert team.ws.approvals.revoke(refused.request, by="ada").state == "void"
+    (team.ws.folder.approvals / f"{refused.request}.revoked.json").unlink()  # the journal knows it, too
+    with pytest.raises(NeedsApprovalError, match="revoked by ada"):
+        admit(team.ws.folder, prepared, resumed)
+    actions = [line.action for line in team.ws.approvals.log()]
+    assert actions == ["asked", "refused", "refused", "approved", "used", "asked", "refused", "revoked", "refused"]
+
+
+def test_a_forged_approval_starts_nothing(team):
+    name = team.refusal().request
+
+    def says(words: str, **asked) -> None:
+        assert words in team.refusal(**asked).message
+
+    team.approve(name)
+    good = team.file(name).read_bytes()
+    for at in range(0, len(good), 23):
+        team.file(name).write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        team.refusal()
+    team.file(name).write_bytes(good.replace(b",", b", ", 1))
+    says("was changed")
+    team.file(name).write_bytes(good)
+    says("it is for bob, and this is asked by eve", who="eve")
+    with pytest.raises(NeedsApprovalError, match="another environment"):
+        admit(team.ws.folder, team.plan("environment: {A: '1'}"))
+    with pytest.raises(NeedsApprovalError, match="another resources"):
+        admit(team.ws.folder, team.plan("resources: {cpus: 2}"))
+    assert "needs approval" in team.refusal("seed: 7").message
+    for key, more, words in (
+        ("eve", {}, "not signed by a key that ada has"),
+        ("bob", {"approved_by": "bob", "signed_by": "bob"}, "bob may not approve"),
+        ("eve", {"approved_by": "eve", "signed_by": "eve"}, "eve may not approve"),
+        ("cy", {"signed_by": "cy"}, "cy may not sign for ada"),
+        ("ada", {"namespace": "git"}, "not signed by a key that ada has"),
+        ("ada", {"expires": now()}, "it expired on"),
+        ("server", {"approved_by": "bob", "signed_by": "server"}, "bob may not approve"),
+        ("ada", {"request": {"budget": Budget(trials=4)}}, "more than was approved: trials: 5"),
+        ("ada", {"request": {"executor": "slurm"}}, "it is for slurm at local"),
+        ("ada", {"request": {"plan_digest": "0" * 64}}, "it is for plan 000000000000"),
+    ):
+        team.forge(name, key, **more)
+        says(words)
+    team.file(name).write_text(copy_text(SignedApproval(approval=_read(team, name).approval, signature="")))
+    says("not signed by a key that ada has")
+    assert team.ws.runs() == []
+
+
+def _read(team, name) -> SignedApproval:
+    team.forge(name, "ada")
+    return SignedApproval.model_validate_json(team.file(name).read_bytes())
+
+
+def test_nobody_approves_what_they_asked_for(team):
+    name = team.refusal(who="cy").request
+    with pytest.raises(BenchError, match="cy asked for"):
+        team.approve(name, "cy")
+    team.forge(name, "cy", approved_by="cy", signed_by="cy")
+    assert "nobody approves what they asked for" in team.refusal(who="cy").message
+    with pytest.raises(BenchError, match="nobody's key"):
+        team.approve(name, "eve")
+    assert team.approve(name, "ada").state == "approved"
+
+
+def test_a_server_vouches_for_whom_it_knows_and_the_approval_says_so(team):
+    name = team.refusal().request
+    with pytest.raises(BenchError, match="no key to vouch with"):
+        team.ws.approvals.approve(name, by="ada", door="bench serve")
+    for suffix in ("", ".pub"):
+        path = Path(f"{team.ws.folder.approval_key}{suffix}")
+        path.write_bytes(Path(f"{team.keys / 'server'}{suffix}").read_bytes())
+        path.chmod(0o600)
+    with pytest.raises(BenchError, match="bob may not approve"):
+        team.ws.approvals.approve(name, by="bob", door="bench serve")
+    approved = team.ws.approvals.approve(name, by="ada", door="bench serve")
+    assert (approved.says, approved.door) == ("approved by ada, as server vouches", "bench serve")
+    run = create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    assert Ledger(run.folder).record.approval == name
+
+
+def test_an_approved_run_that_expired_asks_again_and_goes_on_by_the_new_approval(team):
+    name = team.refusal().request
+    team.forge(name, "ada", expires=after(now(), 1.5))
+    ledger = create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    _, prepared = resume_run(team.ws.folder, ledger.folder.run_id)
+    ApprovalFiles(team.ws.folder).keep(_expired(team, name))
+    ledger.folder.approval.write_bytes(team.file(name).read_bytes())
+    with pytest.raises(NeedsApprovalError, match="expired") as refused:
+        admit(team.ws.folder, prepared, ledger)
+    again = refused.value.request
+    assert again != name
+    assert team.approve(again).budget == {"trials": 5}
+    assert admit(team.ws.folder, prepared, ledger).approval.approval.request.name == again
+    assert ledger.record.approval == again and team.ws.approvals.show(again).run_id == ledger.folder.run_id
+
+
+def _expired(team, name) -> SignedApproval:
+    team.forge(name, "ada", expires=after(now(), -1.0))
+    return SignedApproval.model_validate_json(team.file(name).read_bytes())
