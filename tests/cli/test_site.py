@@ -133,6 +133,20 @@ def write_kubeconfig(path, server, **user):
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("namespace: Team_One", "is no namespace: at most 63 of"),
+        (f"node_selector: {{pool: {'a' * 64}}}", "is no value of a label: at most 63 letters"),
+        ("pull_secrets: [My_Secret]", "is no name of a Kubernetes object"),
+    ],
+)
+def test_names_that_kubernetes_does_not_take_are_told_with_their_line(bench, tmp_path, line, words):
+    (tmp_path / "site.yaml").write_text(f"site: team\nkubernetes:\n  {line}\n")
+    done = bench("site", "show")
+    assert done.code == 2 and "site.yaml:3:" in done.err and words in done.err
+
+
 def test_a_machine_without_a_kubeconfig_is_told_so(bench, tmp_path):
     found, profile = checked(bench)
     assert found["kubernetes"]["state"] == "missing" and "no kubeconfig here" in found["kubernetes"]["note"]

@@ -1,5 +1,8 @@
 """What a site profile can have wrong, on a real Kubernetes: each is told soon, with what to do, and leaves nothing."""
 
+import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
 from services.registry import Registry
 from services.registry import registry as registry
+
+from benchhouse.executors.kubernetes_manifest import CODE
 
 pytestmark = pytest.mark.slow
 HOST = "kubernetes.io/hostname"
@@ -113,3 +118,32 @@ def test_a_trial_that_ignores_every_signal_goes_with_its_pod_and_a_long_name_is_
     lab.bench("stop", "@last")
     bad.is_clean()
     lab.is_tidy()
+
+
+def test_a_full_volume_is_told_and_what_is_missing_is_run_once_there_is_room(
+    kubernetes_cluster: KubernetesCluster, tmp_path_factory: pytest.TempPathFactory
+):
+    disk, namespace = kubernetes_cluster.small_disk, kubernetes_cluster.make_namespace()
+    lab = Lab(disk, variables={"KUBECONFIG": kubernetes_cluster.kubeconfig})
+    site = {"site": "small", "executor": "kubernetes", "environment": lab.own_variables}
+    site["kubernetes"] = kubernetes_cluster.site(namespace, disk)
+    (lab.workspace / "site.yaml").write_text(json.dumps(site))
+    bad, ballast = Bad(lab, kubernetes_cluster), disk / "ballast"
+    if (code := tmp_path_factory.getbasetemp() / CODE).exists():  # of the laboratories before
+        shutil.copytree(code, disk / CODE, symlinks=True)
+    lab.bench("run", lab.scenario("once", "first"))  # brings the code there
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - 150_000)
+    scenario = lab.scenario("once", workload={"n": list(range(12))}, parallel=2)
+    said = lab.bench("run", scenario, code=1).stderr
+    assert "No space left on device" in said and "bench run --resume" in said and "Traceback" not in said
+    bad.is_clean()
+    finished = {path.name: (path / "manifest.json").read_bytes() for path in lab.folders()}
+    assert len(finished) < 12
+    ballast.unlink()
+    lab.bench("run", scenario)
+    assert len(lab.trials()) == 12 and lab.damage() == []
+    now = {path.name: (path / "manifest.json").read_bytes() for path in lab.folders()}
+    assert now.items() >= finished.items(), "what was there is as it was"
+    lab.is_tidy()
+    kubernetes_cluster.forget(namespace)

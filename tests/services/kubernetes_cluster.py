@@ -34,6 +34,8 @@ class KubernetesCluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.kubeconfig = str(folder / "kubeconfig")
+        self.small_disk = folder.with_name(f"{folder.name}-disk")
+        """A filesystem of 400 MB that nodes see too: one that is mounted later they would not."""
 
     def start(self) -> None:
         try:
@@ -43,6 +45,8 @@ class KubernetesCluster:
                 f"Kubernetes is not built yet, {_BUILD_S} s after it was needed: scripts/kubernetes-cluster.sh install"
             )
         if done.returncode == 0:
+            self.small_disk.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", self.small_disk], check=True)
             command = [SCRIPT, "start", self.folder]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_START_S, check=False)
         if done.returncode:
@@ -52,6 +56,9 @@ class KubernetesCluster:
 
     def stop(self) -> None:
         subprocess.run([SCRIPT, "stop", self.folder], check=True, timeout=120)
+        if self.small_disk.exists():
+            subprocess.run(["umount", "--lazy", self.small_disk], check=False)
+            self.small_disk.rmdir()
 
     def kubectl(self, *arguments: str, document: Any = None) -> str:
         """What it prints; `document` goes to its standard input."""
