@@ -4,12 +4,13 @@ A journal in the workspace remembers what arrived. It only saves work: whatever 
 engine leave what they have. A server that is away costs a warning, never a run.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
@@ -21,7 +22,8 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
-from benchhouse.schema.workspace_file import Sharing, WorkspaceFile
+from benchhouse.schema.secrets import resolve, without_secrets
+from benchhouse.schema.workspace_file import SearchIndex, Sharing, WorkspaceFile
 
 AGAIN = "bench warehouse share"
 NAME_IT = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"
@@ -36,6 +38,17 @@ class Arrived(Model):
     to: str
     what: str
     stamp: str
+
+
+class DeadLetter(Model):
+    """One line of the dead letters: a document that was refused for good, and why."""
+
+    to: str
+    status: int
+    reason: str
+    index: str
+    id: str
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,26 +86,25 @@ def workspace_file(workspace: WorkspaceFolder) -> WorkspaceFile | None:
 
 def standing(workspace: WorkspaceFolder) -> list[Destination]:
     """What is where, by the journal; nobody is asked."""
-    sharing = settings(workspace)
-    return [place.standing() for place in _places(workspace, sharing)] if sharing else []
+    return [place.standing() for place in _places(workspace)]
 
 
 def share(workspace: WorkspaceFolder) -> list[Destination]:
     """Send what is not there yet, the evidence first; where that can't go, the tables still do."""
-    sharing = settings(workspace)
-    if sharing is None:
+    places = _places(workspace)
+    if not places:
         raise BenchError(f"{workspace.root} shares nothing", NAME_IT)
-    return [place.send() for place in _places(workspace, sharing)]
+    return [place.send() for place in places]
 
 
 def after_run(workspace: WorkspaceFolder, note: Note) -> None:
     """Share, and note what could not be: the run is whole here in any case."""
     try:
-        for place in share(workspace) if settings(workspace) else ():
+        for place in [place.send() for place in _places(workspace)]:
             if place.missing:
                 note(f"not shared: {place.summary} ({place.problem}); go on with:  {AGAIN}")
             elif place.moved:
-                note(f"shared: {place.summary}")
+                note(f"shared: {place.summary}{f'; {place.problem}' if place.problem else ''}")
     except BenchError as error:
         note(f"not shared: {error.message}; go on with:  {AGAIN}")
 
@@ -201,6 +213,36 @@ class _Tables(_Place):
         return refused
 
 
+class _Search(_Tables):
+    """Numbers and logs of collected runs in a search engine; what it will never take is kept as dead letters."""
+
+    def __init__(self, workspace: WorkspaceFolder, index: SearchIndex) -> None:
+        super().__init__(workspace, without_secrets(f"{index.url}/{index.prefix}"))
+        self._index = index
+
+    def transfer(self, names: Sequence[str]) -> dict[str, str]:
+        from benchhouse.runs.search_documents import documents
+        from benchhouse.runs.search_engine import SearchEngine
+
+        index, stamps, refused = self._index, self.here(), 0
+        known = resolve({"url": index.url, "api_key": index.api_key}, os.environ)
+        if "$" in known["url"] + known["api_key"]:
+            raise BenchError("a variable that `search` of workspace.yaml names is not set", "export it")
+        engine = SearchEngine(known["url"], known["api_key"])
+        engine.put_templates(index.prefix)
+        for run_id in names:
+            for letter in engine.send(documents(self.workspace, run_id, index.prefix, logs=index.logs)):
+                refused += 1
+                item = letter.document
+                line = DeadLetter(
+                    to=self.to, status=letter.status, reason=letter.reason, index=item.index, id=item.id, body=item.body
+                )
+                journals.append(self.workspace.dead_letters, line, AGAIN)
+            self.arrived(run_id, stamps[run_id])
+        path = self.workspace.dead_letters.relative_to(self.workspace.root)
+        return {f"{refused} documents": f"refused for good, kept in {path}"} if refused else {}
+
+
 def store_of(workspace: WorkspaceFolder, sharing: Sharing) -> tuple[str, str]:
     """Address and endpoint of the store of evidence; both empty where none is named."""
     return (_address(workspace, sharing.evidence), sharing.endpoint) if sharing.evidence else ("", "")
@@ -231,12 +273,15 @@ def _stamp(files: Mapping[str, str]) -> str:
     return digest(dict(files))[:16]
 
 
-def _places(workspace: WorkspaceFolder, sharing: Sharing) -> list[_Place]:
-    places: list[_Place] = []
-    if sharing.evidence:
+def _places(workspace: WorkspaceFolder) -> list[_Place]:
+    file, places = workspace_file(workspace), list[_Place]()
+    sharing = file.warehouse if file else None
+    if sharing and sharing.evidence:
         places.append(_Store(workspace, *store_of(workspace, sharing)))
-    if sharing.share:
+    if sharing and sharing.share:
         places.append(_Tables(workspace, _address(workspace, sharing.share)))
+    if file and file.search:
+        places.append(_Search(workspace, file.search))
     return places
 
 

@@ -109,6 +109,7 @@ class WorkspaceFolder(Folder):
     alarm_journal = Inside(".bench/alarms.jsonl")
     notice_journal = Inside(".bench/notices.jsonl")
     deposit_journal = Inside(".bench/deposits.jsonl")  # stores and packets that hold evidence of runs
+    dead_letters = Inside(".bench/dead-letters.jsonl")  # documents that a search engine refused, with its reason
     shared_journal = Inside(".bench/shared.jsonl")  # what arrived where workspace.yaml sends it
     followed = Inside(".bench/followed.json")  # how it stands with the team's store that `bench serve` follows
     token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; for its owner alone

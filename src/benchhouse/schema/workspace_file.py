@@ -2,10 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.github import GitHubSettings
 from benchhouse.schema.model import Model
+from benchhouse.schema.secrets import exposed
 
 
 class Sharing(Model, strict=True):
@@ -22,11 +23,30 @@ class Sharing(Model, strict=True):
         return self
 
 
+class SearchIndex(Model, strict=True):
+    """Elasticsearch or OpenSearch that gets the numbers and logs of every run."""
+
+    url: str = Field(pattern=r"^https?://\S+$", description="Address; a login as https://user:$NAME@host:9200.")
+    api_key: str = Field("", pattern=r"^(\$\{?\w+\}?)?$", description="$NAME of the variable with an API key.")
+    prefix: str = Field(
+        "benchhouse", pattern=r"^[a-z0-9][a-z0-9_-]{0,60}$", description="Indices are PREFIX-measurements, PREFIX-logs."
+    )
+    logs: bool = Field(True, description="Whether logs go there, too.")
+
+    @field_validator("url")
+    @classmethod
+    def _shows_no_secret(cls, url: str) -> str:
+        if exposed(url) is not None:
+            raise ValueError("a password in plain text: write https://user:$NAME_PASSWORD@host")
+        return url
+
+
 class WorkspaceFile(Model, strict=True):
     """Settings of a workspace."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     warehouse: Sharing | None = Field(None, description="Where results are shared.")
+    search: SearchIndex | None = Field(None, description="Search engine that numbers and logs are sent to.")
     schedules: str | None = Field(
         None, description="PostgreSQL that keeps the schedules of a team, postgresql://..., or '$VARIABLE' with it."
     )
@@ -35,9 +55,9 @@ class WorkspaceFile(Model, strict=True):
 
     @model_validator(mode="after")
     def _something(self) -> "WorkspaceFile":
-        if not (self.warehouse or self.schedules or self.github):
+        if not (self.warehouse or self.schedules or self.search or self.github):
             raise ValueError(
                 "say something: warehouse: {share: postgresql://...}, schedules: postgresql://..., "
-                "github: {repositories: [owner/name]}"
+                "search: {url: https://...}, github: {repositories: [owner/name]}"
             )
         return self

@@ -1,0 +1,63 @@
+"""What of a run goes to a search engine: its numbers and its logs, as documents with ids that stay."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.logs import JOURNAL, RunLogs, Selection, TrialLogs
+from benchhouse.runs.search_engine import Document
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.logs import LogLine
+from benchhouse.warehouse.query import Warehouse
+
+_NUMBERS = """
+    SELECT m.run_id, t.scenario, m.trial_id, t.experiment, t.experiment_version, m.instance_digest, m.metric, m.stat,
+           m.value, m.unit, m.direction, m.n, m.scope, m."window", m.repetition, m.warmup, m.outcome, t.started
+    FROM measurement_fact m JOIN trial_fact t USING (trial_id) ORDER BY m.trial_id, m.metric, m.stat
+"""
+_NAMED_BY = ("trial_id", "metric", "stat", "scope", "window")
+
+
+def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: bool) -> Iterator[Document]:
+    """All of a collected run, each with the labels of its scenario."""
+    labels = _labels(workspace, run_id)
+    with Warehouse.open(workspace) as warehouse:
+        rows = warehouse.query(_NUMBERS, runs=[run_id]).dicts()
+    for row in rows:
+        name = digest([str(row[key]) for key in _NAMED_BY])[:32]
+        yield Document(f"{prefix}-measurements", name, {**row, "labels": labels})
+    if logs:
+        with contextlib.suppress(BenchError):  # a run that was pulled has its logs elsewhere
+            yield from _log_documents(workspace, run_id, f"{prefix}-logs", labels)
+
+
+def _log_documents(
+    workspace: WorkspaceFolder, run_id: str, index: str, labels: Mapping[str, str]
+) -> Iterator[Document]:
+    run = RunLogs(workspace, run_id)
+    about = {"run_id": run_id, "scenario": run.scenario, "labels": labels}
+    for folder in run.folders(Selection()):
+        file = folder.open(JOURNAL)
+        if file is None:
+            continue
+        attempt = folder.attempt if isinstance(folder, TrialLogs) else 0
+        with file:
+            for number, text in enumerate(file):
+                with contextlib.suppress(ValueError):  # a line that a kill tore
+                    line = LogLine.model_validate_json(text).model_dump(exclude_unset=True)
+                    name = digest([run_id, folder.path.name, attempt, number])[:32]
+                    yield Document(index, name, line | about | {"attempt": attempt})
+
+
+def _labels(workspace: WorkspaceFolder, run_id: str) -> dict[str, Any]:
+    """Those of its scenario; none where that is of another machine."""
+    path = Ledger(workspace.run(run_id)).folder.scenario
+    try:
+        labels = parse_yaml(path.read_text(encoding="utf-8"), str(path)).data.get("labels")
+    except (OSError, BenchError):
+        return {}
+    return dict(labels) if isinstance(labels, dict) else {}
