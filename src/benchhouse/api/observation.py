@@ -167,6 +167,15 @@ class Logs(VerbGroup):
         """The newest lines, then new ones as they are written, until the run has ended. Each batch is in order."""
         return logs.follow(self._folder, self._workspace[run].id, logs.select(**filters), lines)
 
+    def fluent_bit(self) -> str:
+        """The configuration of Fluent Bit that sends what pods of runs print to `search` of workspace.yaml."""
+        from benchhouse.runs import fluent_bit, sharing
+
+        file = sharing.workspace_file(self._folder)
+        if file is None or file.search is None:
+            raise BenchError("workspace.yaml names no search engine", "search: {url: https://user:$NAME@host:9200}")
+        return fluent_bit.configuration(file.search)
+
     def prune(self, older_than_s: float | None = None, *, dry_run: bool = False) -> PrunedLogs:
         """Remove old logs that are not evidence: of workers, orchestrators, Slurm jobs, ended servers and monitors.
 

@@ -102,6 +102,16 @@ def prune(workspace: Workspace, older_than_s: float | None, dry_run: bool, as_js
     screen.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({screen.size(pruned.size)})")
 
 
+@command.verb(
+    "Print the configuration of Fluent Bit that sends what pods print to `search` of workspace.yaml.",
+    "bench logs fluent-bit > fluent-bit.yaml",
+    name="fluent-bit",
+    json=False,
+)
+def fluent_bit(workspace: Workspace) -> None:
+    click.echo(workspace.logs.fluent_bit(), nl=False)
+
+
 class _Style:
     """Lines for people: time, trial, component, text. Each component has a colour for as long as the command runs."""
 
