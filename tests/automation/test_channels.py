@@ -13,7 +13,8 @@ import pytest
 from services.hook import hears
 from services.triton import free_ports
 
-from benchhouse.automation.alarms import Standing, tell
+from benchhouse.automation.alarms import Standing
+from benchhouse.automation.channels import tell
 from benchhouse.schema.alarms import Channel
 
 TEXT = "p99 of chat is 300 ms"

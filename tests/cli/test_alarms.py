@@ -41,6 +41,19 @@ def told(root):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def test_alarms_of_one_run_are_one_message(bench, add, tmp_path):
+    rules = [f"  - {{name: {name}, case: demo, metric: qps, below: {below}, tell: [me]}}\n" for name, below in
+             (("slow", 90), ("slower", 85))]  # fmt: skip
+    (tmp_path / "alarms.yaml").write_text(f"address: https://bench.example.org\nalarms:\n{''.join(rules)}{CHANNELS}")
+    run = add(80.0, 81.0, 82.0)
+    bench("alarms", "check", cwd=tmp_path)
+    assert bench("alarms", "check", cwd=tmp_path).code == 3
+    (message,) = told(tmp_path)
+    assert message["alarm"] == "2 alarms" and [item["alarm"] for item in message["messages"]] == ["slow", "slower"]
+    assert message["text"].startswith(f"2 alarms are firing since run {run}:")
+    assert message["messages"][0]["link"] == f"https://bench.example.org/runs/{run}"
+
+
 def test_it_fires_once_and_tells_when_it_is_over(bench, add, tmp_path):
     (tmp_path / "alarms.yaml").write_text(SLOW)
     add(100.0, 101.0, 102.0)
@@ -127,7 +140,8 @@ def test_worse_than_the_accepted_baseline(bench, add, tmp_path):
     found = json.loads(bench("alarms", "check", "--json", cwd=tmp_path).out)
     assert [item["state"] for item in found["alarms"]] == ["firing", "firing"]
     assert found["alarms"][0]["limit"] == pytest.approx(95.5, abs=0.5)
-    assert [line["alarm"] for line in told(tmp_path)] == ["off", "drifted"]
+    (message,) = told(tmp_path)
+    assert [item["alarm"] for item in message["messages"]] == ["off", "drifted"]
 
 
 def test_a_regression_after_quiet_runs_fires_at_once_and_tells_the_level_of_now_until_it_came_back(
@@ -154,7 +168,7 @@ def test_a_regression_after_quiet_runs_fires_at_once_and_tells_the_level_of_now_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("alarms: []\nchannels: {}\n", "alarms.yaml:1"),
+        ("alarms: []\nchannels: {}\n", "alarms.yaml:2"),
         (SLOW.replace("tell: [me]", "tell: [mi]"), "alarms.yaml:2:61: no channel is called 'mi'"),
         (
             SLOW.replace("channels", "  - {name: slow, case: demo, metric: qps, below: 9, tell: [me]}\nchannels"),
@@ -220,5 +234,5 @@ def test_many_alarms_open_the_tables_once_and_read_the_journal_once(add, tmp_pat
     monkeypatch.chdir(tmp_path)
     checked = alarms.check(WorkspaceFolder(tmp_path))
     assert [standing.state for standing in checked.standings] == ["firing"] * 5
-    assert [line.action for line in checked.lines] == ["fired", "told"] * 5
+    assert [line.action for line in checked.lines] == ["fired"] * 5 + ["told"] * 5
     assert (len(opened), read.count("notices.jsonl")) == (1, 1)

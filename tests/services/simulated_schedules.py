@@ -66,6 +66,9 @@ class FakeRuns:
         self.told.append(f"{kept.schedule.name} {kept.failures}")
         return ["ops"] if kept.failures else []
 
+    def deliver(self) -> None:
+        pass
+
     def note(self, text: str) -> None:
         self.notes.append(text)
 

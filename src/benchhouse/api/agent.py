@@ -10,7 +10,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchhouse.api.execution import QUIET, OnBehalf, PlaceKeywords, submit_as
-from benchhouse.automation.alarms import Standing, read_alarms, tell
+from benchhouse.automation.alarms import Standing, read_alarms
+from benchhouse.automation.channels import is_quiet, tell
+from benchhouse.automation.notices import deliver
 from benchhouse.automation.schedules.agent import Agent, Ending
 from benchhouse.automation.schedules.store import Kept, Slot
 from benchhouse.evidence import journals
@@ -68,7 +70,8 @@ class RunDeeds:
         }
         known = set(kept.told)
         for channel in wanted:
-            if failing and channel in known:
+            quiet = channel in channels and is_quiet(channels[channel], datetime.now(UTC))
+            if quiet or (failing and channel in known):
                 continue
             problem = tell(channels[channel], message) if channel in channels else ""
             self._keep(Notice(time=now(), action="told", alarm=name, sentence=text, channel=channel, error=problem))
@@ -79,6 +82,12 @@ class RunDeeds:
             else:
                 known.discard(channel)
         return sorted(known)
+
+    def deliver(self) -> None:
+        folder = self._workspace.folder
+        if folder.alarms.is_file():
+            with contextlib.suppress(BenchError):  # what is wrong with the file is told where a schedule fails
+                deliver(folder, read_alarms(folder), self.note)
 
     def _keep(self, line: Notice) -> None:
         with contextlib.suppress(BenchError):  # who was notified stays in the store as well

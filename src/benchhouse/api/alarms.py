@@ -19,8 +19,12 @@ class Alarms(VerbGroup):
         return alarms.standings(self._folder)
 
     def check(self) -> Checked:
-        """Look at each alarm, record what changed, and notify the channels of what is new."""
-        return alarms.check(self._folder)
+        """Look at each alarm, record what changed, and notify the channels of what is new, and of what waited."""
+        from benchhouse.automation import notices
+
+        checked = alarms.check(self._folder)
+        waited = notices.deliver(self._folder, alarms.read_alarms(self._folder))
+        return Checked(checked.standings, checked.lines + waited)
 
     def mute(self, name: str, why: str, *, for_s: float | None = None, request: str = "") -> Notice:
         """Notify nobody of an alarm, with a reason: for so many seconds, or until it is unmuted.

@@ -16,7 +16,6 @@ from benchhouse.runs.allowance import held_to
 from benchhouse.runs.budget import Spent, most_used
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where
-from benchhouse.runs.records import open_run
 from benchhouse.runs.trusted import require
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.resources import Budget
@@ -161,7 +160,7 @@ class _Session:
         try:
             left = self.purse.left()
             prepared = held_to(step.prepared, left) if left else step.prepared
-            ledger = open_run(folder, prepared, step.path, self.listener.note, new=self.again)
+            ledger = execution.opened(folder, prepared, step.path, self.listener, new=self.again)
             run_id = ledger.folder.run_id
             summary = execution.carry_out(folder, ledger, prepared, listener=self.listener)
         except _SpentError as error:

@@ -13,7 +13,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_model
 from benchhouse.runs import batch, execution, hot_metrics
-from benchhouse.runs.approval import admit
+from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.execution import QUIET as QUIET
 from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
 from benchhouse.runs.execution import Quiet as Quiet
@@ -163,9 +163,10 @@ def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) 
 
         sharing.after_run(workspace, listener.note)
     if workspace.alarms.is_file():
-        from benchhouse.automation import alarms
+        from benchhouse.automation import alarms, notices
 
         alarms.after_run(workspace, listener.note)
+        notices.run_ended(workspace, run_id, listener.note)
     return collected
 
 
@@ -210,6 +211,27 @@ class OnBehalf:
     """The slot of a schedule that asks for it."""
 
 
+def opened(
+    workspace: WorkspaceFolder,
+    prepared: Prepared,
+    path: Path,
+    listener: RunListener,
+    *,
+    new: bool | str = False,
+    finished_too: bool = False,
+) -> Ledger:
+    """The same as `open_run`; where the plan needs approval, whoever wants to hear of it is notified."""
+    try:
+        return open_run(workspace, prepared, path, listener.note, new=new, finished_too=finished_too)
+    except NeedsApprovalError as error:
+        from benchhouse.automation.notices import Event, notify
+
+        scenario = prepared.plan.scenario.scenario
+        sentence = f"{scenario}: {error.message}; {error.hint}"
+        notify(workspace, Event("approval", f"plan {error.plan_digest[:12]}", sentence, scenario), listener.note)
+        raise
+
+
 def submit_new(
     workspace: WorkspaceFolder,
     source: Source,
@@ -224,7 +246,7 @@ def submit_new(
         return submit_as(workspace, new, source, where, listener, behalf)
     prepared, path = prepare_source(workspace, source, where)
     prepared = replace(prepared, **vars(behalf))
-    return submit(workspace, prepared, open_run(workspace, prepared, path, listener.note, new=new), listener)
+    return submit(workspace, prepared, opened(workspace, prepared, path, listener, new=new), listener)
 
 
 def submit_as(
@@ -244,7 +266,7 @@ def submit_as(
     else:
         prepared, path = prepare_source(workspace, source, where)
         prepared = replace(prepared, **vars(behalf))
-        ledger = open_run(workspace, prepared, path, listener.note, new=run_id)
+        ledger = opened(workspace, prepared, path, listener, new=run_id)
     if not _begun(ledger):
         try:
             return submit(workspace, prepared, ledger, listener)

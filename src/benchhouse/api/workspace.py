@@ -145,20 +145,16 @@ class Workspace(Groups):
         each: Callable[[Run], None] = lambda run: None,
         **settings: Unpack["RunKeywords"],
     ) -> list[Run]:
-        """The same for a file that may be a space of several experiments: one run for each of them.
-
-        `each` is called with every run when it is over.
-        """
+        """The same for a file that may be a space: a run for each of its experiments; `each` is called with it."""
         from benchhouse.api import execution
         from benchhouse.runs.hot_metrics import check_labels
-        from benchhouse.runs.records import open_run
 
         where, chosen = execution.settings_of(settings)
         listener = execution.listener_of(progress)
         check_labels(chosen.textfile, chosen.labels)
         runs = []
         for prepared, path in execution.prepare_every(self.folder, scenario, where):
-            ledger = open_run(self.folder, prepared, path, listener.note, new=new, finished_too=chosen.rerun_failed)
+            ledger = execution.opened(self.folder, prepared, path, listener, new=new, finished_too=chosen.rerun_failed)
             summary = execution.carry_out(self.folder, ledger, prepared, chosen, listener)
             runs.append(Run(self, ledger.folder.run_id, summary))
             each(runs[-1])

@@ -1,122 +1,33 @@
 """Alarms: numbers that went beyond a limit, told once to those who asked, and once more when it is over.
 
-State is a file of lines. A channel that could not be told is tried again at the next check: told at least once, and
-of the newest state only.
+State is a file of lines. A channel that could not be told, or was quiet, is tried again at the next check: told at
+least once, and of the newest state only.
 """
 
-import json
-import os
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from benchhouse.analysis.gating import stands
+from benchhouse.automation.channels import Message, is_quiet, linked, tell
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import after, now
-from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.results import history
 from benchhouse.results.metric_history import find_case
 from benchhouse.results.numbers import mean_interval, quantity
-from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Channel, Notice, State
+from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
-from benchhouse.schema.secrets import blanker, reference, split_userinfo
 from benchhouse.warehouse.query import Warehouse, own
 from benchhouse.warehouse.summaries import Summaries
 
-Message = Mapping[str, Any]
-_PATIENCE_S = 15.0
-_LONGEST = 400
 _MUTING = ("muted", "unmuted")
-_HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
-
-
-class Undelivered(Exception):  # noqa: N818 - a reason
-    """Why a channel could not be told."""
-
-
-def tell(channel: Channel, message: Message) -> str:
-    """Why it failed; empty when it was delivered. What an address holds never gets into that text."""
-    address = ""
-    try:
-        if channel.command is not None:
-            _run(channel.command, message)
-            return ""
-        address = _address(channel.webhook or channel.alertmanager or channel.apprise or "")
-        if channel.webhook is not None:
-            _post(address, message)
-        elif channel.alertmanager is not None:
-            _post(f"{address.rstrip('/')}/api/v2/alerts", [_alert(message)])
-        else:
-            _notify(address, message)
-    except (Undelivered, OSError, ValueError) as error:
-        secrets = [address, address.partition("://")[2], *split_userinfo(address)[1].split(":", 1)]
-        return blanker([text for text in secrets if text])(str(error))[:_LONGEST]
-    return ""
-
-
-def _address(text: str) -> str:
-    name = reference(text)
-    if name is None:
-        return text
-    value = os.environ.get(name, "").strip()
-    if not value:
-        raise Undelivered(f"the variable {name} is not set")
-    return value
-
-
-def _post(address: str, body: Any) -> None:
-    if not address.startswith(("http://", "https://")):
-        raise Undelivered("the address does not begin with http:// or https://")
-    try:
-        answer = HttpClient(_PATIENCE_S, proxy=True, redirects=True).post_json(address, body)
-    except NoAnswer as error:
-        raise Undelivered(error.reason) from error
-    if not answer.ok:
-        raise Undelivered(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
-
-
-def _alert(message: Message) -> dict[str, Any]:
-    """An alert's labels are its identity, so only what stays the same while it fires is among them."""
-    labels = {"alertname": message["alarm"], "severity": "warning"}
-    labels |= {name: str(message[name]) for name in ("case", "metric", "stat") if message[name]}
-    now = datetime.now(UTC)
-    end = now if message["state"] == "over" else now + _HELD
-    annotations = {"summary": message["text"], "run": str(message["run_id"])}
-    return {"labels": labels, "annotations": annotations, "endsAt": end.isoformat()}
-
-
-def _run(argv: list[str], message: Message) -> None:
-    line = json.dumps(message).encode() + b"\n"
-    try:
-        done = subprocess.run(argv, input=line, capture_output=True, timeout=_PATIENCE_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
-    if done.returncode:
-        raise Undelivered(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
-
-
-def _notify(address: str, message: Message) -> None:
-    try:
-        import apprise
-    except ImportError as error:
-        raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
-    recipient = apprise.Apprise()
-    if not recipient.add(address):
-        raise Undelivered("apprise does not know such an address")
-    kind = apprise.NotifyType.SUCCESS if message["state"] == "over" else apprise.NotifyType.WARNING
-    with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
-        title = f"bench: {message['alarm']} {message['state']}"
-        if not recipient.notify(title=title, body=message["text"], notify_type=kind):
-            raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
-
 
 _EXAMPLE = """alarms:
   - {name: slow, case: SCENARIO, metric: METRIC, above: 250, tell: [me]}
@@ -190,6 +101,12 @@ def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
                 guess = did_you_mean(name, file.channels) or ""
                 text = f"no channel is called {quote(name)}"
                 problems.append(document.problem(("alarms", at, "tell", place), text, ", ".join(file.channels), guess))
+    for at, notified in enumerate(file.notify):
+        for place, name in enumerate(notified.tell):
+            if name not in file.channels:
+                guess = did_you_mean(name, file.channels) or ""
+                text = f"no channel is called {quote(name)}"
+                problems.append(document.problem(("notify", at, "tell", place), text, ", ".join(file.channels), guess))
     return problems
 
 
@@ -250,7 +167,7 @@ def check(workspace: WorkspaceFolder) -> Checked:
     file = read_alarms(workspace)
     journal = recorded(workspace)
     standing_now = _with_mutes(_stand_all(workspace, file.alarms), journal)
-    lines: list[Notice] = []
+    lines, due = list[Notice](), list[_Due]()
     for rule, standing in zip(file.alarms, standing_now, strict=True):
         kept = [line for line in journal if line.alarm == rule.name and line.action not in _MUTING]
         last = next((line for line in reversed(kept) if line.action != "told"), None)
@@ -260,8 +177,8 @@ def check(workspace: WorkspaceFolder) -> Checked:
             lines.append(last)
             kept = [last]
         if last is not None and not standing.muted:
-            lines += _tell_all(workspace, file, rule, standing, kept[kept.index(last) :])
-    return Checked(standing_now, lines)
+            due += _to_tell(file, rule, standing, kept[kept.index(last) :])
+    return Checked(standing_now, lines + _tell_all(workspace, file, due))
 
 
 def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
@@ -293,24 +210,54 @@ def recorded(workspace: WorkspaceFolder) -> list[Notice]:
     return journals.read(workspace.notice_journal, Notice)[0]
 
 
-def _tell_all(
-    workspace: WorkspaceFolder, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]
-) -> list[Notice]:
-    """Tell the newest change, `since[0]`, to all channels that have not heard of it."""
-    change = since[0]
-    heard = {line.channel for line in since if line.action == "told" and not line.error}
+@dataclass(frozen=True)
+class _Due:
+    """What a channel has not heard of: the newest change of one alarm."""
+
+    channel: str
+    change: Notice
+    message: Message
+    errors: frozenset[str]
+    """Why it failed before, as it was written down."""
+
+
+def _to_tell(file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]) -> Iterator[_Due]:
+    """The newest change, `since[0]`, for each channel that has not heard of it and is not quiet now."""
+    change, moment = since[0], datetime.now(UTC)
+    told = [line for line in since if line.action == "told"]
+    heard = {line.channel for line in told if not line.error}
     state = "firing" if change.action == "fired" else "over"
-    message = asdict(standing) | {"state": state, "text": f"{change.alarm} is {state}: {change.sentence}"}
-    lines = []
+    text = f"{change.alarm} is {state}: {change.sentence}"
+    message = linked(file.address, asdict(standing) | {"state": state, "text": text})
     for name in dict.fromkeys(rule.tell):
-        if name in heard:
-            continue
-        error = tell(file.channels[name], message)
-        line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
-        if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
-            journals.append(workspace.notice_journal, line, "bench alarms check")
-        lines.append(line)
+        if name not in heard and not is_quiet(file.channels[name], moment):
+            yield _Due(name, change, message, frozenset(line.error for line in told if line.channel == name))
+
+
+def _tell_all(workspace: WorkspaceFolder, file: AlarmsFile, due: Sequence[_Due]) -> list[Notice]:
+    """One message for each channel of all that one run made fire, or ended."""
+    causes: dict[tuple[str, str, str], list[_Due]] = {}
+    for item in due:
+        causes.setdefault((item.channel, item.change.run_id, item.message["state"]), []).append(item)
+    lines = []
+    for (channel, run_id, state), items in causes.items():
+        error = tell(file.channels[channel], _together([item.message for item in items], state, run_id))
+        for item in items:
+            line = Notice(
+                time=now(), action="told", alarm=item.change.alarm, run_id=run_id, channel=channel, error=error
+            )
+            if not error or error not in item.errors:
+                journals.append(workspace.notice_journal, line, "bench alarms check")
+            lines.append(line)
     return lines
+
+
+def _together(messages: Sequence[Message], state: str, run_id: str) -> Message:
+    if len(messages) == 1:
+        return messages[0]
+    count = f"{len(messages)} alarms"
+    text = "\n".join([f"{count} are {state} since run {run_id}:", *(f"- {item['text']}" for item in messages)])
+    return {"alarm": count, "state": state, "text": text, "run_id": run_id, "messages": list(messages)}
 
 
 def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:

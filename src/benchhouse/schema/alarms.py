@@ -4,11 +4,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
+from benchhouse.schema.schedules import Hours, TimeZone
 from benchhouse.schema.secrets import exposed, reference
 
+Happening = Literal["finished", "failed", "approval"]
 State = Literal["firing", "ok", "unsure", "no data"]
 
 
@@ -45,6 +47,8 @@ class Channel(Model, strict=True):
     alertmanager: str | None = Field(None, description="Address of a Prometheus Alertmanager.")
     apprise: str | None = Field(None, description="Variable with an address of apprise: mail, chat, pagers.")
     command: list[str] | None = Field(None, min_length=1, description="Program and arguments; the JSON on its input.")
+    quiet: Hours = Field("", description="Hours in which nothing is sent: 22:00-07:00. It comes afterwards, as one.")
+    timezone: TimeZone = Field("UTC", description="Time zone of `quiet`, such as Europe/Berlin.")
 
     @model_validator(mode="after")
     def _one_way(self) -> "Channel":
@@ -77,12 +81,24 @@ class Channel(Model, strict=True):
         return text
 
 
+class NotifyRule(Model, strict=True):
+    """Of what somebody wants to hear beside alarms."""
+
+    on: list[Happening] = Field(
+        min_length=1, description="finished, failed (a run with trials that failed) or approval (a plan needs one)."
+    )
+    scenario: str = Field("*", min_length=1, description="Only of scenarios of this name: nightly-*.")
+    tell: list[str] = Field(min_length=1, description="Channels to notify.")
+
+
 class AlarmsFile(Model, strict=True):
     """The file."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
-    alarms: list[AlarmRule] = Field(min_length=1, description="The alarms.")
-    channels: dict[Name, Channel] = Field(description="Channels, by name.")
+    alarms: list[AlarmRule] = Field(default_factory=empty_list, description="The alarms.")
+    notify: list[NotifyRule] = Field(default_factory=empty_list, description="Runs and approvals to be notified of.")
+    address: str = Field("", pattern=r"^(https?://\S+)?$", description="Of `bench serve`, for links to its pages.")
+    channels: dict[Name, Channel] = Field(min_length=1, description="Channels, by name.")
 
 
 class Notice(Model):
@@ -90,10 +106,10 @@ class Notice(Model):
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
-    action: Literal["fired", "cleared", "told", "muted", "unmuted"] = Field(
-        description="told: `channel` was notified of the line before; muted: nobody is, until `until`."
+    action: Literal["fired", "cleared", "told", "muted", "unmuted", "queued"] = Field(
+        description="told: `channel` was notified of the line before; queued: it is to be; muted: nobody is."
     )
-    alarm: str = Field(description="Name of the alarm.")
+    alarm: str = Field(description="Name of the alarm, or what else it is about: run RUN, schedule NAME.")
     benchmark_case_id: str = Field("", description="The benchmark case.")
     target_name: str = Field("", description="The target's name.")
     metric: str = Field("", description="Name of the metric.")

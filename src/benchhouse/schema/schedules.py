@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
@@ -48,6 +48,17 @@ def _checked(hours: str) -> str:
 Hours = Annotated[str, AfterValidator(_checked)]
 
 
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{quote(name)} is no time zone: write Europe/Berlin, or UTC") from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+
+
 def within(hours: str, minute: int) -> bool:
     """Whether a minute of the day is in them."""
     begin, end = minutes(hours)
@@ -61,7 +72,7 @@ class Schedule(Model):
     name: Name = Field(description="Name of the schedule; runs carry it.")
     scenario: str = Field(min_length=1, description="File of the scenario, relative to the workspace if it is in it.")
     cron: str = Field(min_length=1, description="When: minute, hour, day, month, day of the week.")
-    timezone: str = Field("UTC", description="Time zone of `cron`, `window` and `quiet`, such as Europe/Berlin.")
+    timezone: TimeZone = Field("UTC", description="Time zone of `cron`, `window` and `quiet`, such as Europe/Berlin.")
     jitter_s: float = Field(
         0.0, ge=0, le=86400, description="A slot begins up to so much later, the same whoever asks."
     )
@@ -82,15 +93,6 @@ class Schedule(Model):
     runtime: str | None = Field(None, description="What its jobs run inside, whatever the scenario says.")
     site: str | None = Field(None, description="Site profile, by name or file.")
     added_by: str = Field("", description="Who added it: its runs are theirs, and within what they may start.")
-
-    @field_validator("timezone")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError(f"{quote(name)} is no time zone: write Europe/Berlin, or UTC") from error
-        return name
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> "Schedule":

@@ -42,6 +42,9 @@ class Deeds(Protocol):
     def tell(self, kept: Kept) -> list[str]:
         """Notify the channels of a schedule that keeps failing, or is over it; those that know now."""
 
+    def deliver(self) -> None:
+        """Send what waits for channels that were quiet or away."""
+
     def note(self, text: str) -> None:
         """For a person who watches the agent."""
 
@@ -160,6 +163,7 @@ class Agent:
             known = self.deeds.tell(kept)
             if sorted(known) != sorted(kept.told):
                 self.store.told(kept.schedule.name, known)
+        self.deeds.deliver()
         self._tell_at = now + _TELL_AGAIN_S
 
     def _note_once(self, text: str) -> None:

@@ -1,0 +1,116 @@
+"""Channels: a program, a webhook, Alertmanager, or whatever apprise knows; and when they are quiet."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from benchhouse.http.client import HttpClient, NoAnswer
+from benchhouse.schema.alarms import Channel
+from benchhouse.schema.schedules import within
+from benchhouse.schema.secrets import blanker, reference, split_userinfo
+
+Message = Mapping[str, Any]
+_PATIENCE_S = 15.0
+_LONGEST = 400
+_NEWS = timedelta(hours=1)  # what nothing ends
+_HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
+
+
+class Undelivered(Exception):  # noqa: N818 - a reason
+    """Why a channel could not be told."""
+
+
+def tell(channel: Channel, message: Message) -> str:
+    """Why it failed; empty when it was delivered. What an address holds never gets into that text."""
+    address = ""
+    try:
+        if channel.command is not None:
+            _run(channel.command, message)
+            return ""
+        address = _address(channel.webhook or channel.alertmanager or channel.apprise or "")
+        if channel.webhook is not None:
+            _post(address, message)
+        elif channel.alertmanager is not None:
+            _post(f"{address.rstrip('/')}/api/v2/alerts", [_alert(each) for each in message.get("messages", [message])])
+        else:
+            _notify(address, message)
+    except (Undelivered, OSError, ValueError) as error:
+        secrets = [address, address.partition("://")[2], *split_userinfo(address)[1].split(":", 1)]
+        return blanker([text for text in secrets if text])(str(error))[:_LONGEST]
+    return ""
+
+
+def _address(text: str) -> str:
+    name = reference(text)
+    if name is None:
+        return text
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise Undelivered(f"the variable {name} is not set")
+    return value
+
+
+def _post(address: str, body: Any) -> None:
+    if not address.startswith(("http://", "https://")):
+        raise Undelivered("the address does not begin with http:// or https://")
+    try:
+        answer = HttpClient(_PATIENCE_S, proxy=True, redirects=True).post_json(address, body)
+    except NoAnswer as error:
+        raise Undelivered(error.reason) from error
+    if not answer.ok:
+        raise Undelivered(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
+
+
+def _alert(message: Message) -> dict[str, Any]:
+    """An alert's labels are its identity, so only what stays the same while it fires is among them."""
+    labels = {"alertname": message["alarm"], "severity": "warning"}
+    labels |= {name: str(message[name]) for name in ("case", "metric", "stat") if message.get(name)}
+    held = {"over": timedelta(0), "news": _NEWS}
+    end = datetime.now(UTC) + held.get(message["state"], _HELD)
+    annotations = {"summary": message["text"], "run": str(message["run_id"])}
+    alert = {"labels": labels, "annotations": annotations, "endsAt": end.isoformat()}
+    return alert | ({"generatorURL": message["link"]} if message.get("link") else {})
+
+
+def _run(argv: list[str], message: Message) -> None:
+    line = json.dumps(message).encode() + b"\n"
+    try:
+        done = subprocess.run(argv, input=line, capture_output=True, timeout=_PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
+    if done.returncode:
+        raise Undelivered(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _notify(address: str, message: Message) -> None:
+    try:
+        import apprise
+    except ImportError as error:
+        raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
+    recipient = apprise.Apprise()
+    if not recipient.add(address):
+        raise Undelivered("apprise does not know such an address")
+    kinds = {"over": apprise.NotifyType.SUCCESS, "news": apprise.NotifyType.INFO}
+    kind = kinds.get(message["state"], apprise.NotifyType.WARNING)
+    with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
+        title = f"bench: {message['alarm']} {message['state']}".removesuffix(" news")
+        if not recipient.notify(title=title, body=message["text"], notify_type=kind):
+            raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
+
+
+def is_quiet(channel: Channel, moment: datetime) -> bool:
+    """Whether it wants to hear nothing at that moment."""
+    local = moment.astimezone(ZoneInfo(channel.timezone))
+    return bool(channel.quiet) and within(channel.quiet, local.hour * 60 + local.minute)
+
+
+def linked(address: str, message: Message) -> dict[str, Any]:
+    """With the address of the run's page, where `bench serve` has one."""
+    if not address or not message["run_id"]:
+        return dict(message)
+    link = f"{address.rstrip('/')}/runs/{message['run_id']}"
+    return dict(message) | {"link": link, "text": f"{message['text']}\n{link}"}
