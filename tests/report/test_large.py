@@ -41,7 +41,10 @@ def test_the_leading_statistics_are_picked_metric_by_metric():
     present = [("qps", "value"), ("ms", "mean"), ("ms", "p50"), ("ms", "p90"), ("ms", "p99"), ("odd", "p75")]
     rows = [{"metric": metric, "stat": stat, "points": LARGE + 1} for metric, stat in present]
     assert pick_columns(rows) == ([("qps", "value"), ("ms", "mean"), ("ms", "p99"), ("odd", "p75")], 2)
-    assert pick_columns([row | {"points": LARGE} for row in rows]) == (None, 0)
+    small = [row | {"points": LARGE} for row in rows]
+    assert pick_columns(small) == (None, 0)
+    assert pick_columns(small, most_numbers=LARGE * len(rows)) == (None, 0)
+    assert pick_columns(small, most_numbers=LARGE) == pick_columns(rows), "a page that shows less at first"
 
 
 def test_a_large_sweep_is_summed_up_by_axis(large):

@@ -1,12 +1,14 @@
 """What was answered is answered again from memory only for the same question to the same bytes."""
 
+import duckdb
 from trial_maker import make_trial
 
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.known_answers import KnownAnswers
-from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query import QueryLimits, Warehouse
+from benchhouse.warehouse.repeatable import is_repeatable
 
 
 def trials(workspace):
@@ -33,6 +35,28 @@ def test_a_damaged_file_is_noticed_though_its_answer_is_known(tmp_path):
     path.write_bytes(whole[:-100])
     assert trials(workspace).rows == known.rows
     assert path.read_bytes() == whole  # made again from the evidence
+
+
+def test_an_answer_to_a_user_is_kept_only_where_it_is_the_same_every_time():
+    engine = duckdb.connect()
+    changing = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
+    for (name,) in engine.execute(changing).fetchall():
+        assert not is_repeatable(f"SELECT count(*), {name}() FROM trial_fact"), name
+    for sql in ("SELECT current_date", "SELECT random/**/()", 'SELECT "random"()', "SELECT random ()", "FROM pg_class",
+                "SELECT * FROM trial_fact USING SAMPLE 3", "SELECT 1 -- (", "FROM duckdb_settings()"):  # fmt: skip
+        assert not is_repeatable(sql), sql
+    assert is_repeatable("SELECT scenario, count(*), round(avg(duration_s), 2) FROM trial_fact GROUP BY 1")
+
+
+def test_an_answer_that_is_known_has_the_limits_of_who_asks(tmp_path):
+    workspace = WorkspaceFolder(tmp_path)
+    collect(workspace, "run-a", [make_trial(workspace, repetition=at) for at in (1, 2, 3)])
+    with Warehouse.open(workspace) as warehouse:
+        shown = [
+            warehouse.query("SELECT repetition FROM trial_fact ORDER BY 1", limits=QueryLimits(rows=rows))
+            for rows in (3, 2, 3)
+        ]
+    assert [(len(result.rows), result.more) for result in shown] == [(3, False), (2, True), (3, False)]
 
 
 def test_the_oldest_answers_make_room():

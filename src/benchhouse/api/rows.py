@@ -1,10 +1,13 @@
 """Rows that the API returns, as a table or a data frame where one is wanted; and every value of it as data for JSON."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +74,32 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+def as_json(value: Any) -> str:
+    """A value of the API as JSON, in one pass where it has no NaN: that has no word in JSON, and becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_shallow)
+    except ValueError:
+        return json.dumps(finite(plain(value)), ensure_ascii=False)
+
+
+def _shallow(value: Any) -> Any:
+    """What JSON does not know, as something that it does; what is in it is asked for by itself."""
+    if isinstance(value, Rows):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in _names(type(value))}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 class Points(Rows["PointValue"]):

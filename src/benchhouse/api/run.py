@@ -196,13 +196,18 @@ class Run:
 
         return sealed.evidence(self.workspace.folder, self.id, trial, fetch=fetch)
 
-    def report_data(self) -> "ReportData":
-        """What its report is made of, as far as its trials are in the tables; nothing is written."""
+    def report_data(self, *, most_numbers: int | None = None) -> "ReportData":
+        """What its report is made of, as far as its trials are in the tables; nothing is written.
+
+        Where there are more numbers than `most_numbers`, each metric has its leading statistics alone.
+        """
         from benchhouse.report.data import gather
         from benchhouse.runs.status import rerun_line
 
         folder = self.workspace.folder
-        return gather(folder, [self.id], rerun=lambda run_id, trial: rerun_line(trial), published=False)
+        return gather(
+            folder, [self.id], rerun=lambda _, trial: rerun_line(trial), published=False, most_numbers=most_numbers
+        )
 
     def report(self) -> "Report":
         """Write its page, and the same as Markdown and JSON."""

@@ -53,7 +53,7 @@ def release_view(
         left_out += [LeftOut(claim=claim_id, reason=reason) for claim_id, reason in broken.items()]
         points = {
             (row["run_id"], row["instance_digest"], row["metric"], row["stat"]): row
-            for row in queries.points(warehouse, runs).dicts()
+            for row in queries.points(warehouse, runs, {(claim.metric, claim.stat) for claim in claims}).dicts()
         }
         sides = [
             _newest(_claimed(claim, rows, points) for claim, rows in picked if claim.id not in broken)

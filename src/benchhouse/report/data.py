@@ -67,14 +67,17 @@ def gather(
     rerun: Rerun = rerun_line,
     asked: Tradeoff | None = None,
     published: bool = True,
+    most_numbers: int | None = None,
 ) -> ReportData:
     """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders.
 
     `asked` is the trade-off that somebody asked for; otherwise there is one where something was swept.
-    `published`: it is written where `bench trace` finds its refs.
+    `published`: it is written where `bench trace` finds its refs. Beyond `most_numbers` it has the leading statistics.
     """
     with Warehouse.open(workspace) as warehouse:
-        picked, left_out = pick_columns(queries.columns(warehouse, run_ids).dicts())
+        present = queries.columns(warehouse, run_ids).dicts()
+        large = is_large(present)
+        picked, left_out = pick_columns(present, most_numbers)
         result = queries.points(warehouse, run_ids, picked)
         trials = queries.trials(warehouse, run_ids).dicts()
         refused = queries.refused_figures(warehouse, run_ids).dicts()
@@ -86,7 +89,7 @@ def gather(
     order = declared_order(folder for folder, _ in witnesses.values())
     made = stopped.confidence_for(workspace, by_run)
     named = name_runs(trials)
-    rows, large = result.dicts(), picked is not None
+    rows = result.dicts()
     cells = make_cells(result, rows=rows, published=published)
     points = make_points(rows, cells, order, runs=named, confidence=made, refused=refused)
     failed = [row for row in trials if row["outcome"] not in MEASURED]
@@ -250,13 +253,18 @@ def _configuration(folder: TrialFolder) -> str:
 # -- large sweeps: which statistics their reports keep, and how the leading metrics spread over the axes
 
 
-def pick_columns(rows: Sequence[Row]) -> tuple[list[tuple[str, str]] | None, int]:
+def is_large(rows: Sequence[Row]) -> bool:
+    """Of a sweep with these metrics and stats."""
+    return max((row["points"] for row in rows), default=0) > LARGE
+
+
+def pick_columns(rows: Sequence[Row], most_numbers: int | None = None) -> tuple[list[tuple[str, str]] | None, int]:
     """From the metrics and stats that there are, those of a large sweep's report, and how many are left out.
 
-    None for a sweep that is not large: its report has all. A metric that has none of the leading statistics keeps what
-    it has.
+    None for a sweep that is not large, and has no more than `most_numbers`: its report has all. A metric that has none
+    of the leading statistics keeps what it has.
     """
-    if max((row["points"] for row in rows), default=0) <= LARGE:
+    if not is_large(rows) and (most_numbers is None or sum(row["points"] for row in rows) <= most_numbers):
         return None, 0
     by_metric = grouped(rows, itemgetter("metric"))
     stats = {metric: [row["stat"] for row in own] for metric, own in by_metric.items()}

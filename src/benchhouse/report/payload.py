@@ -6,7 +6,7 @@ exact ones are in report.json and behind `bench trace`.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -122,8 +122,8 @@ def tradeoff(points: Sequence[Point], columns: Sequence[Number]) -> list[int] | 
         values[at] = [number.cell.value if number else None for number in numbers]
     varying = {at for at in usable if len({*values[at]} - {None}) > 1}
     lively = [(a, b) for a, b in pairs if {a, b} <= varying]
-    telling = [(a, b) for a, b in lively if not _restates(values[a], values[b])]
-    chosen = next(iter(telling or lively or pairs), None)
+    telling = next(((a, b) for a, b in lively if not _restates(values[a], values[b])), None)
+    chosen = telling or next(iter(lively or pairs), None)
     return list(chosen) if chosen else None
 
 
@@ -133,12 +133,12 @@ def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
     if len(both) < 2 or any(x <= 0.0 or y <= 0.0 for x, y in both):
         return False
 
-    def reach(values: Iterable[float]) -> float:
-        logs = [math.log(value) for value in values]
+    def reach(logs: Sequence[float]) -> float:
         return max(logs) - min(logs)
 
-    room = _RESTATED * min(reach(x for x, _ in both), reach(y for _, y in both))
-    return min(reach(x / y for x, y in both), reach(x * y for x, y in both)) <= room
+    xs, ys = ([math.log(pair[side]) for pair in both] for side in (0, 1))
+    apart, together = ([x + sign * y for x, y in zip(xs, ys, strict=True)] for sign in (-1, 1))
+    return min(reach(apart), reach(together)) <= _RESTATED * min(reach(xs), reach(ys))
 
 
 def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from benchhouse.results import lasting_noise, matching
 from benchhouse.results.cells import ref_of
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
-from benchhouse.results.metric_names import MetricName, declared_order, headline_columns, parse_metrics
+from benchhouse.results.metric_names import MetricName, columns_of, declared_order, parse_metrics
 from benchhouse.results.numbers import (
     HEADLINE_STATS,
     MINUS,
@@ -480,7 +480,7 @@ def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -
     every_trial = queries.trials(warehouse, [selector.run]).dicts()
     tried = select([row for row in every_trial if not row["warmup"]], selector)
     chosen = {row["instance_digest"] for row in tried}
-    columns = None if options.every or options.metrics else headline_columns(warehouse, selector.run)
+    columns = None if options.every and not options.metrics else columns_of(warehouse, selector.run, options.metrics)
     every_row = queries.points(warehouse, [selector.run], columns).dicts()
     rows = [row for row in every_row if row["instance_digest"] in chosen]
     figures = queries.refused_figures(warehouse, [selector.run]).dicts()

@@ -152,12 +152,12 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
     chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
     _refuse_invalid(refused_figures(warehouse, [run_id]), result, run_id, wanted)
     metric, stat = _pick_metric(result, run_id, wanted)
-    cells = [
-        cell
-        for cell in make_cells(result)
-        if (cell.key["metric"], cell.key["stat"]) == (metric, stat) and cell.key["instance_digest"] in chosen
+    rows = [
+        row
+        for row in result.dicts()
+        if (row["metric"], row["stat"]) == (metric, stat) and row["instance_digest"] in chosen
     ]
-    return cells, result.spec
+    return make_cells(result, rows=rows), result.spec
 
 
 def check_cells(

@@ -1,7 +1,8 @@
 """Metrics as people type them (`qps`, or one statistic: `ttft.mean`), and in the order of their experiment."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from pydantic import ValidationError
 
@@ -58,10 +59,16 @@ def parse_metric(text: str, known: Mapping[str, Collection[str]]) -> MetricName 
     return None
 
 
-def headline_columns(warehouse: Warehouse, run: str) -> list[tuple[str, str]]:
-    """Metrics and statistics that a comparison may show by default: reading all of them takes twice as long."""
-    rows = queries.columns(warehouse, [run]).dicts()
-    return [(row["metric"], row["stat"]) for row in rows if row["stat"] in HEADLINE_STATS]
+def columns_of(warehouse: Warehouse, run: str, metrics: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Metrics and statistics that a comparison of these metrics may show; without any, by default. Reading all of them
+    takes several times as long. None, for all, where the run has no metric of that name."""
+    present = [(row["metric"], row["stat"]) for row in queries.columns(warehouse, [run]).dicts()]
+    if not metrics:
+        return [column for column in present if column[1] in HEADLINE_STATS]
+    known = {metric: [stat for _, stat in own] for metric, own in grouped(present, itemgetter(0)).items()}
+    names = [parse_metric(text, known) for text in metrics]
+    wanted = {name.metric for name in names if name}
+    return None if None in names else [column for column in present if column[0] in wanted]
 
 
 def declared_order(folders: Iterable[TrialFolder]) -> dict[str, int]:

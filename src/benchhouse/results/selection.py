@@ -44,10 +44,19 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        values = [matching.look_up(matching.point_of(row), key) for row in kept]
-        present = {matching.one_line(value) for value in values if value is not None}
-        kept = [row for row, value in zip(kept, values, strict=True) if matching.fits(value, wanted)]
+        looked: dict[tuple[Any, ...], Any] = {}  # of each instance once: its rows are alike but for the metric
+        for row in kept:
+            if (place := _instance(row)) not in looked:
+                looked[place] = matching.look_up(matching.point_of(row), key)
+        present = {matching.one_line(value) for value in looked.values() if value is not None}
+        fit = {place for place, value in looked.items() if matching.fits(value, wanted)}
+        kept = [row for row in kept if _instance(row) in fit]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
     return kept
+
+
+def _instance(row: Row) -> tuple[Any, ...]:
+    """What its run set there: the axes of one instance may differ from run to run."""
+    return row["run_id"], row["instance_digest"], str(row["axes"])

@@ -217,7 +217,8 @@ def _worth(number: Number) -> str:
 
 
 def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list[str]:
-    """For several targets on several cases: how often each one wins. Silent where the ranking already says it."""
+    """For several targets on several cases: how often each one wins, by the first columns; nothing where the ranking
+    already says it."""
     cases = grouped(points, lambda point: (point.run_id, point.benchmark_case_id))
     shared = [case for case in cases.values() if len(case) > 1]
     if len(shared) < 2 or any(len({point.target_name for point in case}) != len(case) for case in shared):
@@ -238,6 +239,8 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
         if undecided:
             parts.append(f"{undecided} {'shows' if undecided == 1 else 'show'} no evidence of a difference")
         sentences.append(f"By target, on {column.name}, of {len(shared)} cases: {', '.join(parts)}.")
+        if len(sentences) == NAMED:
+            break
     return sentences
 
 
@@ -277,7 +280,7 @@ def make_headline(
     first: Sequence[str] = (),
 ) -> list[str]:
     """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
-    by_target = target_sentences(points, columns)[:NAMED]
+    by_target = target_sentences(points, columns)
     ranges = _ranges(points, columns)[:NAMED] if several_tests(points) else []
     verdicts = [ranking.sentence for ranking in _first_of_each(rankings)[:NAMED]]
     lines = [*first, *(by_target or ranges), *verdicts]

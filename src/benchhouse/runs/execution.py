@@ -20,7 +20,7 @@ from benchhouse.runs.checkout import checkout
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.hot_metrics import Export
 from benchhouse.runs.keepers import Attached, Jobs, Keep
-from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import check_packages, check_resources, open_executor, resume_run
@@ -335,7 +335,7 @@ def collect(
     """
     from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
 
-    if run_id not in list_runs(workspace):
+    if not workspace.run(run_id).record.is_file():
         return Collected(run_id, 0, 0)
     under_way = turn(workspace, run_id) or 0
     unread: list[str] = []

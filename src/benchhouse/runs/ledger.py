@@ -269,4 +269,5 @@ def _lock(handle: int) -> bool:
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:
     """Ids of all runs of a workspace, oldest first."""
-    return sorted(path.name for path in list_folder(workspace.runs) if RunFolder(path).record.is_file())
+    record = RunFolder(workspace.runs).record.name
+    return sorted(path.name for path in list_folder(workspace.runs) if os.path.isfile(f"{path}/{record}"))  # noqa: PTH113

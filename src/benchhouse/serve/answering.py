@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from benchhouse.api.rows import plain
+from benchhouse.api.rows import as_json, plain
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.runs.approval import NeedsApprovalError
@@ -105,7 +105,7 @@ def refuse(verb: Verb, asker: Asker, name: str = "") -> tuple[str, str] | None:
 
 def json_text(answer: Any, workspace: Workspace) -> str:
     """What a verb answers, without the paths of this machine."""
-    return hide_places(json.dumps(finite(plain(answer)), ensure_ascii=False), workspace)
+    return hide_places(as_json(answer), workspace)
 
 
 class Endpoint:
@@ -156,14 +156,15 @@ class Endpoint:
             response = tagged(request, body, f"{answer.media_type}; charset=utf-8")
             response.headers["Content-Disposition"] = f'attachment; filename="{answer.file}"'
             return response
-        data = finite(plain(answer))
+        text = json_text(answer, self._workspace)
         if format != JSON:
-            rows = data[verb.rows] if verb.rows else data
-            body, media_type = encode(json.loads(hide_places(json.dumps(rows), self._workspace)), format), format
+            data = json.loads(text)
+            body, media_type = encode(data[verb.rows] if verb.rows else data, format), format
         else:
-            body, media_type = json_text(data, self._workspace).encode("utf-8", "replace"), JSON
+            body, media_type = text.encode("utf-8", "replace"), JSON
         response = tagged(request, body, media_type)
-        if isinstance(data, dict) and (cursor := data.get("cursor")):
+        cursor = answer.get("cursor") if isinstance(answer, dict) else getattr(answer, "cursor", None)
+        if cursor:
             response.headers["Link"] = f'<{request.url.include_query_params(after=cursor)}>; rel="next"'
         return response
 

@@ -104,7 +104,7 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
             Webhooks(workspace).route(),
             *pages,
         ],
-        middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)],
+        middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=3)],
         exception_handlers={404: _no_page, 500: _failed},
     )
     app.state.follows = settings.follow_s is not None

@@ -109,7 +109,7 @@ class Catalog:
     """An open catalog. Close it, or use it as a context manager."""
 
     def __init__(self, workspace: WorkspaceFolder, db: sqlite3.Connection) -> None:
-        self.workspace = workspace
+        self.workspace, self._place = workspace, str(workspace.warehouse)
         self._db = db
 
     @classmethod
@@ -236,7 +236,7 @@ class Catalog:
 
     def is_intact(self, entry: FileEntry) -> bool:
         """Whether the file is there with the bytes that the catalog names; read again only if it was touched since."""
-        path = f"{self.workspace.warehouse}/{entry.file}"
+        path = f"{self._place}/{entry.file}"
         try:
             stat = os.stat(path)  # noqa: PTH116 - many times a question
             seen = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from benchhouse.schema.query import QueryInput
 
 _MOST_CELLS = 300_000  # some 30 MB
-_LARGEST = 30_000
+_LARGEST = 60_000
 Answer = TypeVar("Answer")
 Key = tuple[str, str, str, tuple[str, ...]]
 

@@ -20,7 +20,8 @@ from benchhouse.serve.pages.runs import state_of
 from benchhouse.serve.pages.shell import Page, anchor, link
 
 _MOST_FAILURES = 20
-_MOST_POINTS = 200  # in the table that needs no JavaScript
+_MOST_NUMBERS = 1000  # of all statistics; of more, the leading ones are shown at first
+_MOST_POINTS, _MOST_COLUMNS = 200, 8  # in the table that needs no JavaScript
 _UNDER_WAY = ("running", "waiting")
 
 
@@ -37,7 +38,7 @@ def one_run(workspace: Workspace, request: Request) -> Page:
         title = status.scenario
         return Page(title, (*head, note), top=_top(title, run.id), scripts=("live.js",))
     try:
-        data = _data(run, made_here=made_here)
+        data = _data(run, made_here=made_here, every="every" in request.query_params)
     except BenchError as error:  # its numbers can't be had now: the orchestrator puts them into the tables, say
         title = status.scenario
         part = live_part(request, status, settles=status.state == "finished")
@@ -48,7 +49,10 @@ def one_run(workspace: Workspace, request: Request) -> Page:
     links, sections = html.body(data, _silent(request, data))
     served = {"trace": link(request, "/trace") + "?ref=", "evidence": link(request, f"/runs/{run.id}/evidence/")}
     script_data = html.data_for_script(payload(data) | {"served": served})
-    content = (*head, links, sections, script_data)
+    more = plural(data.statistics_left_out, "further statistic")
+    every = anchor(request, f"Show {more} of each point", f"/runs/{run.id}", every="yes")
+    left_out = tag("p", every, class_="small soft") if data.statistics_left_out else None
+    content = (*head, left_out, links, sections, script_data)
     return Page(data.scenario, content, top=html.top(data), scripts=("report.js", "live.js"))
 
 
@@ -62,10 +66,10 @@ def report_script(request: Request) -> Response:
     return PlainTextResponse(html.script(), media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
 
-def _data(run: Run, *, made_here: bool) -> ReportData:
+def _data(run: Run, *, made_here: bool, every: bool) -> ReportData:
     if made_here:
         run.workspace.collected(run.id)
-    return run.report_data()
+    return run.report_data(most_numbers=None if every else _MOST_NUMBERS)
 
 
 def _rooms(request: Request, run_id: str, *, made_here: bool) -> list[Content]:
@@ -145,14 +149,16 @@ def _failures(request: Request, status: RunStatus) -> Markup | None:
 
 def _silent(request: Request, data: ReportData) -> Markup:
     """The numbers as a table, for who has no JavaScript; each is a link to its lineage."""
-    columns = [column for column in data.columns() if column.primary] or data.columns()[:6]
+    known = data.columns()
+    columns = ([column for column in known if column.primary] or known)[:_MOST_COLUMNS]
     rows = [
         (point.label, *(_cell(request, point, point.number(column.column)) for column in columns))
         for point in data.points[:_MOST_POINTS]
     ]
     heads = ("point", *(f"{column.name} ({column.cell.unit})" for column in columns))
-    more = len(data.points) - len(rows)
-    left_out = tag("p", f"and {plural(more, 'more point')}: bench show {data.runs[0].run_id}") if more > 0 else None
+    more = (plural(len(data.points) - len(rows), "more point"), plural(len(known) - len(columns), "more number"))
+    words = " and ".join(words for words in more if not words.startswith("0 "))
+    left_out = tag("p", f"and {words}: bench show {data.runs[0].run_id}") if words else None
     return join(table(heads, rows, right=range(1, len(heads)), label="Numbers of the points"), left_out)
 
 
