@@ -65,9 +65,9 @@ class FakeGitHub:
         self.edits[comment["id"]] = self.edits.get(comment["id"], 0) + 1
 
     def user(self, login: str) -> dict[str, Any]:
-        at = f"{self.api}/users/{login}"
-        return {"id": 1, "node_id": "U_1", "login": login, "url": at, "gravatar_id": "", "type": "User",
-                "site_admin": False} | {f"{name}_url": at for name in _USER_URLS.split()}  # fmt: skip
+        at, kind = f"{self.api}/users/{login}", "Bot" if login.endswith("[bot]") else "User"
+        user = {"id": 1, "node_id": "U_1", "login": login, "url": at, "gravatar_id": "", "type": kind}
+        return user | {"site_admin": False} | {f"{name}_url": at for name in _USER_URLS.split()}
 
     def said(self, login: str = "bench[bot]") -> list[str]:
         """Bodies of what we wrote."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.api.agent import ending
 from benchhouse.api.execution import ScenarioText, Source, scenario_inside
 from benchhouse.automation.github.commands import HELP, Command
+from benchhouse.automation.github.deliveries import Order
 from benchhouse.automation.github.worker import Progress
 from benchhouse.documents.yaml_reader import Refused, load_yaml, resolve_plain
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -59,7 +60,9 @@ class ChatDeeds:
         why = f"\n\n{block(over.why)}" if over.why else ""
         return Progress(text, good, self._blank(f"{text}{why}\n\n{self._numbers(run_id)}{_closer(run_id)}"))
 
-    def answer(self, command: Command, by: str, runs: Sequence[str]) -> str:
+    def answer(self, command: Command, by: str, order: Order, runs: Sequence[str]) -> str:
+        if command.name == "approve":
+            return self._blank(self._approve(command.about, by, order))
         return self._blank(_ANSWERS[command.name](self, command.about, runs))
 
     # -- commands
@@ -75,6 +78,11 @@ class ChatDeeds:
                  f"{status.done} of {plural(status.trials, 'trial')} done{f' ({outcomes})' if outcomes else ''}",
                  *([status.stopped] if status.stopped else [])]  # fmt: skip
         return block("\n".join(lines))
+
+    def _approve(self, digest: str, by: str, order: Order) -> str:
+        door = f"github, {order.login} in {order.repository}#{order.number}"
+        approved = self._workspace.approvals.approve(digest, by=by, door=door)
+        return f"Approved for one run: {code(approved.name)}. Who asked for it gives the same command again."
 
     def _stop(self, about: str, runs: Sequence[str]) -> str:
         run = self._workspace[about]

@@ -3,24 +3,32 @@
 import builtins
 import functools
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from benchhouse.api.chat import ChatDeeds
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation.github.client import GitHub
 from benchhouse.automation.github.deliveries import Delivery, Refused, read_delivery
+from benchhouse.automation.github.reporting import Reported, place_of, report
 from benchhouse.automation.github.store import GitHubStore, Kept, opened
 from benchhouse.automation.github.worker import STEP_S, Worker
 from benchhouse.automation.schedules.agent import own_name, process_is_gone
+from benchhouse.report.gate_comment import GateAnswer
 from benchhouse.runs.sharing import workspace_file
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.github import GitHubSettings
+from benchhouse.schema.json_text import read_json
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.secrets import reference
+
+_LARGEST_GATE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,25 @@ class GitHubVerbs(VerbGroup):
         """What was asked for, the newest first."""
         with opened(self._folder) as store:
             return [_shown(kept) for kept in store.recent(limit)]
+
+    def report(self, gate: str | os.PathLike[str], *, name: str = "benchmark") -> Reported:
+        """Write what `bench gate --json` said beside the commit and into the pull request of a workflow's event.
+
+        The repository, the commit and the pull request are those of GitHub's event, whatever the file says.
+        """
+        environment = os.environ
+        event_file, token = Path(environment.get("GITHUB_EVENT_PATH", "")), environment.get("GITHUB_TOKEN", "")
+        if not event_file.is_file() or not token:
+            raise BenchError(
+                f"{'GITHUB_TOKEN' if event_file.is_file() else 'GITHUB_EVENT_PATH'} is not set",
+                "it runs in a workflow of GitHub Actions, with env: {GITHUB_TOKEN: ${{ github.token }}}",
+            )
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}", name):
+            raise BenchError(f"{quote(name)} can't name a report", "letters, digits and . _ -")
+        github = GitHub(environment.get("GITHUB_API_URL", "https://api.github.com"), token)
+        answer = _gate_answer(Path(gate))
+        event = read_json(event_file.read_bytes())
+        return report(answer, name, place_of(event, environment, github), github)
 
     def settings(self) -> GitHubSettings:
         """`github` of workspace.yaml; raises where there is none."""
@@ -117,6 +144,20 @@ class GitHubVerbs(VerbGroup):
         settings = self.settings()
         secret = os.environ.get(reference(settings.webhook_secret) or "", "")
         return WebhookDoor(settings, secret, GitHubStore(self._folder))
+
+
+def _gate_answer(path: Path) -> GateAnswer:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_GATE + 1)
+        if len(text) > _LARGEST_GATE:
+            raise BenchError(f"{path}: more than {_LARGEST_GATE >> 20} MiB", "give the file of bench gate --json")
+        return GateAnswer.model_validate(read_json(text))
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BenchError(
+            f"{path} is no answer of bench gate --json: {reason}", "bench gate --json > gate.json"
+        ) from error
 
 
 def _shown(kept: Kept) -> GitHubOrder:

@@ -63,6 +63,7 @@ def test_two_commands_in_one_comment_are_refused():
         ("/bench compare @last-1", Command("compare", "@last-1")),
         ("/bench status", Command("status")),
         ("/bench stop 2026", Command("stop", "2026")),
+        ("/bench approve 0123abcd-1", Command("approve", "0123abcd-1")),
     ],
 )  # fmt: skip
 def test_a_command_is_split_as_a_shell_would_and_no_further(line, command):

@@ -43,7 +43,7 @@ class FakeDeeds:
             return Progress("finished", True, "all is well")
         return Progress(f"{self.looked} done")
 
-    def answer(self, command, by, runs):
+    def answer(self, command, by, order, runs):
         return f"{command.name} {command.about} of {len(runs)}"
 
     def note(self, text):

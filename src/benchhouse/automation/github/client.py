@@ -12,6 +12,7 @@ from benchhouse.schema.errors import BenchError
 _PATIENCE_S = 20.0
 _PAGE = 100
 _MOST_PAGES = 50
+_MOST_SUMMARY = 60_000  # GitHub takes 65,535 characters
 _LONGEST_WAIT_S = 2 * 3600.0
 
 
@@ -42,14 +43,14 @@ class GitHub:
     def edit(self, repository: str, comment: int, body: str) -> None:
         self._ask("PATCH", f"/repos/{repository}/issues/comments/{comment}", {"body": body})
 
-    def find_comment(self, repository: str, number: int, marker: str, since: str = "") -> int:
-        """The id of the comment with a marker in it; 0 where there is none."""
+    def find_comment(self, repository: str, number: int, marker: str, since: str = "", *, by_bot: bool = False) -> int:
+        """The id of the comment with a marker in it; 0 where there is none. `by_bot`: not what a person wrote."""
         path = f"/repos/{repository}/issues/{number}/comments"
         for page in range(1, _MOST_PAGES + 1):
             asked = {"per_page": _PAGE, "page": page} | ({"since": since} if since else {})
             comments = self._ask("GET", f"{path}?{urlencode(asked)}")
             for comment in comments:
-                if marker in (comment["body"] or ""):
+                if marker in (comment["body"] or "") and (not by_bot or comment["user"]["type"] == "Bot"):
                     return int(comment["id"])
             if len(comments) < _PAGE:
                 break
@@ -72,6 +73,23 @@ class GitHub:
         """What stands beside a commit: pending, success, failure or error."""
         body = {"state": state, "context": "benchhouse", "description": description[:140]}
         self._ask("POST", f"/repos/{repository}/statuses/{sha}", body)
+
+    def check_run(self, repository: str, sha: str, name: str, conclusion: str, title: str, summary: str) -> int:
+        """A completed check of a commit, in place of the one of that name that is there; its id."""
+        base = f"/repos/{repository}"
+        asked = urlencode({"check_name": name, "per_page": 1})
+        known = self._ask("GET", f"{base}/commits/{sha}/check-runs?{asked}")["check_runs"]
+        output = {"title": title, "summary": summary[:_MOST_SUMMARY]}
+        body = {"name": name, "status": "completed", "conclusion": conclusion, "output": output}
+        if known:
+            return int(self._ask("PATCH", f"{base}/check-runs/{int(known[0]['id'])}", body)["id"])
+        return int(self._ask("POST", f"{base}/check-runs", body | {"head_sha": sha})["id"])
+
+    def pull_of(self, repository: str, head: str, sha: str) -> int:
+        """The open pull request from `owner:branch` whose newest commit this is; 0 where there is none."""
+        asked = urlencode({"state": "open", "head": head, "per_page": _PAGE})
+        pulls = self._ask("GET", f"/repos/{repository}/pulls?{asked}")
+        return next((int(pull["number"]) for pull in pulls if pull["head"]["sha"] == sha), 0)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._request(method, path, body).json()

@@ -13,14 +13,15 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.roles import Role
 
-Name = Literal["run", "compare", "status", "stop", "help"]
+Name = Literal["run", "compare", "status", "stop", "approve", "help"]
 NEEDS: dict[Name, Role] = {
-    "run": "run", "compare": "read", "status": "read", "stop": "run", "help": "read",
+    "run": "run", "compare": "read", "status": "read", "stop": "run", "approve": "approve", "help": "read",
 }  # fmt: skip
 HELP = """/bench run NAME|FILE [--set key=value]   run a scenario of the workspace
 /bench compare RUN                       the last run of this thread against RUN: an id, a scenario, @last-1
 /bench status [RUN]                      how a run stands; by default the last of this thread
 /bench stop RUN                          end a run
+/bench approve DIGEST                    approve a plan that needs it, by the name of its request or its digest
 /bench help                              this"""
 _BLOCKS = ("fence", "code", "blockquote", "list", "html_block", "heading", "lheading", "hr", "reference")
 _MAIL = re.compile(r"-+ ?original message ?-+|_{10,}|on .{1,200} wrote:|from: .+|reply to this email directly.*", re.I)
@@ -33,7 +34,7 @@ class Command:
 
     name: Name
     about: str = ""
-    """The scenario or run."""
+    """The scenario, run or digest."""
     settings: tuple[tuple[str, str], ...] = ()
 
 

@@ -51,7 +51,7 @@ class Deeds(Protocol):
     def progress(self, run_id: str, since_s: float) -> Progress:
         """Of a run that was asked for so long ago."""
 
-    def answer(self, command: Command, by: str, runs: list[str]) -> str:
+    def answer(self, command: Command, by: str, order: Order, runs: list[str]) -> str:
         """Do anything but a run, at once; `runs` of the thread, the newest first."""
 
     def note(self, text: str) -> None:
@@ -142,7 +142,7 @@ class Worker:
                 self.deeds.note(f"{order.key}: began run {kept.run_id} for {name}")
                 self.store.change(order.key, state="running")
                 return
-            answer = self.deeds.answer(command, name, self.store.runs_of(order))
+            answer = self.deeds.answer(command, name, order, self.store.runs_of(order))
         except BenchError as error:
             answer = block(str(error))
         except Exception as error:  # noqa: BLE001 - one broken order must not end those of others

@@ -1,0 +1,103 @@
+"""A gate's answer beside a commit and in its pull request: by GitHub's event, whatever the file says."""
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+from services.fake_github import TOKEN, fake_github
+from services.github_payloads import DATA
+
+SHA, OTHER = "a" * 40, "b" * 40
+ROW = {"point": "index=flat", "metric": "latency", "stat": "p99", "n_a": 5, "n_b": 5, "judgement": "regression",
+       "worse": 0.12, "low": 0.08, "high": 0.16, "visible": 0.03}  # fmt: skip
+GATE = {"judgement": "regression", "base": "20260101-000000-aaaaaaa", "new": "20260102-000000-bbbbbbb", "mde": 0.05,
+        "rows": [ROW], "missing": [], "repetitions_needed": None, "selftest": "no selftest"}  # fmt: skip
+
+
+def workflow_run(sha=SHA, head="mallory/bench", event="pull_request"):
+    source = {"full_name": head, "owner": {"login": head.partition("/")[0]}}
+    done = {"id": 5, "event": event, "head_sha": sha, "head_branch": "fast", "head_repository": source}
+    return {"workflow_run": done}
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch, bench):
+    with fake_github() as fake:
+        fake.pulls = [{"number": 7, "head": {"label": "mallory:fast", "sha": SHA}}]
+        variables = {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": fake.api, "GITHUB_REPOSITORY": "team/bench",
+                     "GITHUB_EVENT_PATH": str(tmp_path / "event.json"), "GITHUB_SHA": OTHER}  # fmt: skip
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+        def report(event, gate=GATE):
+            (tmp_path / "event.json").write_text(json.dumps(event))
+            (tmp_path / "gate.json").write_text(gate if isinstance(gate, str) else json.dumps(gate))
+            return bench("github", "report", "gate.json", "--name", "speed")
+
+        report.fake = fake
+        yield report
+
+
+def test_a_check_run_and_one_comment_that_is_updated(stage):
+    assert stage(workflow_run()).code == 0
+    done = stage(workflow_run(), GATE | {"judgement": "good", "rows": [ROW | {"judgement": "good", "worse": 0.0}]})
+    assert "check run of aaaaaaaaaaaa, pull request 7" in done.out
+    (check_run,) = stage.fake.check_runs
+    assert (check_run["head_sha"], check_run["conclusion"]) == (SHA, "success")
+    (comment,) = stage.fake.said()
+    assert "Not worse by 5.00% in any number" in comment and "code of a fork" in comment
+    assert "bench trace '20260102-000000-bbbbbbb:latency.p99'" in comment and "actions/runs/5" in comment
+
+
+def test_the_pull_request_is_that_of_the_commit_never_that_of_the_file(stage):
+    assert stage(workflow_run(OTHER), GATE | {"number": 7, "pull_request": 7}).code == 0  # pushed again meanwhile
+    assert stage.fake.said() == [] and stage.fake.check_runs[0]["head_sha"] == OTHER
+
+
+def test_our_own_pull_request_is_not_called_a_fork(stage):
+    stage.fake.pulls[0]["head"]["label"] = "team:fast"
+    stage(workflow_run(head="team/bench"))
+    assert "fork" not in stage.fake.said()[0] and stage.fake.check_runs[0]["conclusion"] == "failure"
+
+
+def test_a_comment_of_a_person_is_never_overwritten(stage):
+    stage.fake.write("<!-- benchhouse report speed -->", login="mallory")
+    stage(workflow_run())
+    assert stage.fake.edits == {} and len(stage.fake.said()) == 1
+
+
+def test_what_a_stranger_writes_into_the_file_is_only_text(stage):
+    nasty = "@team [x](http://evil) <img src=x> `$(reboot)`\n# head"
+    row = ROW | {"point": nasty, "metric": nasty}
+    assert stage(workflow_run(), GATE | {"rows": [row], "missing": [nasty], "selftest": nasty}).code == 0
+    shown = stage.fake.said()[0].partition("<details>")[0]
+    assert "@team" not in shown and "<img" not in shown and "](http://evil)" not in shown.replace("\\]", "")
+
+
+@pytest.mark.parametrize(
+    "gate",
+    ["", "{", "[]", '{"judgement": "great"}', json.dumps(GATE | {"base": "x`; rm -rf /"}), "[" * 100_000,
+     json.dumps(GATE | {"selftest": "x" * 100_000}), " " * (5 << 20)],
+    ids=["empty", "cut", "list", "unknown", "base", "deep", "long", "large"],
+)  # fmt: skip
+def test_a_broken_file_is_refused_and_nothing_is_written(stage, gate):
+    done = stage(workflow_run(), gate)
+    assert done.code == 2 and "gate.json" in done.err and stage.fake.requests == []
+
+
+def test_a_push_has_a_check_run_alone(stage):
+    assert stage({"ref": "refs/heads/main"}, {"judgement": "no baseline", "message": "the first"}).code == 0
+    assert stage.fake.check_runs[0]["head_sha"] == OTHER and stage.fake.check_runs[0]["conclusion"] == "neutral"
+
+
+def test_the_requests_are_as_github_describes_them(stage):
+    schemas = json.loads((DATA / "openapi.json").read_text())
+    stage(workflow_run())
+    run = stage.fake.check_runs[0]
+    asked = {name: run[name] for name in ("name", "status", "conclusion", "output", "head_sha")}
+    asked["output"] = {name: run["output"][name] for name in ("title", "summary")}
+    for schema, value in ((schemas["requests"], asked), (schemas["answers"], run)):
+        whole = schema["POST check run"] | {"components": schemas["components"]}
+        Draft202012Validator(whole).validate(value)
+    pull = schemas["components"]["schemas"]["pull-request-simple"]["properties"]
+    assert "number" in pull and "sha" in pull["head"]["properties"]
