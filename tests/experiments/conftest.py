@@ -62,6 +62,9 @@ class RecordingContext:
         self.units[name] = unit
         self.directions[name] = direction
 
+    def declare(self, metric: Any) -> None:
+        self.units[metric.name] = metric.unit
+
     def metadata(self, **items: Any) -> None:
         self.facts |= items
 

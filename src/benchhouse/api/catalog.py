@@ -99,6 +99,12 @@ class Catalog(VerbGroup):
         schema = models[file_format].model_json_schema(by_alias=True)
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
+    def importers(self) -> dict[str, str]:
+        """Kinds of files of other tools that can be imported, each with what it is."""
+        from benchhouse.runs.imports import importers
+
+        return {kind: importer.about for kind, importer in importers().items()}
+
     def plugs(self, group: Literal["executors", "runtimes"]) -> list[str]:
         """Names of the executors or runtimes that are installed."""
         from benchhouse.catalog.entries import entries

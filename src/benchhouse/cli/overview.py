@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 GROUPS = {
     "Begin": ("init", "list", "show", "new", "validate", "plan", "convert", "fetch"),
-    "Run": ("run", "time", "submit", "start", "status", "stop", "collect", "logs"),
+    "Run": ("run", "time", "import", "submit", "start", "status", "stop", "collect", "logs"),
     "Read results": ("report", "compare", "leaderboard", "views", "query", "why", "serve", "mcp"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule", "agent", "github"),
     "Prove and publish": ("trace", "verify", "claim", "contracts"),

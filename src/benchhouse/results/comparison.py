@@ -10,6 +10,7 @@ from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles, summarise
 from benchhouse.results import lasting_noise, matching
+from benchhouse.results.beside import Beside, beside_each_other, definitions
 from benchhouse.results.cells import ref_of
 from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import Matched, MatchPoint
@@ -172,6 +173,8 @@ class ComparisonTable:
     confidence: float
     seed: int
     notes: list[str]
+    beside: list[Beside]
+    """Numbers whose definitions differ, as another tool has its own."""
 
     @property
     def several_points(self) -> bool:
@@ -213,10 +216,11 @@ def compare_runs(
             "Pick points of each: bench compare RUN:key=value RUN:key=value",
         )
     numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
+    beside = beside_each_other(pairs, definitions((*a.trials, *b.trials)))
     invalid = _invalid_metrics(pairs, a, b, options)
     if not numbers and invalid:
         raise BenchError(f"nothing to compare: {shortened(invalid, _LISTED)}", hint=INVALID_HINT)
-    if not numbers:
+    if not numbers and not beside:
         names = [list(dict.fromkeys(name_of(*key) for pair in pairs for key in pair[at].rows)) for at in (0, 1)]
         raise BenchError(
             f"nothing to compare: the points of {a.name} and {b.name} have no metric in common",
@@ -225,7 +229,7 @@ def compare_runs(
     confidence = options.confidence
     numbers, outlier_notes = without_outliers(numbers, options.outliers)
     trials = {row["trial_id"]: row for side in (a, b) for row in side.trials}
-    rounds, pairing_notes = choose_rounds(numbers, trials or None, options.paired)
+    rounds, pairing_notes = choose_rounds(numbers, trials or None, options.paired) if numbers else (None, [])
     memories: list[float | None] = [0.0] * len(numbers)
     if rounds:
         compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in numbers]
@@ -259,7 +263,8 @@ def compare_runs(
         exploratory=len(_causes(differences)) > 1,
         confidence=confidence,
         seed=SEED,
-        notes=[*outlier_notes, *pairing_notes, *_notes(rows, differences, confidence)],
+        notes=[*outlier_notes, *pairing_notes, *_notes(rows, differences, confidence), *(row.text for row in beside)],
+        beside=beside,
     )
 
 
@@ -420,7 +425,7 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
         if a.target != b.target:
             renamed = a.target_name != b.target_name
             note("target", *(point.target_name if renamed else matching.as_text(point.target) for point in (a, b)))
-        if a.parameters != b.parameters:
+        if a.parameters != b.parameters and a.experiment == b.experiment:
             of_a, of_b = matching.leaves(a.parameters), matching.leaves(b.parameters)
             for key in sorted(of_a.keys() | of_b.keys()):
                 note(f"parameter {key}", matching.one_line(of_a.get(key)), matching.one_line(of_b.get(key)))
@@ -436,6 +441,8 @@ def _causes(differences: Iterable[Difference]) -> list[str]:
 
 
 def _notes(rows: list[PointRow], differences: list[Difference], confidence: float) -> list[str]:
+    if not rows:
+        return []
     notes = []
     if all(set(row.trials_a) == set(row.trials_b) for row in rows):
         notes.append("A and B are the same trials.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.imported import IMPORTED
 from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import VERSION_AXIS
 from benchhouse.warehouse.grouping import grouped
@@ -157,6 +158,8 @@ def match(
         shared = [key for key in groups[0] if len(groups[0][key]) == len(groups[1].get(key, ())) == 1]
         pairs += [(groups[0][key][0], groups[1][key][0]) for key in shared]
         rest_a, rest_b = _unused(rest_a, rest_b, pairs)
+    if any(point.experiment == IMPORTED for point in (*a, *b)):
+        rest_a, rest_b = _pair_imported(rest_a, rest_b, pairs)
     if selected:
         groups = grouped(rest_a, ways[-1]), grouped(rest_b, ways[-1])
         for key, group in groups[0].items():
@@ -166,6 +169,25 @@ def match(
         rest_a, rest_b = _unused(rest_a, rest_b, pairs)
     order = {id(point): at for at, point in enumerate(a)}
     return sorted(pairs, key=lambda pair: order[id(pair[0])]), rest_a, rest_b
+
+
+def _pair_imported(
+    a: list[MatchPoint], b: list[MatchPoint], pairs: list[Matched]
+) -> tuple[list[MatchPoint], list[MatchPoint]]:
+    """What another tool measured, and what another one or we did: by the target's name, or where each side has one.
+
+    Their workloads have no keys in common; which of their numbers mean the same is for their definitions to say.
+    """
+    groups = [grouped(side, lambda point: point.target_name) for side in (a, b)]
+    pairs += [
+        (groups[0][name][0], groups[1][name][0])
+        for name in groups[0]
+        if len(groups[0][name]) == len(groups[1].get(name, ())) == 1
+    ]
+    a, b = _unused(a, b, pairs)
+    if len(a) == len(b) == 1 and not pairs:
+        pairs.append((a[0], b[0]))
+    return _unused(a, b, pairs)
 
 
 def _of_target(key: str, point: MatchPoint) -> bool:

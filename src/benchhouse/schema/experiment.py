@@ -87,6 +87,9 @@ class Context(Protocol):
         `unit` and `direction` are for metrics that could not be declared; what is declared stands.
         """
 
+    def declare(self, metric: Metric) -> None:
+        """Declare a metric that is known only now, as of a file: what is emitted by its name has its unit and role."""
+
     def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
         """Record a metric whose values were counted in a histogram of nanoseconds; its unit is s, ms, us or ns.
 

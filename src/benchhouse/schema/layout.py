@@ -94,12 +94,23 @@ class SubmissionFolder(Folder):
         return int(self.path.name)
 
 
+class ImportFolder(Folder):
+    """.bench/imports/DIGEST: a file of another tool, as it was read."""
+
+    scenario = Inside("scenario.yaml")
+    reading = Inside("reading.json")
+    samples = Inside("samples.f64")  # all values of all cases: doubles, little-endian
+    original = Inside("original")  # a folder with the file, byte by byte
+    run = Inside("run")  # the id of the run that is made of it
+
+
 class WorkspaceFolder(Folder):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 
     state = Inside(".bench")
     runs = Inside(".bench/runs")
     services = Inside(".bench/services")  # folders of free-standing servers, by id
+    imports = Inside(".bench/imports")  # files of other tools, by digest
     warehouse = Inside(".bench/warehouse")
     uncollected = Inside(".bench/uncollected")  # an empty file for each run that was begun and is not in the tables
     monitors = Inside(".bench/monitors")

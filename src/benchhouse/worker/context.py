@@ -57,6 +57,7 @@ class TrialContext:
     image_pins: "Mapping[str, str]" = field(default_factory=dict)
     cpus: int = 1
     nodes: list[str] = field(default_factory=nodes.names)
+    declared: dict[str, Metric] = field(default_factory=dict)
     _services: "TrialServices | None" = None
 
     @property
@@ -89,6 +90,9 @@ class TrialContext:
             self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; its unit is {series.metric.unit}")
         series.values.append(number)
 
+    def declare(self, metric: Metric) -> None:
+        self.declared[metric.name] = metric
+
     def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
         if not isinstance(histogram, Histogram):
             self.fail("not_a_histogram", f"metric '{name}' was given a {type(histogram).__name__}, not a Histogram")
@@ -117,7 +121,7 @@ class TrialContext:
 
     def _declared(self, name: str, unit: str | None, direction: Direction | None, otherwise: str = "1") -> Metric:
         """The metric as declared, or made of what is said here; `otherwise` is its unit where neither names one."""
-        metric = self.experiment.metric(name)
+        metric = self.declared.get(name) or self.experiment.metric(name)
         if metric is None and self.experiment.strict_metrics and self.experiment.metrics:
             declared = ", ".join(item.name for item in self.experiment.metrics)
             self.fail("undeclared_metric", f"metric '{name}' is not declared by {self.experiment.name} ({declared})")

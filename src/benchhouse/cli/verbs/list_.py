@@ -1,4 +1,4 @@
-"""List experiments, benchmarks or targets."""
+"""List experiments, benchmarks, targets or importers."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -111,3 +111,13 @@ def targets(workspace: Workspace, as_json: bool) -> None:
     screen.table(columns, [(item.target, item.experiment, item.trials, item.last_run) for item in listed])
     command = "bench compare RUN:name=TARGET RUN:name=TARGET" if listed else "bench run SCENARIO.yaml"
     screen.note(f"next:  {command}")
+
+
+@command.verb("Kinds of result files of other tools that can be imported.", "bench list importers")
+def importers(workspace: Workspace, as_json: bool) -> None:
+    kinds = workspace.catalog.importers()
+    if as_json:
+        screen.as_json([{"kind": kind, "about": about} for kind, about in kinds.items()])
+        return
+    screen.table(("kind", "what it is"), kinds.items())
+    screen.note("next:  bench import FILE")

@@ -23,7 +23,8 @@ def show_comparison(compared: "ComparisonTable", selftest: str) -> None:
     """All rows where they fit a screen; of more, those that weigh most, and all verdicts counted."""
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     rows = compared.rows if len(compared.rows) <= _MOST_ROWS else by_weight(compared.rows)[:_MOST_ROWS]
-    _show_rows(rows, several_points=compared.several_points)
+    if rows:
+        _show_rows(rows, several_points=compared.several_points)
     if more := len(compared.rows) - len(rows):
         verdicts = verdict_sentence(compared.rows)
         hint = "--metric NAME, a selector (RUN:key=value), --json or --markdown"

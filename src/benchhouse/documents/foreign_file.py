@@ -1,0 +1,118 @@
+"""A file that another tool wrote: its text and its JSON, with limits, and problems with their place."""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, NoReturn, cast
+
+from benchhouse.documents.json_node import Node
+from benchhouse.schema.errors import BenchError
+
+HEAD_BYTES = 64 * 1024
+_GZIP = b"\x1f\x8b"
+_MOST_WHOLE = 256 << 20  # bytes of a document that is read as a whole: in memory it takes several times that
+_MOST_UNPACKED = 64 << 30
+_MOST_RATIO = 200  # of what a gzip file says to what it takes; JSON lines of one sort reach 40
+_FREE_BYTES = 16 << 20  # unpacked before the ratio counts
+_MOST_LINE = 1 << 20
+
+
+class ForeignFile:
+    """One file, plain or packed by gzip. Everything that is wrong with it is a BenchError with its name."""
+
+    def __init__(self, path: Path, mapping: Path | None = None) -> None:
+        self.path, self.mapping = path, mapping
+
+    @property
+    def name(self) -> str:
+        """Without `.gz`."""
+        return self.path.name.removesuffix(".gz")
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    @cached_property
+    def sha256(self) -> str:
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def head(self) -> bytes:
+        """The first bytes, unpacked; fewer where the file is torn."""
+        with self._reading(), self.open() as file:
+            return file.read(HEAD_BYTES)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes, unpacked, and no more of them than a result can have."""
+        with self._reading(), self.path.open("rb") as file:
+            packed = file.peek(2)[:2] == _GZIP
+            yield cast(BinaryIO, BufferedReader(_Unpacked(self, file), 1 << 18)) if packed else file
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each line with its number from 1, without its end; empty ones are left out."""
+        with self.open() as file:
+            number = 0
+            while line := file.readline(_MOST_LINE + 1):
+                number += 1
+                if len(line) > _MOST_LINE:
+                    self.problem(f"a line of more than {_MOST_LINE >> 20} MiB", number)
+                if stripped := line.rstrip(b"\r\n"):
+                    yield number, stripped
+
+    def json(self) -> Node:
+        """The whole file as one JSON document."""
+        with self.open() as file:
+            data = file.read(_MOST_WHOLE + 1)
+        if len(data) > _MOST_WHOLE:
+            self.problem(f"more than {_MOST_WHOLE >> 20} MiB of one JSON document")
+        return Node(self.decode(data), "", self.problem)
+
+    def decode(self, data: bytes, line: int | None = None) -> object:
+        """JSON of the file, or of one line of it."""
+        if not data.strip():
+            self.problem("the file is empty" if line is None else "an empty line", line)
+        try:
+            return json.loads(data)
+        except RecursionError:
+            self.problem("nested too deep for a result file", line)
+        except json.JSONDecodeError as error:
+            cut = "; it looks cut off" if error.pos >= len(error.doc.rstrip()) - 1 else ""
+            self.problem(f"not JSON: {error.msg}{cut}", line or error.lineno)
+        except (ValueError, UnicodeDecodeError) as error:  # a number of a million digits, bytes that are no text
+            self.problem(f"not JSON: {error}", line)
+
+    def problem(self, message: str, line: int | None = None) -> NoReturn:
+        where = f"{self.path}:{line}" if line else str(self.path)
+        raise BenchError(f"{where}: {message}", "nothing was imported; is the file whole, and of the tool and version "
+                         "that `bench import --help` and docs/how-to/import-results.md name?")  # fmt: skip
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            self.problem(f"can't be read: {words}")
+
+
+class _Unpacked(gzip.GzipFile):
+    """What a gzip file holds, as long as that is no bomb."""
+
+    def __init__(self, source: ForeignFile, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._source, self._given = source, 0
+
+    def readinto(self, buffer: object) -> int:
+        count = super().readinto(buffer)  # type: ignore[arg-type]
+        self._given += count
+        most = min(_MOST_UNPACKED, self._source.size * _MOST_RATIO + _FREE_BYTES)
+        if self._given > most:
+            self._source.problem(f"unpacks to more than {_MOST_RATIO} times its size: not a result file")
+        return count

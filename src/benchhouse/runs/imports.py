@@ -1,0 +1,177 @@
+"""Files of other tools on their way to a run: whose file it is, what it holds, and the folder that keeps both."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchhouse.catalog.entries import entries, load_object, plug
+from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence.writing import sync
+from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.imported import Case, Imported, Importer, ReadCase, Reading, ReadSeries, little_endian
+from benchhouse.schema.layout import ImportFolder, WorkspaceFolder
+
+GROUP = "importers"
+
+
+def importers() -> dict[str, Importer]:
+    """All that are installed, by kind."""
+    return {entry.name: load_object(entry.object) for entry in entries(GROUP)}
+
+
+def kinds_of(path: Path) -> list[str]:
+    """Whose file it is: those who claim it."""
+    file = ForeignFile(path)
+    head, name = file.head(), file.name
+    return [kind for kind, importer in importers().items() if importer.claims(head, name)]
+
+
+def choose(path: Path, kind: str | None) -> tuple[str, Importer]:
+    """The importer that is named, or the only one that claims the file."""
+    if kind is not None:
+        return kind, plug(GROUP, kind)
+    claimed = kinds_of(path)
+    if len(claimed) == 1:
+        return claimed[0], plug(GROUP, claimed[0])
+    if claimed:
+        raise BenchError(
+            f"{path} may be a file of {' or '.join(claimed)}", f"say which: bench import {path} --as {claimed[0]}"
+        )
+    if not path.stat().st_size:
+        raise BenchError(f"{path} is empty", "did the tool that was to write it end well?")
+    known = ", ".join(importers())
+    raise BenchError(f"{path}: no importer knows such a file", f"say whose it is: bench import {path} --as ({known})")
+
+
+def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path | None = None) -> ImportFolder:
+    """Read the file, all of it, and keep what was read; nothing is kept where anything is wrong.
+
+    A file that was read before is not read again: the folder is named by its digest, and by that of its mapping.
+    """
+    if not path.is_file():
+        raise BenchError(f"{path} is not a file", "give a result file that another tool wrote")
+    kind, importer = choose(path, kind)
+    if importer.with_mapping and mapping is None:
+        raise BenchError(f"{path}: a {kind} file needs a mapping", "say what its columns are: --mapping FILE.yaml")
+    file = ForeignFile(path, mapping)
+    digest = file.sha256 if mapping is None else _digest_of([path, mapping])
+    folder = ImportFolder(workspace.imports / digest)
+    if folder.reading.is_file():
+        _check_kind(folder, path, kind)
+        return folder
+    found = importer.read(file)
+    _check(found, file)
+    workspace.imports.mkdir(parents=True, exist_ok=True)
+    sweep_temporaries(workspace.imports)
+    unfinished = ImportFolder(workspace.imports / temporary_name(digest))
+    try:
+        _write(unfinished, found, kind, file)
+        unfinished.path.rename(folder.path)
+    except OSError:
+        if not folder.reading.is_file():  # else somebody else was quicker
+            raise
+    finally:
+        shutil.rmtree(unfinished.path, ignore_errors=True)
+    sync(workspace.imports)
+    return folder
+
+
+def _check_kind(folder: ImportFolder, path: Path, kind: str) -> None:
+    known = Reading.model_validate_json(folder.reading.read_bytes()).kind
+    if known != kind:
+        raise BenchError(f"{path} was imported as {known}", f"as {kind} it would be another result of the same bytes")
+
+
+def _digest_of(paths: list[Path]) -> str:
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()
+
+
+def _check(found: Imported, file: ForeignFile) -> None:
+    """Every case has a number, and a name of its own."""
+    if not found.cases:
+        file.problem("there is no result in it")
+    seen: dict[str, int] = {}
+    for case in found.cases:
+        if not case.samples:
+            missing = "; ".join(f"{name}: {why}" for name, why in case.missing.items())
+            file.problem(f"{case.target['name']} has no number" + (f" ({missing})" if missing else ""))
+        key = repr((case.target, sorted(case.settings.items())))
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] > 1:  # the tool ran the same twice
+            case.settings["occurrence"] = seen[key]
+
+
+def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) -> None:
+    folder.original.mkdir(parents=True)
+    shutil.copyfile(file.path, folder.original / file.path.name)
+    start, cases = 0, []
+    with folder.samples.open("wb") as out:
+        for case in found.cases:
+            series = []
+            for item in case.samples:
+                item_series = ReadSeries(metric=item.metric, start=start, count=len(item.values), told=item.told)
+                series.append(item_series)
+                start += len(item.values)
+                little_endian(item.values).tofile(out)
+            cases.append(_read_case(case, series))
+        out.flush()
+        os.fsync(out.fileno())
+    reading = Reading(
+        kind=kind, tool=found.tool, tool_version=found.version, measured_at=found.measured_at,
+        measured_on=found.measured_on, file=file.path.name, sha256=file.sha256, size=file.size, cases=cases,
+    )  # fmt: skip
+    if ForeignFile(file.path).sha256 != reading.sha256:
+        file.problem("it changed while it was read")
+    folder.scenario.write_text(dump_yaml(scenario_of(reading)), encoding="utf-8")
+    folder.reading.write_text(reading.model_dump_json(indent=1), encoding="utf-8")
+
+
+def _read_case(case: Case, series: list[ReadSeries]) -> ReadCase:
+    return ReadCase(
+        target=case.target, settings=case.settings, series=series, missing=case.missing, facts=case.facts,
+        doubts=case.doubts,
+    )  # fmt: skip
+
+
+def scenario_of(reading: Reading) -> Mapping[str, Any]:
+    """An ordinary scenario: a point for each case of the file."""
+    scenario: dict[str, Any] = {
+        "scenario": reading.kind,
+        "description": f"{reading.file}, sha256 {reading.sha256}, written by {reading.tool}: imported, not run here.",
+        "experiment": "imported",
+        "monitors": False,
+    }
+    targets = [_plain(case.target) for case in reading.cases]
+    settings = [_plain(case.settings) for case in reading.cases]
+    alike = all(item == settings[0] for item in settings)
+    if alike:
+        scenario["workload"] = {"settings": settings[0]}
+    if all(target == targets[0] for target in targets):
+        scenario["target"] = targets[0]
+    elif alike:
+        return scenario | {"targets": targets}
+    if len(reading.cases) == 1:
+        return scenario
+    points = [
+        ({} if "target" in scenario else _columns("target.", target, targets))
+        | ({} if alike else _columns("settings.", own, settings))
+        for target, own in zip(targets, settings, strict=True)
+    ]
+    return scenario | {"axes": [{"points": points}]}
+
+
+def _columns(prefix: str, own: Mapping[str, Any], every: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """All points have the same keys; null where a case has no such setting."""
+    return {f"{prefix}{name}": own.get(name) for name in sorted({name for each in every for name in each})}
+
+
+def _plain(value: Any) -> Any:
+    """A `$` of a name is no variable of the scenario."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.replace("$", "$$") if isinstance(value, str) else value

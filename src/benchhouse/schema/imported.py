@@ -1,0 +1,170 @@
+"""What an importer reads from another tool's file: cases with raw samples, the tool's own figures, what is missing."""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from benchhouse.schema.experiment import Direction, Metric, Role
+from benchhouse.schema.model import Model, empty_list
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchhouse.documents.foreign_file import ForeignFile
+
+Setting = str | int | float | bool | None
+IMPORTED = "imported"
+"""The experiment whose trials hold what other tools measured."""
+OWN = "@"
+"""In a metric's name, before the tool that defines it: `wall_ms@hyperfine` is our `wall_ms` as hyperfine counts it."""
+
+
+class ToolFigure(Model):
+    """A number that the tool itself says of samples that we have too."""
+
+    stat: str = Field(description="mean, p99, ...: the one of ours that it stands beside.")
+    value: float
+    because: str = Field("", description="Why ours may differ: another definition of percentiles, ...")
+
+
+class ReadSeries(Model):
+    """One metric of a case: where its values lie in samples.f64."""
+
+    metric: Metric
+    start: int = Field(ge=0, description="Place of the first value.")
+    count: int = Field(ge=1)
+    told: list[ToolFigure] = Field(default_factory=empty_list)
+
+    def values(self, samples: Path) -> array[float]:
+        """Its values, from samples.f64."""
+        read = array("d")
+        with samples.open("rb") as file:
+            file.seek(self.start * read.itemsize)
+            read.fromfile(file, self.count)
+        return little_endian(read)
+
+
+class ReadCase(Model):
+    """One case of the file: a point, and what was measured there."""
+
+    target: dict[str, Setting]
+    settings: dict[str, Setting]
+    series: list[ReadSeries]
+    missing: dict[str, str] = Field(default_factory=dict, description="What the file does not say, and why.")
+    facts: dict[str, Any] = Field(default_factory=dict)
+    doubts: list[tuple[str, str]] = Field(default_factory=empty_list, description="Warnings: code and message.")
+
+
+class Reading(Model):
+    """reading.json: a file of another tool, as its importer read it."""
+
+    schema_version: Literal[1] = 1
+    kind: str = Field(description="Name of the importer.")
+    tool: str
+    tool_version: str | None
+    measured_at: str | None = Field(description="As the file says; null: it does not.")
+    measured_on: str | None = Field(description="Host or machine, as the file says; null: it does not.")
+    file: str = Field(description="Its name; its bytes lie beside this file, and in the evidence of each trial.")
+    sha256: str
+    size: int
+    cases: list[ReadCase]
+
+
+def little_endian(values: array[float]) -> array[float]:
+    """Values of this machine as samples.f64 has them, and the other way round."""
+    if sys.byteorder == "big":
+        values = array("d", values)
+        values.byteswap()
+    return values
+
+
+@dataclass
+class Samples:
+    """Values of one metric in the file's order, and what the tool says of them."""
+
+    metric: Metric
+    values: array[float]
+    told: list[ToolFigure]
+
+
+@dataclass
+class Case:
+    """One case of a file, while an importer fills it. `target` has a `name`; `settings` tell its cases apart."""
+
+    target: dict[str, Setting]
+    settings: dict[str, Setting] = field(default_factory=dict)
+    samples: list[Samples] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(
+        self,
+        metric: Metric,
+        values: Iterable[float],
+        told: Mapping[str, float | None] | None = None,
+        because: str | Mapping[str, str] = "",
+    ) -> None:
+        """Raw samples; `told` are the tool's own figures by our names of statistics, `because` says why ours differ."""
+        kept = values if isinstance(values, array) else array("d", values)
+        if not kept:
+            self.missing[metric.name] = "the file has no value of it"
+            return
+        if not all(map(math.isfinite, kept)):
+            raise ValueError(f"{metric.name}: a value is not a finite number")
+        reasons = because if isinstance(because, Mapping) else {}
+        otherwise = because if isinstance(because, str) else ""
+        figures = [
+            ToolFigure(stat=stat, value=value, because=reasons.get(stat, otherwise))
+            for stat, value in (told or {}).items()
+            if value is not None
+        ]
+        self.samples.append(Samples(metric, kept, figures))
+
+    def add_figure(self, metric: Metric, value: float | None, why_missing: str = "") -> None:
+        """A figure of the tool that can't be recomputed; None: the file does not have it."""
+        if value is None:
+            self.missing[metric.name] = why_missing or "the file does not have it"
+        else:
+            self.add(metric, (value,))
+
+
+@dataclass
+class Imported:
+    """All that an importer found in a file."""
+
+    tool: str
+    version: str | None
+    cases: list[Case]
+    measured_at: str | None = None
+    measured_on: str | None = None
+
+
+def their(
+    tool: str, name: str, unit: str, formula: str, direction: Direction | None = None, role: Role | None = None
+) -> Metric:
+    """A metric as `tool` defines it: `name@tool`. It is compared with nothing but itself."""
+    return Metric(name=f"{name}{OWN}{tool}", unit=unit, direction=direction, formula=formula, role=role)
+
+
+@dataclass(frozen=True)
+class Importer:
+    """What an entry point of the group `benchhouse.importers` holds."""
+
+    about: str
+    """The tool, and which of its files: one line."""
+    claims: Callable[[bytes, str], bool]
+    """Whether a file is its own, from its first bytes (unpacked) and its name."""
+    read: Callable[[ForeignFile], Imported]
+    """Raises BenchError, by `ForeignFile.problem`, for what is not as the tool writes it."""
+    parts: Callable[[Path], list[Path]] = lambda path: [path]
+    """Files that belong to one result, where a tool writes several; the first is the one that is claimed."""
+    with_mapping: bool = False
+    """Whether it can't do without a mapping file."""

@@ -1,0 +1,166 @@
+"""What holds for every importer, by one table: its own file is known, samples give our statistics, bad ones nothing."""
+
+import gzip
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchhouse.analysis.summary import summarise
+from benchhouse.catalog.entries import entries, plug
+from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.runs.imports import choose, kinds_of, read
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.imported import Reading
+from benchhouse.schema.layout import WorkspaceFolder
+
+DATA = Path(__file__).parent / "data"
+FILES = {
+    "hyperfine": ["hyperfine-1.15.0.json"],
+}
+EVERY = [(kind, name) for kind, names in FILES.items() for name in names]
+MAPPED: dict[str, str] = {}
+every_file = pytest.mark.parametrize(("kind", "name"), EVERY, ids=[name for _, name in EVERY])
+
+
+def mapping_of(name: str) -> Path | None:
+    return DATA / MAPPED[name] if name in MAPPED else None
+
+
+def test_every_importer_has_a_file_here():
+    assert {entry.name for entry in entries("importers")} == FILES.keys()
+
+
+@every_file
+def test_its_own_file_is_claimed_by_it_alone(kind, name):
+    wanted = [] if name in MAPPED else [kind]
+    assert kinds_of(DATA / name) == wanted
+
+
+@every_file
+def test_samples_give_a_reference_computation_bit_for_bit(kind, name, tmp_path):
+    folder = read(WorkspaceFolder(tmp_path), DATA / name, kind, mapping_of(name))
+    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    found = plug("importers", kind).read(ForeignFile(DATA / name, mapping_of(name)))
+    assert found.tool == reading.tool and len(found.cases) == len(reading.cases)
+    for case, kept in zip(found.cases, reading.cases, strict=True):
+        for item, series in zip(case.samples, kept.series, strict=True):
+            values = series.values(folder.samples)
+            assert values == item.values
+            ours = summarise(values)
+            assert ours.mean == pytest.approx(statistics.fmean(values), rel=1e-15)
+            for q, mine in ((0.5, ours.p50), (0.9, ours.p90), (0.99, ours.p99)):
+                assert mine == reference_quantile(values, q)
+                assert mine == pytest.approx(np.quantile(values, q), rel=1e-12, abs=1e-300)
+            for figure in series.told:
+                same = figure.value == pytest.approx(ours.stats().get(figure.stat), rel=1e-9)
+                assert same or figure.because, f"{series.metric.name} {figure.stat} differs, and nothing says why"
+
+
+def reference_quantile(values, q: float) -> float:
+    """Hyndman and Fan's type 7, written down once more."""
+    ordered, position = sorted(values), (len(values) - 1) * q
+    low = int(position)
+    below, above = ordered[low], ordered[min(low + 1, len(ordered) - 1)]
+    return below + (above - below) * (position - low) if above != below else below
+
+
+def refused(workspace: Path, path: Path, kind: str | None, mapping: Path | None = None) -> str:
+    with pytest.raises(BenchError) as caught:
+        read(WorkspaceFolder(workspace), path, kind, mapping)
+    imports = workspace / ".bench" / "imports"
+    assert not imports.exists() or not list(imports.iterdir()), "something was half imported"
+    return caught.value.message
+
+
+@every_file
+def test_a_truncated_file_is_refused_or_said_to_be_so(kind, name, tmp_path):
+    content = (DATA / name).read_bytes()
+    path = tmp_path / name
+    path.write_bytes(content[: len(content) * 2 // 3])
+    assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
+
+
+@every_file
+def test_an_empty_file_is_refused(kind, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(b"")
+    assert "empty" in refused(tmp_path, path, kind, mapping_of(name))
+    if name not in MAPPED:
+        assert "empty" in refused(tmp_path, path, None)
+
+
+@every_file
+def test_a_file_that_claims_to_be_another_tools_is_refused(kind, name, tmp_path):
+    path = tmp_path / name
+    for other, names in FILES.items():
+        if other != kind and names[0] not in MAPPED:
+            path.write_bytes((DATA / names[0]).read_bytes())
+            assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
+
+
+BOMBS = {
+    "not finite": b"NaN",
+    "huge": b"1e999",
+    "a million digits": b"9" * 1_000_000,
+    "text": b'"; rm -rf /"',
+    "deep": b"[" * 200_000,
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@every_file
+def test_a_malicious_value_in_place_of_any_number_is_refused(kind, name, bomb, tmp_path):
+    content = (DATA / name).read_bytes()
+    poisoned = POISON[kind](content, BOMBS[bomb])
+    if poisoned is None:
+        pytest.skip("not a format that can hold it")
+    assert poisoned != content
+    path = tmp_path / name
+    path.write_bytes(poisoned)
+    message = refused(tmp_path, path, kind, mapping_of(name))
+    assert str(path) in message and len(message) < 1000
+
+
+def replace(old: bytes):
+    def poison(content: bytes, bomb: bytes) -> bytes:
+        head, found, tail = content.partition(old)
+        assert found, f"{old!r} is not in the file"
+        end = next(at for at, byte in enumerate(tail) if byte in b",\n}]\r ")
+        return head + old + bomb + tail[end:]
+
+    return poison
+
+
+POISON = {
+    "hyperfine": replace(b'"times": [\n        '),
+}
+
+
+def test_a_gzip_bomb_is_refused(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(100):
+            file.write(b" " * 1_000_000)
+    assert "times its size" in refused(tmp_path, path, "hyperfine")
+
+
+def test_a_torn_gzip_file_is_refused(tmp_path):
+    path = tmp_path / "torn.json.gz"
+    path.write_bytes(gzip.compress((DATA / "hyperfine-1.15.0.json").read_bytes())[:-20])
+    assert "can't be read" in refused(tmp_path, path, "hyperfine")
+
+
+def test_a_packed_file_is_read_as_the_plain_one(tmp_path):
+    path = tmp_path / "result.json.gz"
+    path.write_bytes(gzip.compress((DATA / "hyperfine-1.15.0.json").read_bytes()))
+    assert choose(path, None)[0] == "hyperfine"
+    assert len(plug("importers", "hyperfine").read(ForeignFile(path)).cases) == 2
+
+
+def test_a_file_of_nobody_and_a_folder_are_told(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    assert "no importer knows" in refused(tmp_path, path, None)
+    assert "is not a file" in refused(tmp_path, tmp_path, None)
