@@ -17,10 +17,26 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 DATA = Path(__file__).parent / "data"
 FILES = {
+    "aiperf": ["aiperf-0.13.0-published-format.jsonl", "aiperf-0.13.0-published-format.json"],
+    "fio": ["fio-3.33.json"],
+    "google-benchmark": ["google-benchmark-1.9.5.json"],
+    "guidellm": ["guidellm-0.8.1-published-format.json"],
     "hyperfine": ["hyperfine-1.15.0.json"],
+    "inference-perf": ["inference-perf-0.7.0-published-format.json"],
+    "k6": ["k6-1.3-published-format.json"],
+    "loadgen": ["loadgen-6.0.17-server_detail.txt", "loadgen-6.0.17-single-stream_detail.txt"],
+    "locust": ["locust-2.47.0_stats.csv"],
+    "perf_analyzer": ["perf_analyzer-2.60-published-format.json"],
+    "pgbench": ["pgbench-15.18_log.10584", "pgbench-15.18_rate.10590"],
+    "pytest-benchmark": ["pytest-benchmark-5.3.1.json"],
+    "reframe": ["reframe-4.10.4.json"],
+    "table": ["table.csv"],
+    "transformers": ["transformers-5.23.0-published-format.json"],
+    "vectordbbench": ["vectordbbench-2.0.0.json"],
+    "vllm-bench": ["vllm-0.33.0-published-format.json"],
 }
 EVERY = [(kind, name) for kind, names in FILES.items() for name in names]
-MAPPED: dict[str, str] = {}
+MAPPED = {"table.csv": "table-mapping.yaml"}
 every_file = pytest.mark.parametrize(("kind", "name"), EVERY, ids=[name for _, name in EVERY])
 
 
@@ -42,7 +58,8 @@ def test_its_own_file_is_claimed_by_it_alone(kind, name):
 def test_samples_give_a_reference_computation_bit_for_bit(kind, name, tmp_path):
     folder = read(WorkspaceFolder(tmp_path), DATA / name, kind, mapping_of(name))
     reading = Reading.model_validate_json(folder.reading.read_bytes())
-    found = plug("importers", kind).read(ForeignFile(DATA / name, mapping_of(name)))
+    importer = plug("importers", kind)
+    found = importer.read(ForeignFile(DATA / name, mapping_of(name), importer.parts(DATA / name)[1:]))
     assert found.tool == reading.tool and len(found.cases) == len(reading.cases)
     for case, kept in zip(found.cases, reading.cases, strict=True):
         for item, series in zip(case.samples, kept.series, strict=True):
@@ -78,7 +95,8 @@ def refused(workspace: Path, path: Path, kind: str | None, mapping: Path | None 
 def test_a_truncated_file_is_refused_or_said_to_be_so(kind, name, tmp_path):
     content = (DATA / name).read_bytes()
     path = tmp_path / name
-    path.write_bytes(content[: len(content) * 2 // 3])
+    cut = content[: len(content) * 2 // 3]
+    path.write_bytes(cut[:-2] if cut.endswith(b"\n") else cut)  # between two lines, nobody could tell
     assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
 
 
@@ -114,8 +132,6 @@ BOMBS = {
 def test_a_malicious_value_in_place_of_any_number_is_refused(kind, name, bomb, tmp_path):
     content = (DATA / name).read_bytes()
     poisoned = POISON[kind](content, BOMBS[bomb])
-    if poisoned is None:
-        pytest.skip("not a format that can hold it")
     assert poisoned != content
     path = tmp_path / name
     path.write_bytes(poisoned)
@@ -123,10 +139,10 @@ def test_a_malicious_value_in_place_of_any_number_is_refused(kind, name, bomb, t
     assert str(path) in message and len(message) < 1000
 
 
-def replace(old: bytes):
+def replace(*olds: bytes):
     def poison(content: bytes, bomb: bytes) -> bytes:
-        head, found, tail = content.partition(old)
-        assert found, f"{old!r} is not in the file"
+        old = next(old for old in olds if old in content)
+        head, _, tail = content.partition(old)
         end = next(at for at, byte in enumerate(tail) if byte in b",\n}]\r ")
         return head + old + bomb + tail[end:]
 
@@ -134,7 +150,23 @@ def replace(old: bytes):
 
 
 POISON = {
+    "aiperf": replace(b'"value": ', b'"avg": '),
+    "fio": replace(b'"iops" : '),
+    "google-benchmark": replace(b'"real_time": '),
+    "guidellm": replace(b'"time_to_first_token_ms": {\n     "successful": {\n      "mean": '),
     "hyperfine": replace(b'"times": [\n        '),
+    "inference-perf": replace(b'"requests_per_sec": '),
+    "k6": replace(b'"value":'),
+    "loadgen": replace(b'"result_mean_latency_ns", "value": '),
+    "locust": replace(b"GET,/,"),
+    "perf_analyzer": replace(b'"timestamp": '),
+    "pgbench": replace(b"0 1 "),
+    "pytest-benchmark": replace(b'"mean": '),
+    "reframe": replace(b'"generic:default:speed": [\n              '),
+    "table": replace(b"a,1,"),
+    "transformers": replace(b'"loss": '),
+    "vectordbbench": replace(b'"qps": '),
+    "vllm-bench": replace(b'"ttfts": ['),
 }
 
 

@@ -72,11 +72,13 @@ def import_path(
     files = sorted(item for item in path.rglob("*") if item.is_file() and not item.name.startswith("."))
     chosen = {item: kind or next(iter(imports.kinds_of(item)), None) for item in files}
     known = [item for item, found in chosen.items() if found]
+    parts = {part for item, found in chosen.items() if found for part in imports.further_parts(item, found)}
+    known = [item for item in known if item not in parts]
     if not known:
         kinds = ", ".join(imports.importers())
         raise BenchError(f"{path}: no file in it is of a kind that an importer knows", f"there are {kinds}")
     runs = tuple(_import_file(workspace, item, kind, mapping, listener) for item in known)
-    return Imports(runs, tuple(str(item) for item in files if item not in known))
+    return Imports(runs, tuple(str(item) for item in files if item not in known and item not in parts))
 
 
 def _import_file(

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
@@ -26,8 +26,11 @@ _MOST_LINE = 1 << 20
 class ForeignFile:
     """One file, plain or packed by gzip. Everything that is wrong with it is a BenchError with its name."""
 
-    def __init__(self, path: Path, mapping: Path | None = None) -> None:
+    def __init__(self, path: Path, mapping: Path | None = None, further: Sequence[Path] = ()) -> None:
+        """`further` are other files of the same result, `mapping` what a user says of a table."""
         self.path, self.mapping = path, mapping
+        self._stamps = self._now()
+        self.parts: list[ForeignFile] = [self, *(ForeignFile(other) for other in further)]
 
     @property
     def name(self) -> str:
@@ -37,6 +40,14 @@ class ForeignFile:
     @property
     def size(self) -> int:
         return self.path.stat().st_size
+
+    def _now(self) -> tuple[int, int, int]:
+        about = self.path.stat()
+        return about.st_ino, about.st_size, about.st_mtime_ns
+
+    def changed(self) -> bool:
+        """Whether somebody wrote to one of the files since: what was read is then not what was digested."""
+        return any(part._stamps != part._now() for part in self.parts)
 
     @cached_property
     def sha256(self) -> str:
@@ -63,6 +74,8 @@ class ForeignFile:
                 number += 1
                 if len(line) > _MOST_LINE:
                     self.problem(f"a line of more than {_MOST_LINE >> 20} MiB", number)
+                if not line.endswith(b"\n"):
+                    self.problem("the last line has no end: it looks cut off", number)
                 if stripped := line.rstrip(b"\r\n"):
                     yield number, stripped
 

@@ -54,10 +54,10 @@ def imported(target: Any, workload: ImportedWorkload, ctx: Context) -> None:
     ctx.warn("imported", f"measured by {tool}, {when} on {where}{unknown}; host and times here are those of the import")
     for code, message in case.doubts:
         ctx.warn(code, message)
-    original = folder.original / reading.file
-    if not original.is_file():
-        ctx.fail("no_original", f"{original} is gone, which holds {reading.file}: bench import it again")
-    _keep(original, ctx.artifacts / reading.file)
+    if not (folder.original / reading.file).is_file():
+        ctx.fail("no_original", f"{folder.original / reading.file} is gone: bench import it again")
+    for original in sorted(folder.original.iterdir()):
+        _keep(original, ctx.artifacts / original.name)
 
 
 def _find(reading: Reading, target: dict[str, Setting], settings: dict[str, Setting], ctx: Context) -> ReadCase:

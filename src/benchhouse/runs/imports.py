@@ -31,6 +31,12 @@ def kinds_of(path: Path) -> list[str]:
     return [kind for kind, importer in importers().items() if importer.claims(head, name)]
 
 
+def further_parts(path: Path, kind: str) -> list[Path]:
+    """Other files of the result that this one begins."""
+    importer: Importer = plug(GROUP, kind)
+    return importer.parts(path)[1:]
+
+
 def choose(path: Path, kind: str | None) -> tuple[str, Importer]:
     """The importer that is named, or the only one that claims the file."""
     if kind is not None:
@@ -58,13 +64,17 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
     kind, importer = choose(path, kind)
     if importer.with_mapping and mapping is None:
         raise BenchError(f"{path}: a {kind} file needs a mapping", "say what its columns are: --mapping FILE.yaml")
-    file = ForeignFile(path, mapping)
-    digest = file.sha256 if mapping is None else _digest_of([path, mapping])
+    file = ForeignFile(path, mapping, importer.parts(path)[1:])
+    digests = [part.sha256 for part in file.parts] + ([ForeignFile(mapping).sha256] if mapping else [])
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     folder = ImportFolder(workspace.imports / digest)
     if folder.reading.is_file():
         _check_kind(folder, path, kind)
         return folder
-    found = importer.read(file)
+    try:
+        found = importer.read(file)
+    except (ValueError, ArithmeticError, LookupError, TypeError) as error:
+        file.problem(f"not as {kind} writes it: {str(error)[:200] or type(error).__name__}")
     _check(found, file)
     workspace.imports.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(workspace.imports)
@@ -87,10 +97,6 @@ def _check_kind(folder: ImportFolder, path: Path, kind: str) -> None:
         raise BenchError(f"{path} was imported as {known}", f"as {kind} it would be another result of the same bytes")
 
 
-def _digest_of(paths: list[Path]) -> str:
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()
-
-
 def _check(found: Imported, file: ForeignFile) -> None:
     """Every case has a number, and a name of its own."""
     if not found.cases:
@@ -108,7 +114,10 @@ def _check(found: Imported, file: ForeignFile) -> None:
 
 def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) -> None:
     folder.original.mkdir(parents=True)
-    shutil.copyfile(file.path, folder.original / file.path.name)
+    for part in file.parts:
+        shutil.copyfile(part.path, folder.original / part.path.name)
+    if file.mapping:
+        shutil.copyfile(file.mapping, folder.original / file.mapping.name)
     start, cases = 0, []
     with folder.samples.open("wb") as out:
         for case in found.cases:
@@ -123,9 +132,10 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
         os.fsync(out.fileno())
     reading = Reading(
         kind=kind, tool=found.tool, tool_version=found.version, measured_at=found.measured_at,
-        measured_on=found.measured_on, file=file.path.name, sha256=file.sha256, size=file.size, cases=cases,
+        measured_on=found.measured_on, file=file.path.name, sha256=file.sha256,
+        size=sum(part.size for part in file.parts), cases=cases,
     )  # fmt: skip
-    if ForeignFile(file.path).sha256 != reading.sha256:
+    if file.changed():
         file.problem("it changed while it was read")
     folder.scenario.write_text(dump_yaml(scenario_of(reading)), encoding="utf-8")
     folder.reading.write_text(reading.model_dump_json(indent=1), encoding="utf-8")

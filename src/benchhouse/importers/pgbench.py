@@ -1,0 +1,105 @@
+"""pgbench: the log of each transaction, which `pgbench --log` writes."""
+
+import re
+from array import array
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.schema.imported import Case, Imported, Importer, their
+
+TOOL = "pgbench"
+_LINE = re.compile(
+    rb"(\d+) (\d+) (\d+|skipped|failed|serialization|deadlock) (\d+) (\d{9,11}) (\d{1,6})(?: (\d+))?(?: \d+)?"
+)
+_NUMBERED = re.compile(r"(.+\.\d+)(\.\d+)?")
+LATENCY = their(
+    TOOL, "latency_ms", "ms",
+    "of a transaction that did not fail, from its start to the end of its last answer; at a rate (-R) from the time at "
+    "which it was to start; the wait for a connection is not in it",
+    "lower", "latency",
+)  # fmt: skip
+LAG = their(TOOL, "schedule_lag_ms", "ms", "at a rate (-R): by how much a transaction began late", "lower")
+TPS = their(
+    TOOL, "transactions_per_s", "1/s",
+    "transactions that did not fail / seconds from the start of the first that the log has to the end of the last",
+    "higher", "throughput",
+)  # fmt: skip
+SKIPPED = their(TOOL, "skipped_share", "1", "at a rate: transactions skipped as they were too late (-L) / all", "lower")
+FAILED = their(
+    TOOL, "error_rate", "1", "transactions that failed in the end / all that were not skipped", "lower", "error_rate"
+)
+
+
+def claims(head: bytes, name: str) -> bool:
+    first = head.split(b"\n", 3)[:-1][:3]
+    return bool(first) and all(_LINE.fullmatch(line) for line in first)
+
+
+def parts(path: Path) -> list[Path]:
+    """`pgbench_log.PID` and, of further threads, `pgbench_log.PID.1` beside it."""
+    named = _NUMBERED.fullmatch(path.name)
+    if named is None or named[2]:
+        return [path]
+    others = (item for item in path.parent.glob(f"{path.name}.*") if item.name.removeprefix(f"{path.name}.").isdigit())
+    return [path, *sorted(others, key=lambda item: int(item.suffix[1:]))]
+
+
+def read(file: ForeignFile) -> Imported:
+    by_script: dict[int, _Script] = {}
+    for part in file.parts:
+        for number, line in part.lines():
+            found = _LINE.fullmatch(line)
+            if found is None:
+                part.problem("not a line of a transaction log (aggregated logs have no samples)", number)
+            by_script.setdefault(int(found[4]), _Script()).add(found)
+    cases = [script.case(number) for number, script in sorted(by_script.items())]
+    begun = min((script.first for script in by_script.values()), default=0.0)
+    when = datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds") if begun else None
+    return Imported(TOOL, None, cases, when)
+
+
+class _Script:
+    """What the log says of one script."""
+
+    def __init__(self) -> None:
+        self.latencies, self.lags = array("d"), array("d")
+        self.skipped = self.failed = 0
+        self.clients = set[int]()
+        self.first, self.last = float("inf"), 0.0
+
+    def add(self, line: "re.Match[bytes]") -> None:
+        client, _, took, _, seconds, microseconds, lag = line.groups()
+        self.clients.add(int(client))
+        if took == b"skipped":
+            self.skipped += 1
+            return
+        end = int(seconds) + int(microseconds) / 1e6
+        if not took.isdigit():
+            self.failed += 1
+            return
+        latency_us = int(took)
+        self.latencies.append(latency_us / 1e3)
+        self.first, self.last = min(self.first, end - latency_us / 1e6), max(self.last, end)
+        if lag is not None:
+            self.lags.append(int(lag) / 1e3)
+
+    def case(self, number: int) -> Case:
+        case = Case({"name": f"script {number}"}, {"clients": len(self.clients)})
+        case.add(LATENCY, self.latencies)
+        elapsed = self.last - self.first
+        case.add_figure(TPS, len(self.latencies) / elapsed if elapsed > 0 else None, "the log spans no time")
+        if self.lags:
+            case.add(LAG, self.lags)
+            every = len(self.latencies) + self.failed + self.skipped
+            case.add_figure(SKIPPED, self.skipped / every)
+        done = len(self.latencies) + self.failed
+        if self.failed:
+            case.add_figure(FAILED, self.failed / done)
+        else:
+            case.missing[FAILED.name] = "the log has none that failed; before version 15, pgbench does not log them"
+        case.missing["tool's own figures"] = "pgbench prints them and does not log them"
+        return case
+
+
+PGBENCH = Importer("pgbench --log, each transaction", claims, read, parts)

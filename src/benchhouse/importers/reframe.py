@@ -1,0 +1,52 @@
+"""ReFrame: the report of a session, which `--report-file` names."""
+
+from collections.abc import Iterator
+
+from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.json_node import Node
+from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+
+TOOL = "reframe"
+_KNOWN = 4
+
+
+def claims(head: bytes, name: str) -> bool:
+    return b'"session_info"' in head[:200] and b'"data_version"' in head[:1000]
+
+
+def read(file: ForeignFile) -> Imported:
+    document = file.json()
+    session = document["session_info"]
+    version = session["data_version"].text()
+    if version.partition(".")[0] != str(_KNOWN):
+        file.problem(f"its format has version {version}; {_KNOWN} is known")
+    cases = [case for run in document["runs"].items() for test in run["testcases"].items() for case in _cases(test)]
+    if not cases:
+        file.problem("no test in it has a performance value")
+    when, where = session.maybe_text("time_start"), session.maybe_text("hostname")
+    return Imported(TOOL, session.maybe_text("version"), cases, when, where)
+
+
+def _cases(test: Node) -> Iterator[Case]:
+    """One for a test that has values; a failed one with a doubt."""
+    settings: dict[str, Setting] = {key: test.maybe_text(key) for key in ("system", "partition", "environ")}
+    case = Case({"name": (test.get("display_name") or test["name"]).text()}, settings)
+    values = test.get("perfvalues")
+    for key, node in values.members() if values is not None else ():
+        entry = list(node.items())
+        if len(entry) not in (5, 6):  # since 4.9 with whether it passed
+            node.refuse(f"expected value, reference, two bounds and unit, found {len(entry)} items")
+        name = key.rpartition(":")[2]
+        reference = f", reference {entry[1].value}" if entry[1].value else ""
+        unit = entry[4].value or "1"
+        case.add(their(TOOL, name, str(unit), f"the performance variable {name} of the test{reference}"),
+                 (entry[0].number(),))  # fmt: skip
+        case.facts.setdefault("references", {})[name] = [item.value for item in entry[1:4]]
+    if test.maybe_text("result") != "pass":
+        case.doubts.append(("test_failed", f"{test.maybe_text('fail_phase')}: {test.maybe_text('fail_reason')}"))
+    if case.samples:
+        case.missing["samples"] = "a test has one value of each variable"
+        yield case
+
+
+REFRAME = Importer("reframe --report-file", claims, read)
