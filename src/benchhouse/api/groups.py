@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from benchhouse.api.execution import PlaceKeywords, RunListener
     from benchhouse.api.github import GitHubVerbs
     from benchhouse.api.images import Images
+    from benchhouse.api.importing import Imports
     from benchhouse.api.infra import Infrastructures
     from benchhouse.api.observation import Logs, Monitors
     from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
@@ -227,3 +228,24 @@ class Groups:
         from benchhouse.api.views import Views
 
         return Views(self._workspace)
+
+    def import_results(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: str | None = None,
+        mapping: str | os.PathLike[str] | None = None,
+        progress: "bool | RunListener" = False,
+    ) -> "Imports":
+        """Make runs of files that other tools wrote: one file, or all of a folder that an importer knows.
+
+        `kind` names the importer where the file does not tell; `mapping` says what columns of a table are. The same
+        bytes are imported once. A file that is not as its tool writes it leaves nothing behind.
+        """
+        from pathlib import Path
+
+        from benchhouse.api.execution import listener_of
+        from benchhouse.api.importing import import_path
+
+        given = None if mapping is None else Path(mapping)
+        return import_path(self._workspace, Path(path), kind, given, listener_of(progress))

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, ScenarioText, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
-    from benchhouse.api.importing import Imports
     from benchhouse.api.lifecycle import Load
     from benchhouse.api.measured import MeasuredKeywords
     from benchhouse.api.observation import Dashboards
@@ -290,25 +289,6 @@ class Workspace(Groups):
 
         request = TimingRequest(commands, tuple(names), runs, warmup, shell, prepare)
         return run_timing(self, request, Path.cwd(), listener_of(progress))
-
-    def import_results(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        kind: str | None = None,
-        mapping: str | os.PathLike[str] | None = None,
-        progress: "bool | RunListener" = False,
-    ) -> "Imports":
-        """Make runs of files that other tools wrote: one file, or all of a folder that an importer knows.
-
-        `kind` names the importer where the file does not tell; `mapping` says what columns of a table are. The same
-        bytes are imported once. A file that is not as its tool writes it leaves nothing behind.
-        """
-        from benchhouse.api.execution import listener_of
-        from benchhouse.api.importing import import_path
-
-        given = None if mapping is None else Path(mapping)
-        return import_path(self, Path(path), kind, given, listener_of(progress))
 
     def find_knee(
         self,

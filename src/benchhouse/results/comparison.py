@@ -174,7 +174,6 @@ class ComparisonTable:
     seed: int
     notes: list[str]
     beside: list[Beside]
-    """Numbers whose definitions differ, as another tool has its own."""
 
     @property
     def several_points(self) -> bool:
@@ -226,8 +225,7 @@ def compare_runs(
             f"nothing to compare: the points of {a.name} and {b.name} have no metric in common",
             hint=f"{a.name} has {shortened(names[0], _LISTED)}\n{b.name} has {shortened(names[1], _LISTED)}",
         )
-    confidence = options.confidence
-    numbers, outlier_notes = without_outliers(numbers, options.outliers)
+    confidence, (numbers, outlier_notes) = options.confidence, without_outliers(numbers, options.outliers)
     trials = {row["trial_id"]: row for side in (a, b) for row in side.trials}
     rounds, pairing_notes = choose_rounds(numbers, trials or None, options.paired) if numbers else (None, [])
     memories: list[float | None] = [0.0] * len(numbers)
@@ -441,12 +439,10 @@ def _causes(differences: Iterable[Difference]) -> list[str]:
 
 
 def _notes(rows: list[PointRow], differences: list[Difference], confidence: float) -> list[str]:
-    if not rows:
-        return []
     notes = []
-    if all(set(row.trials_a) == set(row.trials_b) for row in rows):
+    if rows and all(set(row.trials_a) == set(row.trials_b) for row in rows):
         notes.append("A and B are the same trials.")
-    if len(causes := _causes(differences)) > 1:
+    if rows and len(causes := _causes(differences)) > 1:
         names = ", ".join(causes)
         notes.append(f"Exploratory: {len(causes)} things changed at once ({names}); no change has one cause.")
     tested = sum(row.p_value is not None for row in rows)
