@@ -175,7 +175,7 @@ class Team:
             "altered: one bit": altered,
             "altered: the budget": grown,
             "altered: respelled": lambda: by("ada").replace(b",", b", ", self.dice.randrange(1, 9)),
-            "altered: cut": lambda: by("ada")[: self.dice.randrange(1500)],
+            "altered: cut": lambda: (good := by("ada"))[: self.dice.randrange(len(good))],
             "expired": lambda: by("ada", expires=after(now(), -self.dice.random() * 1e6)),
             "revoked": lambda: revoked,
             "foreign: a stranger's key": lambda: by("eve"),
@@ -237,12 +237,12 @@ def controls(team: Team) -> list[str]:
     return closed
 
 
-def attempt(team: Team, door: Door, seen: Counter[str]) -> None:
+def opens(door: Door) -> bool:
     try:
         door()
-        seen["answered as if it had begun"] += 1
     except BenchError:
-        seen["refused"] += 1
+        return False
+    return True
 
 
 def measure(attempts: int, seed: int) -> dict[str, Any]:
@@ -263,21 +263,22 @@ def measure(attempts: int, seed: int) -> dict[str, Any]:
             doors = team.doors() | team.ways_on(unbegun)
             cases = [(kind, door) for kind in kinds for door in doors]
             tried: Counter[str] = Counter()
-            seen: Counter[str] = Counter()
+            opened = []
             while sum(tried.values()) < attempts:
                 dice.shuffle(cases)
                 for kind, door in cases[: attempts - sum(tried.values())]:
                     content = kinds[kind]()
                     team.place(request.name, content)
                     team.ws.folder.run(unbegun).approval.write_bytes(content)
-                    attempt(team, doors[door], seen)
                     tried[door] += 1
+                    if opens(doors[door]):
+                        opened.append(f"{door}: {kind}")
             team.settle()
             return {
                 "attempts": sum(tried.values()),
                 "kinds": len(kinds),
                 "doors": dict(sorted(tried.items())),
-                "seen": dict(seen),
+                "opened": opened,
                 "closed to a good approval": closed,
                 "started": team.begun() - before,
                 "trials started": (len(team.started.read_text()) - lines) // 2,
@@ -306,7 +307,8 @@ def main() -> int:
     else:
         for name, value in found.items():
             print(f"{name}: {value}")
-    return 1 if found["started"] or found["trials started"] or found["closed to a good approval"] else 0
+    wrong = ("opened", "started", "trials started", "closed to a good approval")
+    return 1 if any(found[name] for name in wrong) else 0
 
 
 if __name__ == "__main__":
