@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, librsvg for their charts as PNG, a C compiler for the
 # mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; Slurm for a cluster on this
-# machine; Apptainer with what makes small images and serves them; Java for Spark. Only what is missing.
+# machine; Apptainer with what makes small images and serves them; Java for Spark; ssh-keygen for signatures. Only what is missing.
 # Kubernetes is built in the background, while the other tests run: those that need it come late, and wait for it.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -27,6 +27,7 @@ command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
 command -v ip >/dev/null || missing+=(iproute2)
 command -v openssl >/dev/null || missing+=(openssl)
+command -v ssh-keygen >/dev/null || missing+=(openssh-client)
 command -v slurmctld >/dev/null || missing+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
 bring_apptainer() {
