@@ -78,7 +78,8 @@ def test_a_run_that_was_pulled_is_reported_and_verified_and_what_needs_its_ledge
     stands = bench("status", "@last", cwd=bob)
     assert stands.code == 1, "one trial failed"
     assert "pulled" in stands.out and "14 of 14: 1 failed, 13 succeeded" in stands.out
-    for verb in (["show", "@last"], ["stop", "@last"], ["run", "--resume", "@last"]):
+    assert "run-b" in bench("show", "@last", cwd=bob).out
+    for verb in (["stop", "@last"], ["run", "--resume", "@last"]):
         refused = bench(*verb, cwd=bob)
         assert refused.code == 2
         assert "run run-b was not made in this workspace: its ledger is not here" in refused.err

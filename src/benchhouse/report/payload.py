@@ -229,8 +229,8 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
 
 def _is_plain(number: Number) -> bool:
     """Whether its reference names its run, point and metric: the script can write that itself."""
-    cell = number.cell
-    return cell.ref == ref_of(cell.key["run_id"], cell.key["instance_digest"], number.metric, number.stat)
+    key = number.cell.key
+    return number.cell.ref == ref_of(key.get("run_id", ""), key.get("instance_digest"), number.metric, number.stat)
 
 
 def _shortened(value: float | None, digits: int) -> float | int | None:

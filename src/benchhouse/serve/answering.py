@@ -138,7 +138,7 @@ class Endpoint:
             return problem(400, "this can't be read as a question", str(error))
         try:
             asked = asked_of(verb, given)
-            return await self._turns.run(request.scope, self._written, verb, asked, format, request)
+            return await self._turns.run(self._written, verb, asked, format, request)
         except KeyRefusedError as error:
             return problem(error.status, error.message, error.hint)
         except BenchError as error:

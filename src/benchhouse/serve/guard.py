@@ -65,8 +65,7 @@ class Guard:
             return
         request = Request(scope)
         asker = self._access.asker(scope)
-        max_time_s = self._access.settings.max_time_s
-        scope.update(asker=asker, form_token=self._access.form_token, max_time_s=max_time_s)
+        scope.update(asker=asker, form_token=self._access.form_token)
         body = b""
         refusal = self._refusal(request, asker)
         if refusal is None and request.method not in _SAFE:

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse.patience import refuse_unwanted
 
 _HEAD_S = 20.0
 BODY_S = 30.0
@@ -44,17 +44,11 @@ class Turns:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_AT_ONCE)
 
-    async def run(self, scope: Scope, function: Callable[..., Answer], *args: Any) -> Answer:
-        """What it answers, computed in a thread. Raises BenchError where its turn did not come in time."""
-        try:
-            async with asyncio.timeout(scope["max_time_s"]):
-                await self._free.acquire()
-        except TimeoutError as error:
-            raise BenchError("no turn in time") from error  # the guard has said so before
-        try:
+    async def run(self, function: Callable[..., Answer], *args: Any) -> Answer:
+        """What it answers, computed in a thread. Raises BenchError where nobody waits any more when its turn comes."""
+        async with self._free:
+            refuse_unwanted()
             return await run_in_threadpool(function, *args)
-        finally:
-            self._free.release()
 
 
 class TooLarge(Exception):  # noqa: N818 - an answer

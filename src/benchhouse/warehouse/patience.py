@@ -25,6 +25,10 @@ class Patience:
         self._engines: list[duckdb.DuckDBPyConnection] = []
         _ours.set(self)
 
+    def refuse_if_over(self) -> None:
+        if self._over:
+            raise BenchError("nobody waits for this answer any more")
+
     def end(self) -> None:
         with self._lock:
             self._over = True
@@ -35,14 +39,19 @@ class Patience:
     def using(self, engine: "duckdb.DuckDBPyConnection") -> Iterator[None]:
         """Ask the engine something. Raises BenchError where it is over already."""
         with self._lock:
-            if self._over:
-                raise BenchError("nobody waits for this answer any more")
+            self.refuse_if_over()
             self._engines.append(engine)
         try:
             yield
         finally:
             with self._lock:
                 self._engines.remove(engine)
+
+
+def refuse_unwanted() -> None:
+    """Raises BenchError where nobody waits any more for what is to be answered in this context."""
+    if patience := _ours.get():
+        patience.refuse_if_over()
 
 
 def forget_patience() -> None:

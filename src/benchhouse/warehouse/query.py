@@ -277,7 +277,7 @@ class Warehouse:
             wanted[POINTS_VIEW.name] = duckdb_view
         for name, select in wanted.items():
             if name not in self._shown:
-                connection.execute(f"CREATE VIEW IF NOT EXISTS {quoted(name)} AS {select()}")
+                connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select()}")  # of this cursor alone
                 self._shown.add(name)
         return connection
 

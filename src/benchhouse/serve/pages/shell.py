@@ -103,7 +103,7 @@ def page(
 
     async def endpoint(request: Request) -> Response:
         try:
-            made = await turns.run(request.scope, make, workspace, request)
+            made = await turns.run(make, workspace, request)
         except BenchError as error:
             missing = isinstance(error, NotFoundError)
             title, status = ("That is not here", 404) if missing else ("That did not work", 400)
