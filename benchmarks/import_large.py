@@ -1,10 +1,11 @@
 """A large k6 log: memory and CPU of `bench import` against reading and parsing the same file with pyarrow, and orjson.
 
-    python benchmarks/import_large.py                  # 100 MB, three alternating rounds
+    python benchmarks/import_large.py [--json]         # 100 MB, three alternating rounds
     python benchmarks/import_large.py --megabytes 1000 --rounds 5
 
-Both are processes of their own; CPU is user and system time with children, memory the largest resident set of one of
-them. The import does more than parse: it digests, copies, computes statistics, seals and collects.
+Each is a process of its own, and the import is held against the faster of the two others (orjson where it is
+installed). CPU is user and system time with children, memory the largest resident set of one of them. The import does
+more than parse: it digests, copies, computes statistics, seals and collects.
 """
 
 import argparse
@@ -95,11 +96,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "k6.json"
         write_log(log, given.megabytes)
-        print(f"{log.stat().st_size / 1e6:.0f} MB, {given.rounds} alternating rounds")
+        size = f"{log.stat().st_size / 1e6:.0f} MB, {given.rounds} alternating rounds"
         ways = {
             "pyarrow": [sys.executable, "-c", PYARROW, str(log)],
             "orjson": [sys.executable, "-c", ORJSON, str(log)],
@@ -115,13 +117,18 @@ def main() -> int:
             seen["import"].append(
                 measure([sys.executable, "-m", "benchhouse", "import", str(log), "--json"], workspace)
             )
-        for name, rounds in seen.items():
-            cpu, memory = min(cpu for cpu, _ in rounds), max(memory for _, memory in rounds)
-            print(f"{name:8} {cpu:7.2f} CPU s (least of the rounds), {memory:6.0f} MB (most)")
-        ratio = min(cpu for cpu, _ in seen["import"]) / min(cpu for cpu, _ in seen["pyarrow"])
-        memory = max(memory for _, memory in seen["import"])
+        cpu_s = {name: min(cpu for cpu, _ in rounds) for name, rounds in seen.items()}
+        memory_mb = {name: max(memory for _, memory in rounds) for name, rounds in seen.items()}
+        fastest = min(ways, key=lambda name: cpu_s[name])
+        ratio, memory = cpu_s["import"] / cpu_s[fastest], memory_mb["import"]
         good = ratio <= MOST_RATIO and memory <= MOST_MB
-        print(f"import / pyarrow: {ratio:.2f} (at most {MOST_RATIO}), {memory:.0f} MB (at most {MOST_MB}): "
+        if given.json:
+            print(json.dumps({"cpu_s": cpu_s, "memory_mb": memory_mb, "beside": fastest, "ratio": ratio, "met": good}))
+            return 0 if good else 1
+        print(size)
+        for name, cpu in cpu_s.items():
+            print(f"{name:8} {cpu:7.2f} CPU s (least of the rounds), {memory_mb[name]:6.0f} MB (most)")
+        print(f"import / {fastest}: {ratio:.2f} (at most {MOST_RATIO}), {memory:.0f} MB (at most {MOST_MB}): "
               f"{'reached' if good else 'NOT reached'}")  # fmt: skip
         return 0 if good else 1
 
