@@ -113,6 +113,25 @@ def test_what_is_over_the_budget_is_refused_before_anything_runs(nexus, bench):
     assert bench("evaluate", "--all", "--budget", "trials=5", "--dry-run").code == 0
 
 
+def test_a_change_that_edits_trusted_yaml_is_not_evaluated_by_its_own_rules(nexus, bench, tmp_path_factory):
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    write(nexus, "trusted.yaml", f"people: {{{me}: {{}}, ada: {{role: admin}}}}\n")
+    git(nexus, "add", "-A")
+    git(nexus, "commit", "-q", "-m", "rules")
+    assert "needs the role admin" in bench("evaluate", "--changed-since", "HEAD", "--dry-run").err
+    git(nexus, "checkout", "-q", "-b", "fork")
+    write(nexus, "trusted.yaml", f"people: {{{me}: {{role: admin}}}}\n")
+    for ref in ("HEAD", "main"):
+        refused = bench("evaluate", "--changed-since", ref, "--dry-run")
+        assert refused.code == 5 and f"edits {nexus / 'trusted.yaml'}, which says who may evaluate it" in refused.err
+        git(nexus, "commit", "-q", "-a", "--allow-empty", "-m", "I may")
+    assert bench("evaluate", "--changed-since", "fork", "--dry-run").code == 0, "it was merged: those are the rules"
+    outside = tmp_path_factory.mktemp("outside")
+    write(outside, "trusted.yaml", f"people: {{{me}: {{role: admin}}}}\n")
+    apart = bench("evaluate", "--changed-since", "main", "--nexus", nexus, "--dry-run", cwd=outside)
+    assert apart.code == 0, apart.err
+
+
 def test_what_is_broken_spoils_nothing_else_and_is_not_passed_over(nexus, bench):
     write(
         nexus,

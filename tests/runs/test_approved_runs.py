@@ -143,6 +143,36 @@ def test_a_forged_approval_starts_nothing(team):
     assert team.ws.runs() == []
 
 
+def test_two_approvals_for_two_plans_of_one_scenario_name_open_one_plan_each(team):
+    names = [team.approve(team.refusal(*more).request).name for more in ((), ("seed: 7",))]
+    files = [team.file(name).read_bytes() for name in names]
+    for name, other in zip(names, reversed(files), strict=True):
+        team.file(name).write_bytes(other)
+    for more in ((), ("seed: 7",)):
+        assert "is an approval of another name" in team.refusal(*more).message
+    for name, own in zip(names, files, strict=True):
+        team.file(name).write_bytes(own)
+    for name, more in zip(names, ((), ("seed: 7",)), strict=True):
+        ledger = create_run(team.ws.folder, team.plan(*more), Path("s.yaml"))
+        assert ledger.record.approval == name
+        with pytest.raises(NeedsApprovalError, match="was used by run"):
+            create_run(team.ws.folder, team.plan(*more), Path("s.yaml"))
+
+
+def test_an_approval_by_a_key_that_ended_is_void(team):
+    name = team.refusal().request
+    assert team.approve(name).state == "approved"
+    ada = (team.keys / "ada.pub").read_text().strip()
+    path = team.ws.folder.trusted
+    rules = path.read_text()
+    path.write_text(f'{rules}key_ends: [{{key: "{ada}", until: 2020-01-01, why: lost}}]\n')
+    standing = team.ws.approvals.verify(name)
+    assert (standing.holds, standing.says) == (False, "the key of ada counts no more since 2020-01-01: lost")
+    assert "counts no more since" in team.refusal().message
+    path.write_text(f'{rules}key_ends: [{{key: "{ada}", until: 2999-01-01, why: a guest}}]\n')
+    create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+
+
 def _read(team, name) -> SignedApproval:
     team.forge(name, "ada")
     return SignedApproval.model_validate_json(team.file(name).read_bytes())

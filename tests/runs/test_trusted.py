@@ -40,5 +40,22 @@ def test_a_mistake_is_told_with_its_place(tmp_path, people, says):
     assert says in str(told.value) and "trusted.yaml:1" in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("key_ends: [{key: x, until: 2027-01-31, why: y}]", "no public key of OpenSSH"),
+        (f"key_ends: [{{key: '{KEY}', until: soon, why: y}}]", "is no day: write 2027-01-31"),
+        (f"key_ends: [{{key: '{KEY}', until: 2027-01-31}}]", "why"),
+        ("packages: {max_age: 7d}", "a scan needs advisories"),
+        ("packages: {scans: required, signatures: required}", "a scan needs advisories"),
+        ("packages: {signatures: perhaps}", "required"),
+    ],
+)
+def test_a_mistake_about_keys_and_packages_is_told_with_its_place(tmp_path, line, says):
+    with pytest.raises(ProblemsError) as told:
+        read(tmp_path, f"people: {{ada: {{}}}}\n{line}\n")
+    assert says in str(told.value) and "trusted.yaml:2" in str(told.value)
+
+
 def test_without_the_file_nobody_is_limited(tmp_path):
     assert read_trusted(WorkspaceFolder(tmp_path)) is None

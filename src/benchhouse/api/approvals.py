@@ -10,8 +10,10 @@ from typing import Literal
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.evidence.writing import after, now
 from benchhouse.runs.approval import doubt
-from benchhouse.runs.approval_files import ApprovalFiles, UnreadableError, approved_line
-from benchhouse.runs.ssh_signatures import public_key, sign
+from benchhouse.runs.approval_files import ApprovalFiles, approved_line
+from benchhouse.runs.signed_files import UnreadableError
+from benchhouse.runs.signers import own_key, owner_of
+from benchhouse.runs.ssh_signatures import sign
 from benchhouse.runs.trusted import current_submitter, read_trusted
 from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
 from benchhouse.schema.errors import BenchError, NotFoundError
@@ -20,7 +22,6 @@ from benchhouse.schema.trust import TrustedFile
 
 LIFETIME_S = 7 * 86400.0
 _LONGEST_S = 366 * 86400.0
-_OWN_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa")
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,8 @@ class Approvals(VerbGroup):
         request = files.request(files.find(digest))
         if not 0 < for_s <= _LONGEST_S:
             raise BenchError("an approval counts for a year at most", "--expires 7d")
-        private = self._vouching_key() if door else self._own_key(trusted, key, by)
-        signer = trusted.by_key(public_key(private))
-        if signer is None:
-            raise BenchError(f"{private} is nobody's key in trusted.yaml", "add its public half to `keys` of a person")
+        private = self._vouching_key() if door else own_key(trusted, key, by)
+        signer = owner_of(trusted, private)
         person = by or signer
         _may_approve(trusted, person, signer, request)
         made = now()
@@ -192,17 +191,6 @@ class Approvals(VerbGroup):
                 f"ssh-keygen -q -t ed25519 -N '' -f {key}   then name {key}.pub in trusted.yaml, with vouches: true",
             )
         return key
-
-    def _own_key(self, trusted: TrustedFile, key: str | os.PathLike[str] | None, by: str) -> Path:
-        if key is not None:
-            return Path(key)
-        folder = Path.home() / ".ssh"
-        for name in _OWN_KEYS:
-            private = folder / name
-            owner = trusted.by_key(public_key(private)) if private.with_name(f"{name}.pub").is_file() else None
-            if owner is not None and owner == (by or owner):
-                return private
-        raise BenchError(f"no key in {folder} is in trusted.yaml", "name one: --key FILE; a .pub where an agent has it")
 
 
 def _may_approve(trusted: TrustedFile, person: str, signer: str, request: ApprovalRequest) -> None:

@@ -52,7 +52,7 @@ class Catalog(VerbGroup):
         `nexus` is a folder with packages/; by default the nearest one at or above the workspace.
         """
         if requirements:
-            experiments.look_into(requirements)
+            experiments.look_into(self._folder, requirements)
         if installed_only:
             return [experiments.ListedExperiment(**vars(item)) for item in experiments.installed()]
         return experiments.list_with_registered(self._folder, nexus)

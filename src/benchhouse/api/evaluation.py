@@ -11,6 +11,7 @@ from benchhouse.api import execution
 from benchhouse.api.run import Run
 from benchhouse.evidence.writing import now
 from benchhouse.nexus import packages
+from benchhouse.nexus.changes import refuse_own_rules
 from benchhouse.nexus.evaluation import EvaluationPlan, Step, Wanted, plan_evaluation, refuse_over
 from benchhouse.runs.allowance import held_to
 from benchhouse.runs.budget import Spent, most_used
@@ -93,6 +94,8 @@ def evaluate(
     where = Where(keywords.get("executor"), keywords.get("runtime"), keywords.get("site"))
     given = keywords.get("nexus")
     nexus = packages.load(folder, Path(given) if given else None)
+    if wanted.changed_since and folder.trusted.is_file():
+        refuse_own_rules(nexus.root, wanted.changed_since, folder.trusted)
     plan, steps = plan_evaluation(folder, nexus, wanted, where, again=keywords.get("again", False))
     budget = keywords.get("budget")
     if budget:

@@ -17,6 +17,7 @@ from benchhouse.nexus.packages import (
     RequirementLines,
 )
 from benchhouse.plan.logical import Asked
+from benchhouse.runs.trusted import read_trusted
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from benchhouse.nexus.leaderboard import Leaderboard as Leaderboard
     from benchhouse.nexus.package_checks import Proof as Proof
     from benchhouse.nexus.package_scans import ScannedPackages as ScannedPackages
+    from benchhouse.nexus.package_signatures import VerifiedPackages as VerifiedPackages
     from benchhouse.nexus.together import Together as Together
 
 __all__ = ["LogicalSummary", "PackageBenchmark"]
@@ -38,17 +40,21 @@ class Packages(VerbGroup):
 
     def list(self, *, nexus: str | Path | None = None) -> builtins.list[PackageSummary]:
         """All packages of the nexus; one that can't be read has `broken`."""
-        from benchhouse.runs.scans import policy_of
-
         loaded = packages.load(self._folder, nexus)
         listed = packages.list_packages(loaded)
-        policy = policy_of(self._folder)
-        if policy is None:
+        trusted = read_trusted(self._folder)
+        if trusted is None or (policy := trusted.packages) is None:
             return listed
         from benchhouse.nexus.package_scans import scan_state
+        from benchhouse.nexus.package_signatures import signature_state
 
-        known = {item.name: scan_state(self._folder, policy, loaded, item) for item in loaded.packages}
-        return [replace(item, scan=known.get(item.package, "")) for item in listed]
+        known = {item.name: item for item in loaded.packages}
+        for at, summary in enumerate(listed):
+            if package := known.get(summary.package):
+                scan = scan_state(self._folder, policy, loaded, package) if policy.advisories else ""
+                signed = signature_state(self._folder, trusted, loaded, package) if policy.signatures else ""
+                listed[at] = replace(summary, scan=scan, signature=signed)
+        return listed
 
     def scan(
         self,
@@ -69,6 +75,27 @@ class Packages(VerbGroup):
                 raise BenchError("give a package or a scenario, not both", "bench packages scan -c SCENARIO")
             return scan_scenario(self._folder, Path(scenario), Where())
         return scan_packages(self._folder, packages.load(self._folder, nexus), package)
+
+    def sign(self, what: str | Path, *, key: str | Path | None = None) -> Path:
+        """Sign a wheel, or by its name a distribution as it is installed here; returns the file of the signature.
+
+        `key` is an SSH key, or the .pub of one that an agent holds; by default the first of ~/.ssh that trusted.yaml
+        knows. Its owner may register packages by that file.
+        """
+        from benchhouse.nexus.package_signatures import sign_package
+
+        return sign_package(self._folder, str(what), key)
+
+    def verify(self, package: str | Path | None = None, *, nexus: str | Path | None = None) -> "VerifiedPackages":
+        """Whether a package of the nexus, or every one, is signed by people who may register: the commit of its folder,
+        and the Python packages that it installs, as they are here. `package` may be a wheel instead."""
+        from benchhouse.nexus.package_signatures import is_wheel, verify_packages, verify_wheel
+
+        if package is not None and is_wheel(str(package)):
+            return verify_wheel(self._folder, str(package))
+        loaded = packages.load(self._folder, nexus)
+        chosen = [packages.pick(loaded, str(package))] if package else list(loaded.packages)
+        return verify_packages(self._folder, chosen, loaded)
 
     def show(self, package: str, *, nexus: str | Path | None = None) -> PackageDetails:
         """One package: what it installs, its models and its benchmarks."""

@@ -10,14 +10,17 @@ from benchhouse.catalog.logical import Logical, read_logical
 from benchhouse.catalog.nexus import INSTANCES, BenchmarkInstance, Nexus
 from benchhouse.catalog.nexus_requirements import requirements
 from benchhouse.schema.ado import listed_name
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, Exit
 
 _TIMEOUT_S = 60.0
 _INSTEAD = "try it by hand, or: --all"
 
 
-def changed_files(root: Path, ref: str) -> list[str]:
-    """Files of the nexus, from its root, that differ from where this checkout left `ref`: committed, edited or new."""
+def changed_files(root: Path, ref: str, *names: str) -> list[str]:
+    """Files below `root` that differ from where this checkout left `ref`: committed, edited or new.
+
+    `names` are those that are looked at, by default all of a nexus.
+    """
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").strip()
     if not commit:
         raise BenchError(
@@ -26,10 +29,21 @@ def changed_files(root: Path, ref: str) -> list[str]:
     base = _git(root, "merge-base", commit, "HEAD").strip()
     if not base:
         raise BenchError(f"{ref} and HEAD of {root} have no common ancestor", "fetch more of the history: git fetch")
-    places = ("--", "packages", "benchmarks")
+    places = ("--", *(names or ("packages", "benchmarks")))
     committed = _git(root, "diff", "--no-ext-diff", "--no-renames", "--relative", "--name-only", "-z", base, *places)
     untracked = _git(root, "ls-files", "--others", "--exclude-standard", "-z", *places)
     return sorted({name for name in (*committed.split("\0"), *untracked.split("\0")) if name})
+
+
+def refuse_own_rules(root: Path, ref: str, trusted: Path) -> None:
+    """Raises where a change to a nexus edits the file that says who may evaluate it: that is for others to say."""
+    top = Path(_git(root, "rev-parse", "--show-toplevel").strip()).resolve()
+    if trusted.resolve().is_relative_to(top) and changed_files(trusted.parent, ref, trusted.name):
+        raise BenchError(
+            f"the change since {ref} edits {trusted}, which says who may evaluate it",
+            "have that file reviewed and merged by itself, or evaluate in a workspace outside of the checkout: --nexus",
+            Exit.NEEDS_APPROVAL,
+        )
 
 
 def _git(root: Path, *arguments: str) -> str:

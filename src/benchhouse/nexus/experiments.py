@@ -105,16 +105,22 @@ def known() -> list[Listed]:
     return sorted([*here, *apart], key=lambda item: item.name) if apart else here
 
 
-def look_into(requirements: Sequence[str]) -> None:
-    """Make an isolated environment for each requirement; `known` has its experiments from then on."""
+def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
+    """Make an isolated environment for each requirement; `known` has its experiments from then on.
+
+    Raises where trusted.yaml does not let one run: to look into it runs it.
+    """
     from benchhouse.runs.isolated import experiments_in
+    from benchhouse.runs.package_gate import check_environments
     from benchhouse.schema.protocols import Place
     from benchhouse.schema.resources import Runtime
 
     for requirement in requirements:
         local = Path(requirement.partition("[")[0]).exists()
         wanted = str(Path(requirement).absolute()) if local else requirement
-        if not experiments_in(Runtime(kind="venv", requirements=[wanted]), Place(places.cache())):
+        spec, place = Runtime(kind="venv", requirements=[wanted]), Place(places.cache())
+        check_environments(workspace, [spec], place, "SCENARIO")
+        if not experiments_in(spec, place):
             hint = "its package needs an entry point in the group benchhouse.experiments"
             raise BenchError(f"{requirement} brings no experiment", hint)
 

@@ -10,11 +10,15 @@ from benchhouse.catalog.nexus import Nexus, Package
 from benchhouse.catalog.nexus_requirements import Requirement, requirements
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.nexus.packages import pick
-from benchhouse.runs.preparation import Where, prepare_all
-from benchhouse.runs.scans import Subject, kept, policy_of, run_subjects, scan, verdict
+from benchhouse.runs.package_gate import environment_name, environment_subject, policy_of, run_subjects, site_of
+from benchhouse.runs.preparation import Where, environments_of, prepare_all
+from benchhouse.runs.scans import Subject, kept, scan, verdict
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackagePolicy, PackageScan
+from benchhouse.schema.protocols import Place
+from benchhouse.schema.resources import Runtime
+from benchhouse.sites import places
 
 State = Literal["passed", "refused", "failed", "not scanned"]
 _WORST: tuple[State, ...] = ("passed", "not scanned", "failed", "refused")
@@ -68,12 +72,25 @@ def scan_packages(workspace: WorkspaceFolder, nexus: Nexus, name: str | None) ->
 
 
 def scan_scenario(workspace: WorkspaceFolder, path: Path, where: Where) -> ScannedPackages:
-    """What the runs of a scenario would bring: the distribution here, or all of an isolated environment."""
-    policy = _policy(workspace)
-    subjects = dict[str, Subject]()
+    """What the runs of a scenario would bring: all of each isolated environment, which is not made; else the
+    distribution here."""
+    policy, name = _policy(workspace), str(path)
+    if environments := environments_of(workspace, path, where):
+        return ScannedPackages([_environment(workspace, policy, name, spec) for spec in environments])
+    scanned, subjects = list[ScannedPackage](), dict[str, Subject]()
     for prepared in prepare_all(workspace, path, where):
-        subjects |= {subject[0]: subject for subject in run_subjects(workspace, prepared)}
-    return ScannedPackages([_scanned(workspace, policy, str(path), subject) for subject in subjects.values()])
+        subjects |= {subject[0]: subject for subject in run_subjects(prepared)}
+        others = [spec for spec in prepared.plan.runtimes if spec.kind != "process"]
+        scanned += [_environment(workspace, policy, name, spec) for spec in others]
+    return ScannedPackages([*scanned, *(_scanned(workspace, policy, name, item) for item in subjects.values())])
+
+
+def _environment(workspace: WorkspaceFolder, policy: PackagePolicy, name: str, spec: Runtime) -> ScannedPackage:
+    try:
+        with site_of(spec, Place(places.cache())) as site:
+            return _scanned(workspace, policy, name, environment_subject(spec, site))
+    except BenchError as error:
+        return ScannedPackage(name, environment_name(spec), "failed", [f"the scan could not look: {error}"], None, "")
 
 
 def scan_state(workspace: WorkspaceFolder, policy: PackagePolicy, nexus: Nexus, package: Package) -> str:
@@ -91,7 +108,7 @@ def scan_state(workspace: WorkspaceFolder, policy: PackagePolicy, nexus: Nexus, 
 
 def _policy(workspace: WorkspaceFolder) -> PackagePolicy:
     policy = policy_of(workspace)
-    if policy is None:
+    if policy is None or policy.advisories is None:
         raise BenchError(f"nothing says where known vulnerabilities are: {workspace.trusted}", f"write {_EXAMPLE}")
     return policy
 

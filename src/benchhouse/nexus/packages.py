@@ -27,6 +27,8 @@ class PackageSummary:
     """What is wrong with files of it that can't be read."""
     scan: str = ""
     """How the last scan of what it installs stands: passed, refused, failed or not scanned; empty: nothing asks."""
+    signature: str = ""
+    """Whether all of it is signed by people who may register: signed or not signed; empty: nothing asks."""
 
 
 @dataclass(frozen=True)

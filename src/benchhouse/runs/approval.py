@@ -13,7 +13,6 @@ from benchhouse.evidence.writing import now
 from benchhouse.runs.allowance import Excess, excess, held_to, smaller
 from benchhouse.runs.approval_files import (
     ApprovalFiles,
-    UnreadableError,
     approved_line,
     copy_text,
     line_of,
@@ -22,7 +21,8 @@ from benchhouse.runs.approval_files import (
 from benchhouse.runs.conditions import conditions
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
-from benchhouse.runs.ssh_signatures import is_signed_by
+from benchhouse.runs.signed_files import UnreadableError
+from benchhouse.runs.signers import signature_doubt
 from benchhouse.runs.trusted import current_submitter, login, read_trusted
 from benchhouse.schema.approval import NAMESPACE, ApprovalRequest, SignedApproval
 from benchhouse.schema.digests import digest
@@ -100,9 +100,7 @@ def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) ->
         return f"{approval.approved_by} asked for it, and nobody approves what they asked for"
     if signer is None or (approval.signed_by != approval.approved_by and not signer.vouches):
         return f"{approval.signed_by} may not sign for {approval.approved_by}, by trusted.yaml"
-    if not is_signed_by(signer.keys, approval.signed_bytes(), signed.signature, NAMESPACE):
-        return f"it is not signed by a key that {approval.signed_by} has in trusted.yaml"
-    return ""
+    return signature_doubt(trusted, approval.signed_by, approval.signed_bytes(), signed.signature, NAMESPACE)
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,20 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import ValidationError
 
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.processes.owned import temporary_name
+from benchhouse.runs.signed_files import UnreadableError, read_signed, signed_text
 from benchhouse.runs.trusted import login
 from benchhouse.schema.approval import Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
-from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError, NotFoundError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.quoting import quote
 
 _REQUEST = re.compile(r"([0-9a-f]{16}-[1-9][0-9]{0,5})\.request\.json")
-_LARGEST = 1 << 20
-Kind = TypeVar("Kind", bound=Model)
-
-
-class UnreadableError(BenchError):
-    """An approval that is damaged or was changed."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class ApprovalFiles:
         raise NotFoundError(f"no request for approval is called {quote(name[:80])}", hint)
 
     def request(self, name: str) -> ApprovalRequest:
-        request = _read(self._path(name, "request"), ApprovalRequest)
+        request = read_signed(self._path(name, "request"), ApprovalRequest)
         if request is None:
             raise NotFoundError(f"no request for approval is called {quote(name)}", "see: bench approvals list")
         if request.name != name or not name.startswith(request.plan_digest[:16]):
@@ -68,7 +59,7 @@ class ApprovalFiles:
         return request
 
     def approval(self, name: str) -> SignedApproval | None:
-        signed = _read(self._path(name), SignedApproval)
+        signed = read_signed(self._path(name), SignedApproval)
         if signed is not None and signed.approval.request.name != name:
             raise UnreadableError(f"{self._path(name)} is an approval of another name")
         return signed
@@ -82,7 +73,7 @@ class ApprovalFiles:
             while True:
                 number += 1
                 named = request.model_copy(update={"name": f"{request.plan_digest[:16]}-{number}"})
-                if _put_first(self._path(named.name, "request"), _text(named)):
+                if _put_first(self._path(named.name, "request"), signed_text(named)):
                     return named
         except OSError as error:
             raise unwritable(folder, error) from error
@@ -100,7 +91,7 @@ class ApprovalFiles:
         The journal knows too, where the file was taken away.
         """
         digest = approval.digest()
-        kept = _read(self._path(approval.request.name, "revoked"), Revocation)
+        kept = read_signed(self._path(approval.request.name, "revoked"), Revocation)
         if kept is not None and kept.approval == digest:
             return f"{kept.revoked_by} on {kept.time[:16]} UTC"
         for line in self.records():
@@ -138,7 +129,7 @@ class ApprovalFiles:
     def _write(self, path: Path, item: Model) -> Path:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, _text(item))
+            write_text(path, signed_text(item))
         except OSError as error:
             raise unwritable(path, error) from error
         return path
@@ -160,35 +151,11 @@ def approved_line(signed: SignedApproval, action: str, who: str, **more: object)
 
 def read_copy(path: Path) -> SignedApproval | None:
     """The approval of a run, as it was when the run began."""
-    return _read(path, SignedApproval)
+    return read_signed(path, SignedApproval)
 
 
 def copy_text(signed: SignedApproval) -> str:
-    return _text(signed)
-
-
-def _text(item: Model) -> str:
-    return canonical_json(item.model_dump(mode="json")).decode() + "\n"
-
-
-def _read(path: Path, kind: type[Kind]) -> Kind | None:
-    """None where there is no such file. It has one spelling: another byte is another approval."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_LARGEST)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableError(f"{path} can't be read: {error.strerror}") from error
-    try:
-        item = kind.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise UnreadableError(f"{path} can't be read ({where}: {first['msg']})") from error
-    if _text(item).encode() != raw:
-        raise UnreadableError(f"{path} was changed: it is not as it was written")
-    return item
+    return signed_text(signed)
 
 
 def _put_first(path: Path, text: str) -> bool:

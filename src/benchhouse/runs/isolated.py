@@ -1,7 +1,7 @@
 """What is installed in the isolated environments that a scenario asks for; each is made and looked at once."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.isolated import keep, kept, understand
@@ -21,11 +21,21 @@ def each_environment(spec: RuntimeSpec) -> list[RuntimeSpec]:
     return [spec.model_copy(update={"requirements": item, "environments": []}) for item in requirements]
 
 
-def find_isolated(name: str, version: str | None, spec: RuntimeSpec, place: Place) -> tuple[Listed, RuntimeSpec] | None:
-    """The experiment, and the first environment that has it; None where the runtime has no packages of its own."""
+def find_isolated(
+    name: str,
+    version: str | None,
+    spec: RuntimeSpec,
+    place: Place,
+    admit: Callable[[Sequence[RuntimeSpec]], None],
+) -> tuple[Listed, RuntimeSpec] | None:
+    """The experiment, and the first environment that has it; None where the runtime has no packages of its own.
+
+    `admit` raises where they may not run: it is asked before any of them is made.
+    """
     runtime: Runtime = plug("runtimes", spec.kind)()
     if runtime.identity(spec, place) is None:
         return None
+    admit(each_environment(spec))
     offered = [(item, one) for one in each_environment(spec) for item in experiments_in(one, place)]
     names = sorted({item.name for item, _ in offered})
     if name not in names:

@@ -31,12 +31,12 @@ from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unused_field_problems, unused_fields
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
-from benchhouse.runs.isolated import find_isolated
+from benchhouse.runs.isolated import each_environment, find_isolated
 from benchhouse.runs.ledger import ScheduledRun
 from benchhouse.runs.server_images import refusal, with_pins
 from benchhouse.schema.approval import SignedApproval
 from benchhouse.schema.digests import digest
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Container, Place, Runtime
@@ -306,17 +306,40 @@ def _what_to_run(
         else:
             chosen = _by_service(file, listed, notes)
             return None, chosen, _load(chosen) if chosen else None, runtime
-        apart = isolated and _apart(wanted, runtime, listed)
-        own = find_isolated(*wanted, runtime, Place(places.cache())) if apart else None
+        apart, admit = isolated and _apart(wanted, runtime, listed), partial(_admit, workspace, document.path)
+        own = find_isolated(*wanted, runtime, Place(places.cache()), admit) if apart else None
         chosen, runtime = own or (resolve(*wanted, listed), runtime)
         return registered, chosen, _load(chosen), runtime
     except ProblemsError:
         raise
     except BenchError as error:
+        if error.exit_code == Exit.NEEDS_APPROVAL:
+            raise
         hint = error.hint
         if runtime.kind not in ("process", "venv"):
             hint = f"{hint}; it is planned in this environment: install its package here too, not only in the runtime"
         raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
+
+
+def _admit(workspace: WorkspaceFolder, path: str, environments: Sequence[RuntimeSpec]) -> None:
+    """Raises where trusted.yaml does not let what isolated environments would install run: to look into one runs it."""
+    if workspace.trusted.is_file():
+        from benchhouse.runs.package_gate import check_environments  # few workspaces have a policy
+
+        check_environments(workspace, environments, Place(places.cache()), path)
+
+
+def environments_of(workspace: WorkspaceFolder, path: Path, where: Where) -> list[RuntimeSpec]:
+    """What the trials of a scenario file run inside, where that is not this Python; nothing of it is made.
+
+    Of spaces and descriptors only their plans tell.
+    """
+    if path.suffix == ".toml" or is_space((document := load_yaml(path)).data):
+        return []
+    file = place(read_scenario(document, os.environ), where, places.site(workspace, where.site)).file
+    file = with_absolute_paths(file, path.parent.absolute() / (file.scenario.folder or ""))
+    runtime = file.scenario.runtime
+    return [] if runtime.kind == "process" else each_environment(runtime)
 
 
 def _apart(wanted: tuple[str, str | None], runtime: RuntimeSpec, listed: Sequence[Listed]) -> bool:

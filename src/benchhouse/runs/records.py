@@ -81,7 +81,7 @@ def check_packages(workspace: WorkspaceFolder, prepared: Prepared) -> str:
     """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises."""
     if not workspace.trusted.is_file():
         return ""
-    from benchhouse.runs.scans import check  # few workspaces have a policy
+    from benchhouse.runs.package_gate import check  # few workspaces have a policy
 
     return check(workspace, prepared)
 

@@ -5,76 +5,19 @@ A scan that could not look lets nothing through, and neither does one that is ol
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from benchhouse.catalog.advisories import read_advisories
-from benchhouse.catalog.components import components_in, components_of, lock_digest
-from benchhouse.catalog.entries import plug
+from benchhouse.catalog.components import lock_digest
 from benchhouse.evidence.writing import now, write_model, write_text
-from benchhouse.runs.trusted import read_trusted
-from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackageComponent, PackagePolicy, PackageScan, Vulnerability
-from benchhouse.schema.protocols import Runtime
 
-if TYPE_CHECKING:
-    from benchhouse.runs.preparation import Prepared
-
-_OURS = "benchhouse"
 _CLOCKS_S = 86400.0  # by which clocks may differ
 Subject = tuple[str, Sequence[PackageComponent]]
 """What is looked at, and what is in it."""
-
-
-def policy_of(workspace: WorkspaceFolder) -> PackagePolicy | None:
-    """What `packages:` of trusted.yaml says; None where it says nothing."""
-    trusted = read_trusted(workspace)
-    return trusted.packages if trusted else None
-
-
-def check(workspace: WorkspaceFolder, prepared: "Prepared") -> str:
-    """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises.
-
-    Experiments that come with this Benchhouse are no packages.
-    """
-    policy = policy_of(workspace)
-    if policy is None or all(item.distribution == _OURS for item in prepared.listed):
-        return ""
-    try:
-        subjects, reasons = run_subjects(workspace, prepared), []
-    except BenchError as error:
-        subjects, reasons = [], [error.message]
-    for subject, components in subjects:
-        reasons += [f"{subject}: {text}" for text in verdict(workspace, policy, components)]
-    if not reasons:
-        return ""
-    message = "\n  - ".join(["packages that trusted.yaml does not let run:", *reasons])
-    if policy.scans == "advised":
-        return message
-    hint = f"bench packages scan -c {prepared.file.document.path}; exceptions: packages: in {workspace.trusted}"
-    raise BenchError(message, hint, Exit.NEEDS_APPROVAL)
-
-
-def run_subjects(workspace: WorkspaceFolder, prepared: "Prepared") -> list[Subject]:
-    """What a scenario would run: the experiment's distribution here, or all of an isolated environment."""
-    subjects: dict[str, Subject] = {}
-    for spec in prepared.plan.runtimes:
-        if spec.kind == "process":
-            for name in dict.fromkeys(item.distribution for item in prepared.listed if item.distribution != _OURS):
-                subjects[name] = name, components_of(name)
-        elif spec.kind == "venv":
-            runtime: Runtime = plug("runtimes", spec.kind)()
-            place = prepared.place(workspace)
-            runtime.prepare(spec, place)
-            folder = Path(runtime.python(spec, place)[0]).parent.parent
-            name = f"environment of {', '.join(spec.requirements)}"
-            subjects[name] = name, components_in(next((folder / "lib").glob("python*/site-packages")))
-        else:
-            raise BenchError(f"what is inside of an image ({spec.kind}) can't be scanned", "run it in a venv")
-    return list(subjects.values())
 
 
 def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) -> PackageScan:
@@ -85,7 +28,7 @@ def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) ->
     name, components = subject
     seen = PackageScan(time=now(), subject=name, lock_digest=lock_digest(components), components=list(components))
     try:
-        advisories = read_advisories(workspace.root / policy.advisories, {item.name for item in components})
+        advisories = read_advisories(workspace.root / (policy.advisories or ""), {item.name for item in components})
         age_s = (datetime.now(UTC) - _moment(advisories.newest)).total_seconds()
         if age_s < -_CLOCKS_S:
             raise BenchError(f"the newest advisory is of {advisories.newest}, which is not yet")

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -22,6 +23,12 @@ def public_key(key: Path) -> str:
         raise BenchError(
             f"the public key can't be read: {public}", f"write it there: ssh-keygen -y -f {key} > {public}"
         ) from error
+
+
+def fingerprint(public_key: str) -> str:
+    """As OpenSSH and git tell a key."""
+    blob = base64.b64decode(public_key.split()[1])
+    return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
 
 
 def sign(message: bytes, key: Path, namespace: str) -> str:

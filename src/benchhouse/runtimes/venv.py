@@ -12,11 +12,13 @@ from tempfile import TemporaryDirectory
 
 from benchhouse.processes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
 from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.local_packages import rebuilt
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.resources import Runtime
 
+_NO_BUILD = "--no-build"
 # What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
 _WORKER_NEEDS = ("pydantic", "PyYAML", "nvidia-ml-py", "prometheus-client")
 
@@ -38,6 +40,16 @@ class VenvRuntime:
                 if not (folder / "ready").exists():
                     _build(spec, request.lock, folder)
             request.point_to(folder)
+
+    def unpack(self, spec: Runtime, place: Place, folder: Path) -> Path:
+        request = _Request(spec, place.cache)
+        if request.ready():
+            return _site_of(request.link)
+        with _locked(request.link):
+            if not request.lock.exists():
+                write_whole(request.lock, _resolved(spec, request.local, built=False))
+        _unpack(spec, request.lock, folder)
+        return folder
 
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
         return (str(_Request(spec, place.cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
@@ -87,19 +99,22 @@ class _Request:
         made.replace(self.link)
 
 
-def _resolved(spec: Runtime, local: dict[str, str]) -> str:
-    """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked."""
+def _resolved(spec: Runtime, local: dict[str, str], *, built: bool = True) -> str:
+    """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked.
+
+    Not `built`: of wheels alone, as whatever has to be built runs code of its own before it tells what it needs.
+    """
     wanted = [str(Path(item).absolute()) if item in local else item for item in spec.requirements]
     python = spec.python or sys.executable
     with TemporaryDirectory() as scratch:
         ours = f"{NAME} @ {write_own_wheel(Path(scratch), with_dependencies=False).as_uri()}"
         wanted = [*_WORKER_NEEDS, ours, *wanted]
-        if uv := find_uv():
+        if uv := find_uv() if built else _uv_to_look():
             inputs = Path(scratch) / "requirements.in"
             inputs.write_text("\n".join(wanted) + "\n", encoding="utf-8")
             plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
             compile_them = [uv, "pip", "compile", "--python", python, *plain, *rebuilt(wanted), str(inputs)]
-            return _without_ourselves(_ran(compile_them, "resolved"))
+            return _without_ourselves(_ran(compile_them, "resolved") if built else _looked([*compile_them, _NO_BUILD]))
         own = Path(scratch) / "venv"
         _ran([python, "-m", "venv", str(own)], "made")
         quiet = ["--disable-pip-version-check", "--quiet"]
@@ -107,6 +122,24 @@ def _resolved(spec: Runtime, local: dict[str, str]) -> str:
         report = json.loads(_ran([*dry_run, "--report", "-", *wanted], "resolved"))
         others = [item for item in report["install"] if item["metadata"]["name"].lower() != NAME]
         return "".join(sorted(_pinned(item) for item in others))
+
+
+def _unpack(spec: Runtime, lock: Path, folder: Path) -> None:
+    """The wheels of a lock, unpacked: no interpreter is started that has them on its path."""
+    install = [_uv_to_look(), "pip", "install", "--quiet", "--python", spec.python or sys.executable, _NO_BUILD]
+    _looked([*install, "--no-deps", "--target", str(folder), "-r", str(lock)])
+
+
+def _uv_to_look() -> str:
+    if uv := find_uv():
+        return uv
+    raise BenchError("without uv nothing can be looked at before it is built", "pip install 'benchhouse[packages]'")
+
+
+def _looked(command: list[str]) -> str:
+    failure = "the isolated environment can't be looked at before something of it is built and run"
+    hint = "give wheels:  uv build --wheel   then  requirements: [./dist/NAME.whl]   in the scenario"
+    return run_installer(command, failure, hint)
 
 
 def _without_ourselves(lock: str) -> str:
@@ -139,7 +172,7 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
             _ran([python, "-m", "venv", str(folder)], "made")
             install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _ran([*install, "--no-deps", "-r", str(lock)], "made")
-        site = next((folder / "lib").glob("python*/site-packages"))
+        site = _site_of(folder)
         if not (site / "benchhouse").exists():
             (site / "benchhouse").symlink_to(OURS, target_is_directory=True)
             write_own_metadata(site)
@@ -148,6 +181,10 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _site_of(folder: Path) -> Path:
+    return next((folder / "lib").glob("python*/site-packages"))
 
 
 def _ran(command: list[str], what: str) -> str:

@@ -144,6 +144,7 @@ class WorkspaceFolder(Folder):
     alarms = Inside("alarms.yaml")
     trusted = Inside("trusted.yaml")
     approvals = Inside("approvals")  # requests, and what was signed for them
+    signatures = Inside("signatures")  # of distributions; in a nexus those of its packages
 
     @property
     def root(self) -> Path:

@@ -5,8 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
+
+SIGNATURES = "benchhouse-package"
+"""What a signature of a distribution is made for: one of a commit, or of an approval, is none of it."""
 
 Severity = Literal["none", "low", "medium", "high", "critical", "unknown"]
 SEVERITIES: tuple[Severity, ...] = ("unknown", "none", "low", "medium", "high", "critical")
@@ -46,7 +51,12 @@ class PackagePolicy(Model, strict=True):
     scans: Literal["required", "advised"] = Field(
         "required", description="required: a run needs a scan that lets its packages through; advised: it only says so."
     )
-    advisories: str = Field(min_length=1, description="Export of OSV for PyPI: a folder of JSON files, or a zip.")
+    advisories: str | None = Field(
+        None, min_length=1, description="Export of OSV for PyPI: a folder of JSON files, or a zip; none: no scans."
+    )
+    signatures: Literal["required", "advised"] | None = Field(
+        None, description="Whether packages and what a nexus registers must be signed by people who may register."
+    )
     max_age: Seconds = Field(7 * 86400.0, gt=0, description="How old the newest advisory, and a scan, may be.")
     severities: list[Severity] = Field(
         default_factory=empty_list, description="Of vulnerabilities that are let through; none by default."
@@ -55,6 +65,12 @@ class PackagePolicy(Model, strict=True):
     exceptions: list[PackageException] = Field(
         default_factory=empty_list, description="What is let through for a while."
     )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "PackagePolicy":
+        if self.advisories is None and (self.signatures is None or "scans" in self.model_fields_set):
+            raise ValueError("a scan needs advisories: name the export of OSV")
+        return self
 
 
 class PackageComponent(Model):
@@ -89,3 +105,25 @@ class PackageScan(Model):
     newest_advisory: str = Field("", description="When the newest of them was written, UTC.")
     vulnerabilities: list[Vulnerability] = Field([], description="What they say of the components.")
     failure: str = Field("", description="Why it could not look: such a scan lets nothing through.")
+
+
+class SignedFiles(Model):
+    """What is signed of a distribution: every file that its wheel brings."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    package: str = Field(description="The distribution, as indexes write it.")
+    version: str = Field(description="Its version.")
+    files: dict[str, str] = Field(description="sha256 of each file, by its path in site-packages.")
+    signed_by: Name = Field(description="Who signs, by the name in trusted.yaml.")
+    time: str = Field(description="When, UTC.")
+
+    def signed_bytes(self) -> bytes:
+        """What the signature is made of."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+class SignedPackage(Model):
+    """`signatures/NAME-VERSION-DIGEST.json`."""
+
+    signed: SignedFiles = Field(description="What is signed.")
+    signature: str = Field(description="By `ssh-keygen -Y sign -n benchhouse-package`.")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.resources import Resources
@@ -172,3 +172,12 @@ class Runtime(Protocol):
 
     def container(self, spec: RuntimeSpec, place: Place) -> Container | None:
         """None where there is no image; raises BenchError where it is not there or not pinned."""
+
+
+@runtime_checkable
+class Unpacks(Protocol):
+    """A runtime whose packages can be looked at before anything of them is run."""
+
+    def unpack(self, spec: RuntimeSpec, place: Place, folder: Path) -> Path:
+        """`site-packages` as `prepare` makes it: what was made before, else unpacked into `folder`, where nothing is
+        built or run. Raises BenchError where something would have to be built."""

@@ -1,16 +1,18 @@
 """trusted.yaml: who may do what in a workspace, and how much without being asked. A file under review, as code is."""
 
 import re
+from collections.abc import Iterator
+from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
-from benchhouse.schema.packages import PackagePolicy
+from benchhouse.schema.packages import Day, PackagePolicy
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.resources import Budget
-from benchhouse.schema.roles import Role
+from benchhouse.schema.roles import Role, may
 
 _LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9]|-(?=[A-Za-z0-9])){0,38}(?:\[bot\])?")
 _KEY = re.compile(r"(ssh-ed25519|sk-ssh-ed25519@openssh\.com|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]+=*( .*)?")
@@ -29,7 +31,9 @@ class Person(Model, strict=True):
     """One person or program, and what it may do."""
 
     role: Role = Field("run", description="read, run, approve or admin; each holds those before it.")
-    registers: bool = Field(False, description="Whether packages and benchmarks may be registered by this person.")
+    registers: bool = Field(
+        False, description="Whether packages and benchmarks that this person signs may run; of an admin they may."
+    )
     keys: list[PublicKey] = Field(
         default_factory=empty_list, description="Public keys of OpenSSH, by which approvals and commits are known."
     )
@@ -47,6 +51,14 @@ class Person(Model, strict=True):
         return login
 
 
+class KeyEnd(Model, strict=True):
+    """From when on a key no longer counts: it expires, or was lost."""
+
+    key: PublicKey = Field(description="The key, as `keys` of its owner has it.")
+    until: Day = Field(description="Last day on which its signatures count, whenever they were made.")
+    why: str = Field(min_length=1, description="The reason, for people who read it later.")
+
+
 class TrustedFile(Model, strict=True):
     """The file."""
 
@@ -54,13 +66,14 @@ class TrustedFile(Model, strict=True):
     people: dict[Name, Person] = Field(min_length=1, description="People, by the name that records have.")
     budget: Budget | None = Field(None, description="What everybody may start without approval; none: anything.")
     packages: PackagePolicy | None = Field(None, description="What experiment packages are held to; none: nothing.")
+    key_ends: list[KeyEnd] = Field(default_factory=empty_list, description="Keys that expire, or were revoked.")
 
     @model_validator(mode="after")
     def _each_is_one(self) -> "TrustedFile":
         """A login or a key stands for one person, or nobody could be held to anything."""
         owner: dict[str, str] = {}
         for name, person in self.people.items():
-            marks = [" ".join(key.split()[:2]) for key in person.keys]
+            marks = [_mark(key) for key in person.keys]
             marks += [person.github.lower()] if person.github else []
             for mark in marks:
                 if owner.setdefault(mark, name) != name:
@@ -74,13 +87,34 @@ class TrustedFile(Model, strict=True):
 
     def by_key(self, public_key: str) -> str | None:
         """Whose key this is; None where it is nobody's."""
-        kind_and_key = public_key.split()[:2]
-        owners = (
-            name for name, person in self.people.items() for key in person.keys if key.split()[:2] == kind_and_key
-        )
-        return next(owners, None)
+        wanted = _mark(public_key)
+        return next((name for name, person in self.people.items() if wanted in map(_mark, person.keys)), None)
+
+    def keys_of(self, name: str, today: date) -> list[str]:
+        """The keys of somebody whose signatures count on that day."""
+        person = self.people.get(name)
+        ended = {_mark(end.key) for end in self.ended_keys(name, today)}
+        return [key for key in person.keys if _mark(key) not in ended] if person else []
+
+    def ended_keys(self, name: str, today: date) -> Iterator[KeyEnd]:
+        """Those that no longer count, and why."""
+        person = self.people.get(name)
+        marks = {_mark(key) for key in person.keys} if person else set[str]()
+        for end in self.key_ends:
+            if _mark(end.key) in marks and today > date.fromisoformat(end.until):
+                yield end
+
+    def may_register(self, name: str) -> bool:
+        """Whether what somebody signs may run."""
+        person = self.people.get(name)
+        return bool(person and (person.registers or may(person.role, "admin")))
 
     def allowance(self, name: str) -> Budget | None:
         """What somebody may start without approval, also who is not in the file."""
         person = self.people.get(name)
         return person.budget if person and person.budget else self.budget
+
+
+def _mark(public_key: str) -> str:
+    """The key itself: the comment behind it is free text."""
+    return " ".join(public_key.split()[:2])

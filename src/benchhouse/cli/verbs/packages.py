@@ -28,15 +28,14 @@ def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
     if as_json:
         screen.as_json(listed)
         return
-    scans = any(item.scan for item in listed)
-    columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken", "scan")
+    columns = ["package", "Python packages", "experiments", "models", "benchmarks", "broken"]
+    judged = [name for name in ("scan", "signature") if any(getattr(item, name) for item in listed)]
     rows = [
         (item.package, item.benchmark_packages, item.experiments, item.models, item.benchmarks, len(item.broken) or "",
-         item.scan)
+         *(getattr(item, name) for name in judged))
         for item in listed
     ]  # fmt: skip
-    shown = len(columns) if scans else len(columns) - 1
-    screen.table(columns[:shown], [row[:shown] for row in rows], right=columns[1:6], whole=("package",))
+    screen.table([*columns, *judged], rows, right=columns[1:], whole=("package",))
     if any(item.broken for item in listed):
         screen.note("what is broken, and where:  bench packages validate --static")
     else:
@@ -95,6 +94,48 @@ def scan(workspace: Workspace, name: str | None, scenario: Path | None, nexus: s
     if scanned.exit_code:
         screen.note("what is refused may not run; an exception with its reason and its last day:  trusted.yaml")
     return scanned.exit_code
+
+
+@command.verb(
+    "Sign what a wheel, or a distribution that is installed here, brings: with an SSH key of somebody who may register "
+    "packages by trusted.yaml. The signature lies in signatures/ of the nexus, else of the workspace: commit it.",
+    "bench packages sign dist/terratorch_bench-1.2-py3-none-any.whl",
+    "bench packages sign terratorch-bench --key ~/.ssh/work.pub   with the key that your agent holds",
+)
+@click.argument("what", metavar="WHEEL|NAME")
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Private key, or the .pub of one that your agent holds; default: one of ~/.ssh.")  # fmt: skip
+def sign(workspace: Workspace, what: str, key: Path | None, as_json: bool) -> None:
+    path = workspace.packages.sign(what, key=key)
+    if as_json:
+        screen.as_json({"file": str(path)})
+        return
+    click.echo(f"signed: {path}")
+    screen.note("next:  bench packages verify")
+
+
+@command.verb(
+    "Who signed packages: the commit of each package's folder in the nexus, and the Python packages that it installs, "
+    "as they are here. Exit code 2 where a signature is missing, or is of nobody who may register by trusted.yaml.",
+    "bench packages verify   every package of the nexus",
+    "bench packages verify terratorch",
+    "bench packages verify dist/terratorch_bench-1.2-py3-none-any.whl",
+)
+@click.argument("name", metavar="[PACKAGE|WHEEL]", required=False)
+@commands.nexus_option
+def verify(workspace: Workspace, name: str | None, nexus: str | None, as_json: bool) -> int:
+    verified = workspace.packages.verify(name, nexus=nexus)
+    if as_json:
+        screen.as_json(verified)
+        return verified.exit_code
+    rows = [
+        (item.package, item.standing.subject, "signed" if item.standing.signed else "not signed", item.standing.says)
+        for item in verified.packages
+    ]
+    screen.table(("package", "what", "state", "says"), rows, whole=("package", "state"))
+    for then in dict.fromkeys(item.standing.next for item in verified.packages if item.standing.next):
+        screen.note(then)
+    return verified.exit_code
 
 
 def _row(item: "PackageBenchmark", model: str) -> tuple[str, str, str, str]:

@@ -1,0 +1,148 @@
+"""The files of a distribution by their digests: the same of its wheel and of what is installed from that."""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import all_suffixes
+from importlib.metadata import Distribution, PathDistribution, distributions
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from benchhouse.catalog.entries import ADO
+from benchhouse.catalog.nexus_requirements import normal_name
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.errors import BenchError
+
+_OURS = "benchhouse"
+_TOLD = 3
+# What an installer writes, or what signs the list of files: no wheel of the same release has the same.
+_INSTALLERS = {"RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
+
+
+@dataclass(frozen=True)
+class DistributionFiles:
+    """What a wheel brings: sha256 by path in site-packages."""
+
+    package: str
+    version: str
+    files: dict[str, str]
+
+
+def find_distribution(name: str) -> Distribution:
+    """The one of this name that gets imported."""
+    wanted = normal_name(name)
+    for item in distributions():
+        if normal_name(item.metadata["Name"] or "") == wanted:
+            return item
+    raise BenchError(f"{name} is not installed here", f"uv pip install {name}")
+
+
+def bringing_experiments(site: Path) -> list[Distribution]:
+    """Those in a folder `site-packages` that offer plugs or experiments, without ours: nothing of them is imported."""
+    found = {normal_name(item.metadata["Name"]): item for item in distributions(path=[str(site)])}
+    return [
+        item
+        for name, item in sorted(found.items())
+        if name != _OURS
+        and any(point.group.startswith("benchhouse.") or point.group in ADO for point in item.entry_points)
+    ]
+
+
+def wheel_files(path: Path) -> DistributionFiles:
+    """Of a wheel, which is read and not unpacked."""
+    hint = "build one:  uv build --wheel   or sign what is installed:  bench packages sign NAME"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [item for item in archive.namelist() if not item.endswith("/")]
+            info = {name.partition("/")[0] for name in names if name.partition("/")[0].endswith(".dist-info")}
+            if len(info) != 1 or len(set(names)) != len(names):
+                raise BenchError(f"{path} is no wheel: it has {len(info)} folders *.dist-info", hint)
+            if moved := [name for name in names if name.partition("/")[0].endswith(".data")]:
+                message = f"{moved[0]} in {path} is changed when it is installed: what is then there can't be compared"
+                raise BenchError(message, "install it, look at it, then:  bench packages sign NAME")
+            about = PathDistribution(zipfile.Path(archive, f"{info.pop()}/"))
+            files = {name: _sha256(archive, name) for name in names if not _is_written_here(PurePosixPath(name))}
+            return DistributionFiles(normal_name(about.metadata["Name"]), about.version, files)
+    except (OSError, zipfile.BadZipFile, KeyError, TypeError) as error:
+        raise BenchError(f"{path} is no wheel that can be read: {error}", hint) from error
+
+
+def installed_files(distribution: Distribution) -> DistributionFiles:
+    """Of what is installed: the bytes that are there now, whatever RECORD says of them."""
+    name, version = distribution.metadata["Name"], distribution.version
+    if distribution.read_text("RECORD") is None:
+        raise BenchError(f"{name} has no RECORD: nobody can say which files are its", f"install it anew: {name}")
+    scripts = {item.name for item in distribution.entry_points if item.group in ("console_scripts", "gui_scripts")}
+    files = {}
+    for item in distribution.files or ():
+        path = PurePosixPath(item.as_posix())
+        made = len(path.parts) > 1 and path.parts[-2] in ("bin", "Scripts") and path.stem in scripts
+        if not made and not _is_written_here(path) and (place := Path(str(item.locate()))).is_file():
+            files[path.as_posix()] = file_digest(place)
+    return DistributionFiles(normal_name(name), version, files)
+
+
+def editable_source(distribution: Distribution) -> Path | None:
+    """The folder that an editable installation takes its code from."""
+    try:
+        record = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if record["dir_info"]["editable"] and record["url"].startswith("file://"):
+            return Path(unquote(record["url"].removeprefix("file://")))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def entry_modules(distribution: Distribution) -> set[str]:
+    """The topmost modules of what it offers to Benchhouse."""
+    groups = (point for point in distribution.entry_points if point.group.startswith("benchhouse."))
+    others = (point for point in distribution.entry_points if point.group in ADO)
+    return {point.value.partition(":")[0].partition(".")[0] for point in (*groups, *others)}
+
+
+def planted(distribution: Distribution, recorded: Mapping[str, str]) -> Iterator[str]:
+    """Files that would be imported as parts of a distribution, or in place of one, and that it did not bring."""
+    site = Path(str(distribution.locate_file("")))
+    tops = {PurePosixPath(name).parts[0].partition(".")[0] for name in recorded if ".dist-info/" not in name}
+    for item in sorted(site.iterdir()):
+        if item.name.partition(".")[0] not in tops or item.suffix in (".dist-info", ".egg-info"):
+            continue
+        shared = item.is_dir() and f"{item.name}/__init__.py" not in recorded and f"{item.name}.py" not in recorded
+        files = [item] if item.is_file() else [] if shared else sorted(item.rglob("*"))
+        for file in files:
+            name = file.relative_to(site).as_posix()
+            if name not in recorded and file.is_file() and is_importable(file) and "__pycache__" not in file.parts:
+                yield name
+
+
+def is_importable(path: Path) -> bool:
+    return path.name.endswith(tuple(all_suffixes()))
+
+
+def differences(signed: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """What is not as it was signed, the first of it by name; empty where all is."""
+    lines = [f"{name} is not as it was signed" for name in signed if there.get(name, signed[name]) != signed[name]]
+    lines += [f"{name}, which was signed, is missing" for name in signed if name not in there]
+    lines += [f"{name} was not signed" for name in there if name not in signed]
+    return in_short(lines)
+
+
+def in_short(lines: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
+    return "; ".join(lines[:_TOLD]) + more
+
+
+def _is_written_here(path: PurePosixPath) -> bool:
+    in_info = len(path.parts) == 2 and path.parts[0].endswith(".dist-info")
+    return (in_info and path.name in _INSTALLERS) or "__pycache__" in path.parts
+
+
+def _sha256(archive: zipfile.ZipFile, name: str) -> str:
+    hashed = hashlib.sha256()
+    with archive.open(name) as stream:
+        while block := stream.read(1 << 20):
+            hashed.update(block)
+    return hashed.hexdigest()

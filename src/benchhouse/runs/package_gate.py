@@ -1,0 +1,193 @@
+"""Whether trusted.yaml lets the packages of a run through: by their scans, and by who signed them.
+
+Every door comes through `check`, where a run is opened and where it goes on; and through `check_environments` before an
+isolated environment is made, as that already runs code of its packages.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from benchhouse.catalog.components import components_in, components_of
+from benchhouse.catalog.distribution_files import bringing_experiments, find_distribution
+from benchhouse.catalog.entries import plug
+from benchhouse.catalog.nexus_root import is_nexus
+from benchhouse.runs.package_signatures import SignatureStanding, of_distribution, of_folder
+from benchhouse.runs.scans import Subject, verdict
+from benchhouse.runs.trusted import read_trusted
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.packages import PackagePolicy
+from benchhouse.schema.protocols import Place, Runtime, Unpacks
+from benchhouse.schema.resources import Runtime as RuntimeSpec
+from benchhouse.schema.trust import TrustedFile
+
+if TYPE_CHECKING:
+    from benchhouse.catalog.benchmarks import Registered
+    from benchhouse.runs.preparation import Prepared
+
+_OURS = "benchhouse"
+
+
+def policy_of(workspace: WorkspaceFolder) -> PackagePolicy | None:
+    """What `packages:` of trusted.yaml says; None where it says nothing."""
+    trusted = read_trusted(workspace)
+    return trusted.packages if trusted else None
+
+
+def check(workspace: WorkspaceFolder, prepared: "Prepared") -> str:
+    """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises.
+
+    Experiments that come with this Benchhouse are no packages; what a nexus registers is signed all the same.
+    """
+    gate = _Gate.of(workspace)
+    if gate is None:
+        return ""
+    for folder in registered_in(prepared):
+        gate.sign(of_folder(gate.trusted, folder))
+    for name in _names(prepared):
+        gate.installed(name)
+    if any(item.distribution != _OURS for item in prepared.listed):
+        gate.environments(
+            [spec for spec in prepared.plan.runtimes if spec.kind != "process"], prepared.place(workspace)
+        )
+    return gate.close(prepared.file.document.path)
+
+
+def check_environments(workspace: WorkspaceFolder, specs: Iterable[RuntimeSpec], place: Place, asked_by: str) -> str:
+    """The same of isolated environments that were not made yet, so that nothing of them has run."""
+    gate = _Gate.of(workspace)
+    if gate is None:
+        return ""
+    gate.environments(specs, place)
+    return gate.close(asked_by)
+
+
+def run_subjects(prepared: "Prepared") -> list[Subject]:
+    """What trials would bring from here: distributions that are installed, with all that they need."""
+    return [(name, components_of(name)) for name in _names(prepared)]
+
+
+@contextmanager
+def site_of(spec: RuntimeSpec, place: Place) -> Iterator[Path]:
+    """`site-packages` of an isolated environment: as it was made, else what it would be made of, unpacked."""
+    runtime: Runtime = plug("runtimes", spec.kind)()
+    if not isinstance(runtime, Unpacks):
+        raise BenchError(f"what is inside of an image ({spec.kind}) can't be scanned", "run it in a venv")
+    with TemporaryDirectory(prefix="bench-look-") as folder:
+        yield runtime.unpack(spec, place, Path(folder, "site"))
+
+
+def environment_subject(spec: RuntimeSpec, site: Path) -> Subject:
+    return environment_name(spec), components_in(site)
+
+
+def environment_name(spec: RuntimeSpec) -> str:
+    return f"environment of {', '.join(spec.requirements) or spec.image or spec.kind}"
+
+
+def registered_in(prepared: "Prepared") -> list[Path]:
+    """Folders of a nexus that a scenario and its benchmarks come from: those are held to their commits."""
+    files = [prepared.home.absolute() / "scenario.yaml"]
+    registered: Registered | None = prepared.registered
+    while registered is not None:
+        files.append(Path(registered.document.path).absolute())
+        registered = registered.base
+    return list(dict.fromkeys(folder for file in files if (folder := _registered_folder(file))))
+
+
+def _registered_folder(file: Path) -> Path | None:
+    """`packages/PACKAGE`, or `benchmarks`, of the nexus that has the file; other files of it are nobody's package."""
+    for root in file.parents:
+        if is_nexus(root):
+            match file.relative_to(root).parts:
+                case ("packages", package, _, *_):
+                    return root / "packages" / package
+                case ("benchmarks", _, *_):
+                    return root / "benchmarks"
+            return None
+    return None
+
+
+def _names(prepared: "Prepared") -> list[str]:
+    """Distributions whose experiments run in this Python."""
+    here = any(spec.kind == "process" for spec in prepared.plan.runtimes)
+    names = dict.fromkeys(item.distribution for item in prepared.listed if item.distribution != _OURS)
+    return list(names) if here else []
+
+
+@dataclass
+class _Gate:
+    """One look at all that is to run, by what trusted.yaml asks for."""
+
+    workspace: WorkspaceFolder
+    trusted: TrustedFile
+    policy: PackagePolicy
+    unscanned: list[str] = field(default_factory=list)
+    unsigned: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, workspace: WorkspaceFolder) -> "_Gate | None":
+        trusted = read_trusted(workspace)
+        return cls(workspace, trusted, trusted.packages) if trusted and trusted.packages else None
+
+    def sign(self, standing: SignatureStanding) -> None:
+        if self.policy.signatures and not standing.signed:
+            self.unsigned.append(f"{standing.subject}: {standing.says}")
+            self.hints.append(standing.next)
+
+    def installed(self, name: str) -> None:
+        """A distribution of this Python."""
+        try:
+            if self.policy.advisories:
+                self._scan((name, components_of(name)))
+            if self.policy.signatures:
+                self.sign(of_distribution(self.workspace, self.trusted, find_distribution(name)))
+        except BenchError as error:
+            self._could_not_look(error)
+
+    def environments(self, specs: Iterable[RuntimeSpec], place: Place) -> None:
+        for spec in specs:
+            try:
+                with site_of(spec, place) as site:
+                    if self.policy.advisories:
+                        self._scan(environment_subject(spec, site))
+                    self._sign_all(bringing_experiments(site) if self.policy.signatures else ())
+            except BenchError as error:
+                self._could_not_look(error)
+
+    def close(self, asked_by: str) -> str:
+        """A warning, or nothing; raises where something is refused."""
+        scans, signatures = self.policy.scans == "required", self.policy.signatures == "required"
+        refused = [*(self.unscanned if scans else ()), *(self.unsigned if signatures else ())]
+        if not self.unscanned and not self.unsigned:
+            return ""
+        if not refused:
+            return _told([*self.unscanned, *self.unsigned])
+        hints = [f"bench packages scan -c {asked_by}"] if scans and self.unscanned else []
+        hints += [*dict.fromkeys(self.hints), f"exceptions: packages: in {self.workspace.trusted}"]
+        raise BenchError(_told(refused), "; ".join(hint for hint in hints if hint), Exit.NEEDS_APPROVAL)
+
+    def _scan(self, subject: Subject) -> None:
+        self.unscanned += [f"{subject[0]}: {text}" for text in verdict(self.workspace, self.policy, subject[1])]
+
+    def _sign_all(self, distributions: Sequence[Distribution]) -> None:
+        for item in distributions:
+            self.sign(of_distribution(self.workspace, self.trusted, item, here=False))
+
+    def _could_not_look(self, error: BenchError) -> None:
+        """A rule that could not be looked at lets nothing through."""
+        if self.policy.advisories:
+            self.unscanned.append(error.message)
+        if self.policy.signatures:
+            self.unsigned.append(error.message)
+        self.hints.append(error.hint or "")
+
+
+def _told(reasons: Sequence[str]) -> str:
+    return "\n  - ".join(["packages that trusted.yaml does not let run:", *dict.fromkeys(reasons)])
