@@ -1,9 +1,10 @@
 """Try to start runs that nobody approved: every kind of forged approval, at every door, in turn.
 
-bob may start 3 trials, and asks for more. The doors: `bench run` and `submit`, the Python API, HTTP, a form of a page,
-a tool of an agent (MCP), a schedule, and those that carry on a run. First each door starts one run by a good approval,
-so that a door which is merely broken shows; then none of the forged ones may. A trial leaves a line in a file: that
-counts too.
+bob may start 3 trials, and asks for more; that he is an admin, who may evaluate, lets him approve nothing of his own.
+The doors: `bench run` and `submit`, the Python API, HTTP, a form of a page, a tool of an agent (MCP), a schedule, an
+evaluation of a nexus, a command in a comment, and those that carry on a run. First each door starts one run by a good
+approval, so that a door which is merely broken shows; then none of the forged ones may. A trial leaves a line in a
+file: that counts too.
 
     python benchmarks/approval_doors.py [--attempts 1000] [--seed 7] [--json]
 
@@ -28,11 +29,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from benchhouse.api.chat import ChatDeeds
 from benchhouse.api.workspace import Workspace
+from benchhouse.automation.github.commands import Command
 from benchhouse.cli import bench
 from benchhouse.evidence.writing import after, now
 from benchhouse.runs.approval_files import ApprovalFiles, copy_text
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.ledger import Ledger, new_run_id
 from benchhouse.runs.preparation import prepare
 from benchhouse.runs.records import create_run
 from benchhouse.runs.ssh_signatures import sign
@@ -65,13 +68,18 @@ class Team:
         public = {name: (self.keys / f"{name}.pub").read_text().strip() for name in ("ada", "bob", "cy")}
         people = [
             f'ada: {{role: approve, keys: ["{public["ada"]}"]}}',
-            f'bob: {{keys: ["{public["bob"]}"]}}',
+            f'bob: {{role: admin, keys: ["{public["bob"]}"]}}',
             f'cy: {{role: run, keys: ["{public["cy"]}"]}}',
         ]
         (self.root / "trusted.yaml").write_text("people: {" + ", ".join(people) + "}\nbudget: {trials: 3}\n")
+        home = self.root / "packages" / "team"
+        (home / "benchmark_instances" / "big").mkdir(parents=True)
+        (home / "nexus.yaml").write_text("package: {name: team}\n")
+        (home / "benchmark_instances" / "big" / "scenario.yaml").write_text(self.text)
         self.ws = Workspace(self.root)
         self.files = ApprovalFiles(self.ws.folder)
         self.token = self.ws.tokens.make("bob", "run").secret
+        self.chat = ChatDeeds(self.ws, lambda text: None)
         self.writes = Writes(self.ws, ServerState(self.ws.folder.server_state))
         os.environ["BENCH_AS"] = "bob"
         self.process = subprocess.Popen(
@@ -100,6 +108,9 @@ class Team:
             "form": lambda: self.form({"file": "big.yaml"}),
             "MCP run": lambda: self.tool("run", file="big.yaml"),
             "schedule": lambda: self.ws.schedules.run_now("big"),
+            "bench evaluate": lambda: self.command("evaluate", "--all", "--again"),
+            "ws.evaluate": self.evaluate,
+            "comment": lambda: self.chat.start(Command("run", "big"), new_run_id(), "bob"),
         }
 
     def ways_on(self, run: str) -> dict[str, Door]:
@@ -117,6 +128,11 @@ class Team:
             code = bench.main(["-C", str(self.root), *arguments], prog_name="bench", standalone_mode=False)
         if code:
             raise BenchError(f"exit code {code}")
+
+    def evaluate(self) -> None:
+        for run in self.ws.evaluate(package="team", again=True).runs:
+            if run.state != "complete":
+                raise BenchError(run.why)
 
     def ask(self, path: str, body: str, kind: str) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
