@@ -169,8 +169,8 @@ class _Gate:
             return ""
         if not refused:
             return _told([*self.unscanned, *self.unsigned])
-        hints = [f"bench packages scan -c {asked_by}"] if scans and self.unscanned else []
-        hints += [*dict.fromkeys(self.hints), f"exceptions: packages: in {self.workspace.trusted}"]
+        exceptions = [f"bench packages scan -c {asked_by}", f"exceptions: packages: in {self.workspace.trusted}"]
+        hints = [*(exceptions if scans and self.unscanned else ()), *dict.fromkeys(self.hints)]
         raise BenchError(_told(refused), "; ".join(hint for hint in hints if hint), Exit.NEEDS_APPROVAL)
 
     def _scan(self, subject: Subject) -> None:

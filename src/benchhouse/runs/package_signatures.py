@@ -88,6 +88,7 @@ def of_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distributi
             return SignatureStanding(subject, True, item.signed.signed_by, f"signed by {item.signed.signed_by}: {path}")
     reasons += [f"{path}: bundles of sigstore are not checked here" for path in _sigstores(workspace, files)]
     then = f"somebody who may register signs it:  bench packages sign {files.package}"
+    then = f"install what was signed; or {then}" if reasons else then
     return SignatureStanding(subject, False, "", in_short(reasons) or "it is not signed", then)
 
 
