@@ -108,6 +108,12 @@ def test_a_package_that_was_altered_by_one_byte_is_refused(team, bench, keys):
     assert "zip_time/json.py was not signed" in verified(team).says
     assert bench("run", "z.yaml").code == 5
     (site / "zip_time" / "json.py").unlink()
+    (site / "zip_time.abi3.so").write_text("in front of the folder")
+    assert "zip_time.abi3.so was not signed" in verified(team).says
+    (site / "zip_time.abi3.so").unlink()
+    (site / "zip_time" / "sub").symlink_to(team)
+    assert "zip_time/sub was not signed" in verified(team).says
+    (site / "zip_time" / "sub").unlink()
     assert bench("run", "z.yaml").code == 0
 
 
@@ -180,6 +186,9 @@ def test_what_is_no_wheel_or_changes_on_the_way_and_bundles_of_sigstore_are_not_
     )
     done = bench("packages", "sign", team / "a.whl", "--key", keys / "ada")
     assert done.code == 2 and "zip_time-2.0.data/scripts/x" in done.err and "changed when it is installed" in done.err
+    about = {"zip_time-3.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: zip-time\nVersion: ../../x\n"}
+    evil = make_wheel(team / "dist", "3.0", more=about)
+    assert "is no name or version of a package" in bench("packages", "sign", evil, "--key", keys / "ada").err
     (team / "b.whl").write_text("no zip")
     assert "b.whl is no wheel that can be read" in bench("packages", "sign", team / "b.whl", "--key", keys / "ada").err
     bundle = team / "signatures" / "zip_time-1.0-py3-none-any.whl.sigstore.json"
@@ -241,6 +250,11 @@ def test_a_benchmark_of_a_nexus_runs_where_its_commit_is_signed_and_its_files_ar
         assert says == changed
         git(tmp_path, "clean", "-fdq", "packages")
         git(tmp_path, "checkout", "-q", ".")
+    inner = scenario.parent / "packages" / "x"
+    inner.mkdir(parents=True)
+    (inner / "nexus.yaml").write_text("package: {name: x}\n")
+    assert "small/packages/x/nexus.yaml is not in the commit" in bench("run", scenario, "--new").err
+    git(tmp_path, "clean", "-fdq", "packages")
     git(tmp_path, "update-index", "--assume-unchanged", str(scenario))
     scenario.write_text(scenario.read_text().replace("true", "false"))
     assert git(tmp_path, "status", "--porcelain", "packages") == "", "git is told to look away"

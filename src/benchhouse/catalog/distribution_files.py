@@ -105,15 +105,16 @@ def entry_modules(distribution: Distribution) -> set[str]:
 def planted(distribution: Distribution, recorded: Mapping[str, str]) -> Iterator[str]:
     """Files that would be imported as parts of a distribution, or in place of one, and that it did not bring."""
     site = Path(str(distribution.locate_file("")))
-    tops = {PurePosixPath(name).parts[0].partition(".")[0] for name in recorded if ".dist-info/" not in name}
-    for item in sorted(site.iterdir()):
-        if item.name.partition(".")[0] not in tops or item.suffix in (".dist-info", ".egg-info"):
-            continue
-        shared = item.is_dir() and f"{item.name}/__init__.py" not in recorded and f"{item.name}.py" not in recorded
-        files = [item] if item.is_file() else [] if shared else sorted(item.rglob("*"))
-        for file in files:
+    own = [PurePosixPath(name) for name in recorded if ".dist-info/" not in name]
+    packages = {path.parent for path in own if path.name == "__init__.py"}
+    tops, names = {path.parts[0].partition(".")[0] for path in own}, {path.parts[0] for path in own}
+    places = [site / path for path in packages if not packages.intersection(path.parents)]
+    places += [item for item in site.iterdir() if item.name.partition(".")[0] in tops and item.name not in names]
+    for place in sorted(places):
+        for file in [place] if place.is_file() else sorted(place.rglob("*")):
             name = file.relative_to(site).as_posix()
-            if name not in recorded and file.is_file() and is_importable(file) and "__pycache__" not in file.parts:
+            imported = (file.is_symlink() and file.is_dir()) or (file.is_file() and is_importable(file))
+            if name not in recorded and imported and "__pycache__" not in file.parts:
                 yield name
 
 

@@ -42,19 +42,19 @@ def policy_of(workspace: WorkspaceFolder) -> PackagePolicy | None:
 def check(workspace: WorkspaceFolder, prepared: "Prepared") -> str:
     """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises.
 
-    Experiments that come with this Benchhouse are no packages; what a nexus registers is signed all the same.
+    Experiments that come with this Benchhouse are no packages; what else their environments install is looked at, and
+    what a nexus registers is signed all the same.
     """
     gate = _Gate.of(workspace)
     if gate is None:
         return ""
-    for folder in registered_in(prepared):
+    for folder in registered_in(prepared) if gate.policy.signatures else ():
         gate.sign(of_folder(gate.trusted, folder))
     for name in _names(prepared):
         gate.installed(name)
-    if any(item.distribution != _OURS for item in prepared.listed):
-        gate.environments(
-            [spec for spec in prepared.plan.runtimes if spec.kind != "process"], prepared.place(workspace)
-        )
+    others = any(item.distribution != _OURS for item in prepared.listed)
+    specs = [spec for spec in prepared.plan.runtimes if spec.kind != "process" and (others or spec.requirements)]
+    gate.environments(specs, prepared.place(workspace))
     return gate.close(prepared.file.document.path)
 
 
@@ -97,20 +97,17 @@ def registered_in(prepared: "Prepared") -> list[Path]:
     while registered is not None:
         files.append(Path(registered.document.path).absolute())
         registered = registered.base
-    return list(dict.fromkeys(folder for file in files if (folder := _registered_folder(file))))
+    return list(dict.fromkeys(folder for file in files for folder in _registered_folders(file)))
 
 
-def _registered_folder(file: Path) -> Path | None:
-    """`packages/PACKAGE`, or `benchmarks`, of the nexus that has the file; other files of it are nobody's package."""
-    for root in file.parents:
-        if is_nexus(root):
-            match file.relative_to(root).parts:
-                case ("packages", package, _, *_):
-                    return root / "packages" / package
-                case ("benchmarks", _, *_):
-                    return root / "benchmarks"
-            return None
-    return None
+def _registered_folders(file: Path) -> Iterator[Path]:
+    """`packages/PACKAGE`, or `benchmarks`, of every nexus that has the file: one may be put into another."""
+    for root in filter(is_nexus, file.parents):
+        match file.relative_to(root).parts:
+            case ("packages", package, _, *_):
+                yield root / "packages" / package
+            case ("benchmarks", _, *_):
+                yield root / "benchmarks"
 
 
 def _names(prepared: "Prepared") -> list[str]:

@@ -3,6 +3,7 @@
 A signature counts by a key that trusted.yaml has of somebody who may register, and that has not ended, today.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,9 +29,11 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import SIGNATURES, SignedFiles, SignedPackage
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.trust import TrustedFile
 from benchhouse.sites import places
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}")
 _SIGSTORE = ("*.sigstore", "*.sigstore.json", "*.attestation")
 
 
@@ -51,6 +54,7 @@ class SignatureStanding:
 
 def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: DistributionFiles, key: Path) -> Path:
     """Sign what a distribution brings; the file lies in `signatures/` of the nexus, else of the workspace."""
+    _check_name(files)
     signer = owner_of(trusted, key)
     if not trusted.may_register(signer):
         raise BenchError(
@@ -73,6 +77,7 @@ def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distribu
 
 def of_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: DistributionFiles) -> SignatureStanding:
     """By the files that lie in `signatures/`: one of them must be about exactly these."""
+    _check_name(files)
     subject, reasons = f"{files.package} {files.version}", list[str]()
     for path in sorted(_folder(workspace).glob(f"{files.package}-{files.version}-*.json")):
         try:
@@ -139,6 +144,13 @@ def of_folder(trusted: TrustedFile, folder: Path, subject: str = "") -> Signatur
         then = f"commit and sign it, or put it back:  git -C {folder} status"
         return SignatureStanding(subject, False, "", why, then)
     return SignatureStanding(subject, True, found.signer, f"signed by {found.signer}: {commit}")
+
+
+def _check_name(files: DistributionFiles) -> None:
+    """Raises where what a package calls itself could lead to another file than that of its signature."""
+    for text in (files.package, files.version):
+        if not _NAME.fullmatch(text):
+            raise BenchError(f"{quote(text[:60])} is no name or version of a package", "see its METADATA")
 
 
 def _doubt(trusted: TrustedFile, files: DistributionFiles, item: SignedPackage) -> str:
