@@ -14,7 +14,7 @@ from benchhouse.runs.commits import changed_since_commit
 from benchhouse.runs.package_signatures import of_folder
 from benchhouse.runs.signed_files import signed_text
 from benchhouse.runs.ssh_signatures import sign
-from benchhouse.runs.trusted import read_trusted
+from benchhouse.runs.trusted import login, read_trusted
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.packages import SignedPackage
 
@@ -230,7 +230,11 @@ def test_a_benchmark_of_a_nexus_runs_where_its_commit_is_signed_and_its_files_ar
     scenario = home / "benchmark_instances" / "small" / "scenario.yaml"
     refused = bench("run", scenario)
     assert refused.code == 5 and "is not signed" in refused.err and "commit --amend --no-edit -S" in refused.err
-    assert "not signed" in bench("packages", "list").out
+    listed = bench("packages", "list")
+    assert "not signed" in listed.out and "bench packages verify" in listed.err
+    trust(people={**json.loads((tmp_path / "trusted.yaml").read_text())["people"], login(): {"role": "admin"}})
+    evaluated = json.loads(bench("evaluate", "--all", "--json").out)["runs"]
+    assert [run["state"] for run in evaluated] == ["refused"] and "is not signed" in evaluated[0]["why"]
     for key, says in (("eve", "a key that nobody has in trusted.yaml: SHA256:"), ("bob", "bob, who may not register")):
         commit(tmp_path, keys / key, "--amend")
         assert says in bench("run", scenario).err

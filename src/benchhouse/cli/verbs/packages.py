@@ -38,6 +38,8 @@ def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
     screen.table([*columns, *judged], rows, right=columns[1:], whole=("package",))
     if any(item.broken for item in listed):
         screen.note("what is broken, and where:  bench packages validate --static")
+    elif any(item.signature == "not signed" for item in listed):
+        screen.note("what is not signed, and why:  bench packages verify")
     else:
         screen.note("next:  bench packages show PACKAGE")
 
