@@ -1,8 +1,14 @@
 """Which points a scenario has, and in which order."""
 
 import pytest
+from pydantic import BaseModel
 
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.schema.experiment import experiment
+
+
+class Aim(BaseModel, extra="forbid"):
+    target: str = ""
 
 
 def test_a_list_in_the_workload_is_an_axis_and_the_last_varies_fastest(points_of):
@@ -111,6 +117,47 @@ def test_targets_are_an_axis_and_names_are_enough(plan_of):
     one, two = {"name": "a", "cores": 1}, {"name": "b", "cores": 2}
     assert bound == [(one, 1), (one, 2), (two, 1), (two, 2)]
     assert plan.axes == ["target.name", "size"]
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        "points: [{target: a, size: 1}, {size: 2, target: {name: a, cores: 2}}]",
+        "zip: {target: [a, {name: a, cores: 2}], size: [1, 2]}",
+        "zip: {size: [1, 2], target: [{name: a}, {name: a, cores: 2}]}",
+    ],
+)
+def test_whole_targets_vary_beside_other_keys(axes, plan_of):
+    plan = plan_of(f"axes: [{{{axes}}}, {{grid: {{share: [0.5, 1]}}}}]\nexclude: [{{cores: 2, share: 0.5}}]")
+    bound = [(item.target, item.parameters["size"], item.parameters["share"]) for item in plan.instances()]
+    one, two = {"name": "a", "cores": 1}, {"name": "a", "cores": 2}
+    assert bound == [(one, 1, 0.5), (one, 1, 1.0), (two, 2, 1.0)]
+    assert sorted(plan.axes) == ["share", "size", "target.name"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("axes: [{points: [{target: 3, size: 1}]}]", "2:27: the number 3 is no target"),
+        ("axes: [{points: [{target: {core: 2}, size: 1}]}]", "unknown key 'core'"),
+        ("axes: [{points: [{target: {cores: 2}, size: 1}]}, {grid: {cores: [1]}}]", "'cores' is set by this"),
+        ("target: {name: z, cores: 4}\naxes: [{grid: {target: [{cores: 2}]}}]", "'cores' .* fixed under `target:`"),
+        ("axes: [{grid: {target: [a, a]}}]", "the target 'a' is named twice"),
+        ("workload: {target: [a, b]}", "unknown key 'target'"),
+    ],
+)
+def test_whole_targets_that_are_none_or_clash_are_told_with_their_place(text, message, plan_of):
+    with pytest.raises(ProblemsError, match=message):
+        plan_of(text)
+
+
+def test_an_input_called_target_is_not_taken_for_whole_targets(plan_of):
+    @experiment("aim", version="1.0")
+    def aim(workload: Aim) -> None: ...
+
+    assert [item.parameters for item in plan_of("workload: {target: a}", aim).instances()] == [{"target": "a"}]
+    with pytest.raises(ProblemsError, match="a workload's own 'target' can't vary"):
+        plan_of("axes: [{grid: {target: [a, b]}}]", aim)
 
 
 @pytest.mark.parametrize("rule", ["{target: b, size: 1}", "{target.name: b, size: 1}", "{cores: [2], size: 1}"])

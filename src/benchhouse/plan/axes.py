@@ -14,7 +14,7 @@ from benchhouse.plan.space import Block, Space
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths, hint_at, rebase_paths
-from benchhouse.schema.quoting import quote, shorten
+from benchhouse.schema.quoting import describe, quote, shorten
 from benchhouse.schema.resources import AskedResources, Resources, spelt, value_of
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
 
@@ -123,13 +123,8 @@ class Draft:
 
     def add_targets(self, scenario: Scenario, home: Place) -> None:
         if scenario.targets:
-            whole = [whole_target(target) for target in scenario.targets]
-            places = [home.at("targets", index) for index in range(len(whole))]
-            names = [target.get("name") for target in whole]
-            for index, name in enumerate(names):
-                if isinstance(name, str) and name in names[:index]:
-                    self.problems.append(places[index].at("name").problem(f"the target {quote(name)} is named twice"))
-            self._add_block({TARGETS: home.at("targets")}, [(target,) for target in whole], {TARGETS: places})
+            places = [home.at("targets", index) for index in range(len(scenario.targets))]
+            self._add_block({TARGETS: home.at("targets")}, [(item,) for item in scenario.targets], {TARGETS: places})
         elif isinstance(scenario.target, str):
             self._fix("target.name", scenario.target, home.at("target"))
         else:
@@ -168,7 +163,7 @@ class Draft:
             self.problems.append(place.problem(message, expected, did_you_mean(key, self.axes) or "", key=True))
             return None
         block = self.blocks[axis.block]
-        column = [row[block.keys.index(TARGETS if whole else name)] for row in block.rows]
+        column = block.column(TARGETS if whole else name)
         if whole or (name == TARGETS and not isinstance(value, dict)):
             column = [target[inner] if inner in target else inside(target, inner.split(".")) for target in column]
         values = [canonical_json(item) for item in column]
@@ -206,12 +201,18 @@ class Draft:
         whole = self.axes.get(TARGETS)
         if whole is None:
             return
-        for (target,), place in zip(self.blocks[whole.block].rows, whole.values, strict=True):
-            for name in self.axes:
+        for target, place in zip(self.whole_targets(), whole.values, strict=True):
+            for name in (*self.axes, *self.fixed):
                 taken = taken_at(target, self.path(name)) if name.startswith("target.") else None
                 if taken:
-                    message = f"'{'.'.join(map(str, taken))}' is set by this target and varied by an axis"
+                    other = "varied by an axis" if name in self.axes else "fixed under `target:`"
+                    message = f"'{'.'.join(map(str, taken))}' is set by this target and {other}"
                     self.problems.append(place.at(*taken).problem(message, key=True))
+
+    def whole_targets(self) -> list[dict[str, Any]]:
+        """One for each row of the block that they vary in; none where they don't vary."""
+        axis = self.axes.get(TARGETS)
+        return self.blocks[axis.block].column(TARGETS) if axis else []
 
     def _given_and_varied(self, name: str, axis: Axis) -> Problem:
         """Says at the axis which line gives the value too."""
@@ -236,7 +237,9 @@ class Draft:
     def _place(self, name: str, value: Any, place: Place) -> None:
         """Put one key of the workload or target where it belongs: an axis or a fixed value."""
         inner, model = name.removeprefix("target."), self.model(name)
-        if isinstance(value, list) and not accepts_list(model, inner):
+        if name == TARGETS:  # here a key of the workload; whole targets vary under `targets:` or among the axes
+            self._fix(name, value, place)
+        elif isinstance(value, list) and not accepts_list(model, inner):
             if not value:
                 self.problems.append(place.problem(f"the axis '{inner}' is empty", "at least one value"))
                 self.spoilt.add(name)
@@ -294,6 +297,10 @@ class Draft:
         self.problems += [keys[key].problem(f"'{names[key]}' varies twice", key=True) for key in twice]
         if twice:
             return
+        if whole := [key for key, name in names.items() if name == TARGETS and name in fields_of(self.workload_model)]:
+            message = "a workload's own 'target' can't vary: among the axes that name means whole targets"
+            self.problems.append(keys[whole[0]].problem(message, "targets: [...] for these", key=True))
+            return
         for key, name in names.items():
             if self._is_nested(name):
                 self.nested[name] = tuple(name.removeprefix("target.").split("."))
@@ -306,9 +313,25 @@ class Draft:
             for number, row in enumerate(rows)
         ]
         self.blocks.append(Block(tuple(names.values()), tuple(rows)))
+        if self.blocks[-1].keys == (TARGETS,):
+            (places,) = values.values()
+            self._refuse_names_twice(places)
+
+    def _refuse_names_twice(self, places: list[Place]) -> None:
+        names = [target.get("name") for target in self.whole_targets()]
+        for index, name in enumerate(names):
+            if isinstance(name, str) and name in names[:index]:
+                self.problems.append(places[index].at("name").problem(f"the target {quote(name)} is named twice"))
 
     def _meant(self, key: str, name: str, value: Any, place: Place) -> Any:
         """A value of an axis as the scenario's own file would write it."""
+        if name == TARGETS:
+            if not isinstance(value, str | dict):
+                self.problems.append(
+                    place.problem(f"{describe(value)} is no target", "a name, or the keys of a target")
+                )
+                return {}
+            return whole_target(value)
         if not name.startswith(RESOURCES):
             return self._rebased(name, value, place)
         if name.removeprefix(RESOURCES) not in Resources.model_fields:
@@ -336,8 +359,7 @@ class Draft:
         if head in fields_of(model):
             return accepts_mapping(model, head)
         holders = [self.target if in_target else self.parameters]
-        if in_target and TARGETS in self.axes:
-            holders += [row[0] for row in self.blocks[self.axes[TARGETS].block].rows]
+        holders += self.whole_targets() if in_target else []
         return any(isinstance(holder.get(head), dict) for holder in holders)
 
 

@@ -162,8 +162,7 @@ def _check_names(draft: Draft) -> None:
         else:
             _check_name(draft, draft.model(name), str(draft.path(name)[0]), place)
     if TARGETS in draft.axes:
-        whole = draft.axes[TARGETS]
-        for (target,), place in zip(draft.blocks[whole.block].rows, whole.values, strict=True):
+        for target, place in zip(draft.whole_targets(), draft.axes[TARGETS].values, strict=True):
             for key in target:
                 _check_name(draft, draft.target_model, key, place.at(key))
 

@@ -266,15 +266,17 @@ class Plan:
             return [VERSION_AXIS, *dict.fromkeys(name for plan in self.variants for name in plan.axes)]
         names: list[str] = []
         for block in self.space.blocks:
-            targets = [row[0] for row in block.rows] if block.keys == (TARGETS,) else []
-            if not targets:
-                names += block.keys
-            elif all("name" in target for target in targets):
-                names.append("target.name")
-            else:
-                keys = sorted({key for target in targets for key in target})
-                names += [f"target.{key}" for key in keys if len({str(target.get(key)) for target in targets}) > 1]
+            for name in block.keys:
+                names += _differing(block.column(name)) if name == TARGETS else [name]
         return names
+
+
+def _differing(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells whole targets apart."""
+    if all("name" in target for target in targets):
+        return ["target.name"]
+    keys = sorted({key for target in targets for key in target})
+    return [f"target.{key}" for key in keys if len({str(target.get(key)) for target in targets}) > 1]
 
 
 def join_versions(plans: Sequence[Plan], scenario: Scenario) -> Plan:

@@ -16,6 +16,11 @@ class Block:
     keys: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
+    def column(self, key: str) -> list[Any]:
+        """The values of one of its keys."""
+        at = self.keys.index(key)
+        return [row[at] for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Space:
