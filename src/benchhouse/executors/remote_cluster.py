@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from benchhouse.executors.cluster_bucket import BucketMirror
 
 OWN = "local"  # the address of a cluster of the run's own, on this machine
+_LOOK_S, _CHECK_S = 0.025, 0.1  # between two looks: at the reports of slots, and at what the cluster says of them
+_SLOWER = 0.02  # by what share of the time since anything was heard reports are looked at less often
 _BEAT_S = 2.0
 _OPEN_S = 180.0  # a cluster that is there may be slow; the engine itself soon reports an address that does not answer
 _NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
@@ -100,7 +102,7 @@ class ClusterExecutor(QueueExecutor):
         self._heart: _Heart | None = None
         self._numbers = itertools.count(1)
         self._vacancy: Vacancy | None = None
-        self._rest_until = 0.0
+        self._rest_until = self._heard_at = 0.0
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
 
@@ -310,20 +312,34 @@ class ClusterExecutor(QueueExecutor):
 
     def _listen(self, wait_s: float) -> None:
         """Until something has been heard, or the time is over."""
-        deadline, pause_s = time.monotonic() + wait_s, 0.004
-        while not self._hear_all():
-            left = deadline - time.monotonic()
-            if left <= 0:
+        now = next_check = time.monotonic()
+        deadline = now + wait_s
+        while True:
+            if is_due := now >= next_check:
+                next_check = now + _CHECK_S
+            if self._hear_all() if is_due else self._hear_reports():
+                self._heard_at = now
                 return
-            time.sleep(min(pause_s, left))
-            pause_s = min(2 * pause_s, 0.1)
+            left_s = deadline - now
+            if left_s <= 0:
+                return
+            time.sleep(min(_LOOK_S + _SLOWER * (now - self._heard_at), _CHECK_S, left_s))
+            now = time.monotonic()
+
+    def _hear_reports(self) -> bool:
+        """What slots have said themselves; it is looked for often, so nothing else is done here."""
+        heard = False
+        for taken in tuple(self.slots.values()):
+            for member in (taken, *taken.others):
+                for report in member.reports.read():
+                    heard = True
+                    self._hear(member, report)
+        return heard
 
     def _hear_all(self) -> bool:
-        heard, gone = False, self._gone()
-        for member in [member for taken in self.slots.values() for member in taken.members]:
-            for report in member.reports.read():
-                heard = True
-                self._hear(member, report)
+        """And what the cluster says of them."""
+        gone = self._gone()
+        heard = self._hear_reports()
         if self._process is None:
             return heard
         for name, reason in gone.items():
