@@ -43,8 +43,14 @@ def slot_folders(lab: Lab) -> list[Path]:
     ]
 
 
-def test_evidence_names_pod_node_image_and_what_it_was_given(kubernetes: Lab, objects: Any):
+def test_evidence_names_pod_node_image_and_what_it_was_given(
+    kubernetes: Lab, kubernetes_cluster: KubernetesCluster, objects: Any
+):
+    before = len(kubernetes_cluster.requests())
     kubernetes.run("once", workload={"n": [0, 1, 2]}, parallel=2, resources={"memory": "200MB"})
+    asked = [item["requestURI"] for item in kubernetes_cluster.requests(before)]
+    for look in ("dryRun=All", "/persistentvolumeclaims/shared"):
+        assert sum(look in address for address in asked) == 1, "what the check has found, the run need not ask again"
     trials = kubernetes.trials()
     assert [trial.outcome for trial in trials] == ["succeeded"] * 3
     for trial in trials:

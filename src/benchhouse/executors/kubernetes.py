@@ -3,11 +3,13 @@
 import getpass
 import itertools
 import os
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -19,7 +21,7 @@ from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
 from benchhouse.executors.kubernetes_waits import WaitBook
 from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
-from benchhouse.http.kubernetes import KubeClient, Refused, path_of
+from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of
 from benchhouse.http.pod_image import ask_image
 from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
 from benchhouse.schema.errors import BenchError
@@ -31,6 +33,8 @@ from benchhouse.schema.secrets import holds_secret, mentioned
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import Outcome
 
+_LOOK_HOLDS_S = 30.0
+
 
 class _Left(Model):
     """Where a run has made objects that it has not deleted yet."""
@@ -40,11 +44,23 @@ class _Left(Model):
     anchor: str = Field(description="Name of the ConfigMap that owns all of them.")
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What an executor that began nothing has found out of a cluster."""
+
+    at: float
+    client: KubeClient
+    known: frozenset[str]
+    asked: frozenset[str]
+    nodes: Sequence[Object] | None
+
+
 class KubernetesExecutor(ClusterExecutor):
     """A slot is one pod of a Job that nobody but us retries."""
 
     title = "Kubernetes"
     has_gangs = True
+    _looks: ClassVar[dict[tuple[str, ...], _Look]] = {}  # of this process: a run is checked, then begun
 
     def __init__(self, assignment: Assignment) -> None:
         scenario = assignment.scenario
@@ -53,6 +69,7 @@ class KubernetesExecutor(ClusterExecutor):
         self._unknown: dict[str, Mapping[str, Any] | None] = {}  # slots of whose place the cluster has not told yet
         self._known: frozenset[str] | None = None
         self._asked: set[str] = set()  # images
+        self._nodes: Sequence[Object] | None = None
         self._is_begun = False  # by this session, that something is made there
         self.keepers = self._keepers = KubernetesKeepers(self)
         if self.site.bucket and not self.site.volume:
@@ -79,7 +96,9 @@ class KubernetesExecutor(ClusterExecutor):
     def _open(self) -> KubernetesEngine:
         book = WaitBook(self.assignment.run.waits)
         engine = KubernetesEngine(self.client, self.pods(), self.patience_s, self.assignment.say, book)
-        engine.look(0.0)
+        if self._nodes is None:
+            self._nodes = engine.list_nodes()
+        engine.take_nodes(self._nodes)
         return engine
 
     def _take_slot(self, job: Job) -> None:
@@ -138,9 +157,24 @@ class KubernetesExecutor(ClusterExecutor):
     def close(self) -> None:
         super().close()
         self._mark.unlink(missing_ok=True)
+        if self._known is not None and not self._is_begun:
+            look = _Look(time.monotonic(), self.client, self._known, frozenset(self._asked), self._nodes)
+            self._looks[self._look_key] = look
+
+    @property
+    def _look_key(self) -> tuple[str, ...]:
+        return (os.environ.get("KUBECONFIG", ""), self.site.model_dump_json(), *self.needs)
+
+    def _recall_look(self) -> None:
+        """Of the executor that has just checked the same: nothing is asked twice, nor a registry for two pulls."""
+        look = self._looks.pop(self._look_key, None)
+        if look and time.monotonic() - look.at < _LOOK_HOLDS_S:
+            self.client, self._known, self._asked, self._nodes = look.client, look.known, set(look.asked), look.nodes
 
     def _require(self) -> None:
         self.refuse_impossible(self.home.parent.absolute())
+        if self._known is None:
+            self._recall_look()
         self.probe()
         self.refuse_missing(self.site.image or "")
         if self.mirror:

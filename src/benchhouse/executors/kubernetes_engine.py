@@ -134,20 +134,29 @@ class KubernetesEngine:
         self.look(0.0)
 
     def look(self, limit_s: float) -> list[Node]:
-        """All nodes that take pods. `answered` stays False where that says nothing: an account that may not list them,
-        or nodes that come when pods wait."""
+        self.take_nodes(self.list_nodes())
+        return self.nodes
+
+    def list_nodes(self) -> list[Object] | None:
+        """As the API server has them; None where this account may not list them."""
         try:
-            items = self.client.get("/api/v1/nodes")["items"]
+            items: list[Object] = self.client.get("/api/v1/nodes")["items"]
         except Refused as error:
             if error.status != 403:
                 raise
-            return []
+            return None
+        return items
+
+    def take_nodes(self, items: Sequence[Object] | None) -> None:
+        """Those of them that take pods. `answered` stays False where that says nothing: an account that may not list
+        them, or nodes that come when pods wait."""
+        if items is None:
+            return
         site = self.pods.site
         self._labels = {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in items}
         self.suitable = [item for item in items if takes_pods(item) and self._selects(item)]
         self.nodes = [as_node(item, site.gpu_resource) for item in self.suitable]
         self.answered = not site.autoscaled and not self._scales
-        return self.nodes
 
     def _selects(self, node: Object) -> bool:
         return self.pods.site.node_selector.items() <= (node["metadata"].get("labels") or {}).items()

@@ -11,7 +11,6 @@ import itertools
 import os
 import random
 import shlex
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.executors import cluster_gang
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
+from benchhouse.executors.cluster_heart import Heart
 from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, LEFT, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
 from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 OWN = "local"  # the address of a cluster of the run's own, on this machine
 _LOOK_S, _CHECK_S = 0.025, 0.1  # between two looks: at the reports of slots, and at what the cluster says of them
 _SLOWER = 0.02  # by what share of the time since anything was heard reports are looked at less often
-_BEAT_S = 2.0
 _OPEN_S = 180.0  # a cluster that is there may be slow; the engine itself soon reports an address that does not answer
 _NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
 _STOP_S = 30.0
@@ -99,7 +98,7 @@ class ClusterExecutor(QueueExecutor):
         self.slots: dict[str, Taken] = {}
         self.never_ready: list[str] = []
         self._process: OpenEngine | None = None
-        self._heart: _Heart | None = None
+        self._heart: Heart | None = None
         self._numbers = itertools.count(1)
         self._vacancy: Vacancy | None = None
         self._rest_until = self._heard_at = 0.0
@@ -308,7 +307,7 @@ class ClusterExecutor(QueueExecutor):
     def beat(self) -> None:
         """From now on, so that what is on nodes knows that this process lives."""
         if self._heart is None:
-            self._heart = _Heart(self.home / ALIVE)
+            self._heart = Heart(self.home / ALIVE)
 
     def _listen(self, wait_s: float) -> None:
         """Until something has been heard, or the time is over."""
@@ -483,23 +482,3 @@ class ClusterExecutor(QueueExecutor):
             cluster_gang.forget(Path(taken.slot.folder))
             if taken.job and self.running.pop(taken.job, None):
                 self.states[taken.job] = JobState("done", "its slot was ended", self._detail(taken))
-
-
-class _Heart:
-    """Beats in a file for as long as this process lives, whatever it is busy with."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._over = path, threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True, name="heart")
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        for count in itertools.count(1):
-            with contextlib.suppress(OSError):  # a full disk is told by those who have more to write
-                self._path.write_text(f"{count}\n")
-            if self._over.wait(_BEAT_S):
-                return
