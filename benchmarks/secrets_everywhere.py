@@ -301,11 +301,15 @@ def use_everything(house: House, port: int) -> None:
         ["logs", "get", run, "-o", "logs.tar.gz"], ["trace", f"{run}:x"], ["trace", f"{run}:x", "--json"],
         ["show", run, "--json"], ["why", run], ["list", "targets"], ["evidence", "push", "../store"],
         ["warehouse", "push", "../other"],
+        *(["export", run, "--as", kind] for kind in ("bencher", "google-benchmark", "openmetrics")),
+        ["export", run, "--as", "github-action-benchmark", "-o", "../exported"],
     ):  # fmt: skip
         bench(*words, codes=(0, 1, 2, 3, 4))
     claim = bench("claim", "make", f"{run}:x", "--realism").strip()
     bench("claim", "export", claim, "--with-raw", "-o", "claim.tar")
     bench("claim", "show", claim, "--json")
+    for kind in ("croissant", "ro-crate"):
+        bench("export", "claim.tar", "--as", kind)
 
 
 def use_the_rest(house: House, port: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 READING = frozenset(["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"])
-READING |= {"claim", "evidence", "gate", "trace", "validate", "verify", "warehouse", "why"}
+READING |= {"claim", "evidence", "export", "gate", "trace", "validate", "verify", "warehouse", "why"}
 RUNNING = frozenset(["run", "submit"])  # of a file
 
 

@@ -41,7 +41,7 @@ def test_the_figures_of_a_real_prometheus_are_those_of_the_evidence(lab, tmp_pat
             for row in trial.metrics["benchhouse"]["measurements"]:
                 if row["window"] or row["stat"] not in STATS:
                     continue
-                name, factor = result_name(row["metric"], row["stat"], row["unit"])
+                name, factor, _ = result_name(row["metric"], row["stat"], row["unit"])
                 expression = f'{name}{{run_id="{lab.run_id()}",benchmark_case_id="{case}",cluster="alps",region="eu"}}'
                 assert server.value(expression) == pytest.approx(row["value"] * factor, rel=1e-12)
                 compared += 1

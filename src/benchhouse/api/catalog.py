@@ -105,6 +105,12 @@ class Catalog(VerbGroup):
 
         return {kind: importer.about for kind, importer in importers().items()}
 
+    def exporters(self) -> dict[str, str]:
+        """Formats of other tools that results can be exported to, each with what it is."""
+        from benchhouse.api.exporting import exporters
+
+        return {kind: exporter.about for kind, exporter in exporters().items()}
+
     def plugs(self, group: Literal["executors", "runtimes"]) -> list[str]:
         """Names of the executors or runtimes that are installed."""
         from benchhouse.catalog.entries import entries

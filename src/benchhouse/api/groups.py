@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from benchhouse.api.conversion import Conversion
     from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
     from benchhouse.api.execution import PlaceKeywords, RunListener
+    from benchhouse.api.exporting import Export
     from benchhouse.api.github import GitHubVerbs
     from benchhouse.api.images import Images
     from benchhouse.api.importing import Imports
@@ -249,3 +250,23 @@ class Groups:
 
         given = None if mapping is None else Path(mapping)
         return import_path(self._workspace, Path(path), kind, given, listener_of(progress))
+
+    def export(
+        self,
+        subject: str,
+        kind: str,
+        output: str | os.PathLike[str] | None = None,
+        *,
+        force: bool = False,
+        licence: str = "",
+        url: str = "",
+    ) -> "Export":
+        """The good numbers of a run, or what the packet of a claim holds, in the format of another tool.
+
+        `kind` is one of `ws.catalog.exporters()`. Without `output` a document is in `.text`. What is there already is
+        replaced with `force` alone; a store, such as MLflow's, has each point once. `licence` and `url` are of packets.
+        """
+        from benchhouse.api.exporting import Published, export
+
+        where = None if output is None else os.fspath(output)
+        return export(self._workspace, subject, kind, where, Published(licence, url), force=force)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     )
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import RunListener, Submitted
+    from benchhouse.api.exporting import Export
     from benchhouse.api.rows import Points
     from benchhouse.api.sealed import SealedTrial, TrialEvidence
     from benchhouse.api.verification import Verification
@@ -212,6 +213,10 @@ class Run:
     def report(self) -> "Report":
         """Write its page, and the same as Markdown and JSON."""
         return self.workspace.report(self.id)
+
+    def export(self, kind: str, output: str | None = None, *, force: bool = False) -> "Export":
+        """Its good numbers in the format of another tool; as `Workspace.export`."""
+        return self.workspace.export(self.id, kind, output, force=force)
 
     def verify(self) -> "Verification":
         """Re-hash every file of its sealed trials."""

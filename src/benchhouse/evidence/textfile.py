@@ -59,7 +59,7 @@ def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]
     for row in measurements:
         if row.window or row.stat not in STATS or row.scope != "trial" or not row.valid:
             continue
-        name, factor = hot_metrics.result_name(row.metric, row.stat, row.unit)
+        name, factor, _ = hot_metrics.result_name(row.metric, row.stat, row.unit)
         stat = "" if row.stat == "value" else f", {row.stat}"
         samples.append(Sample(name, row.value * factor, labels, f"{row.metric}{stat}, of the last trial of a case."))
     return samples
@@ -69,7 +69,7 @@ def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> li
     """Sampled values, each with the scope that it is of."""
     samples = []
     for scope, series, value in values:
-        name, factor = hot_metrics.telemetry_name(series)
+        name, factor, _ = hot_metrics.telemetry_name(series)
         text = series.description or series.name
         samples.append(Sample(name, value * factor, (*labels, (SCOPE, scope)), text, series.kind))
     return samples

@@ -60,19 +60,20 @@ class Allowance(NamedTuple):
         return cls(min(SERIES_BUDGET, sink["seriesBudget"]), frozenset(sink["droppedLabels"])) if sink else cls()
 
 
-class Exported(NamedTuple):
-    """A name in Prometheus, and what a value is multiplied by to be in its unit."""
+class PrometheusName(NamedTuple):
+    """A name in Prometheus, what a value is multiplied by to be in its unit, and that unit, the end of the name."""
 
     name: str
     factor: float
+    unit: str
 
 
-def result_name(metric: str, stat: str, unit: str) -> Exported:
+def result_name(metric: str, stat: str, unit: str) -> PrometheusName:
     """`ttft`, p99, ms: benchhouse_result_ttft_p99_seconds, 0.001."""
     return _exported(RESULT, metric, "" if stat == "value" else stat, unit, "")
 
 
-def telemetry_name(series: Series) -> Exported:
+def telemetry_name(series: Series) -> PrometheusName:
     """A counter's name ends in _total, a gauge's in its unit."""
     return _exported(TELEMETRY, series.name, "", series.unit, "total" if series.kind == "counter" else "")
 
@@ -96,7 +97,7 @@ def given_labels(pairs: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in pairs.items() if value}
 
 
-def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> Exported:
+def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> PrometheusName:
     unit_parts, factor = _unit(unit)
     parts = _without_unit(_parts(name), unit)
     for count in range(min(len(parts), len(unit_parts)), 0, -1):
@@ -104,7 +105,7 @@ def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> Exporte
             parts = parts[:-count]
             break
     tail = [*unit_parts, end] if end and unit_parts[-1:] != [end] else unit_parts
-    return Exported("_".join([prefix, *parts, *_parts(stat), *tail]), factor)
+    return PrometheusName("_".join([prefix, *parts, *_parts(stat), *tail]), factor, "_".join(unit_parts))
 
 
 def _unit(unit: str) -> tuple[list[str], float]:

@@ -1,4 +1,4 @@
-"""List experiments, benchmarks, targets or importers."""
+"""List experiments, benchmarks, targets, importers or exporters."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -121,3 +121,13 @@ def importers(workspace: Workspace, as_json: bool) -> None:
         return
     screen.table(("kind", "what it is"), kinds.items())
     screen.note("next:  bench import FILE")
+
+
+@command.verb("Formats of other tools that results can be exported to.", "bench list exporters")
+def exporters(workspace: Workspace, as_json: bool) -> None:
+    kinds = workspace.catalog.exporters()
+    if as_json:
+        screen.as_json([{"kind": kind, "about": about} for kind, about in kinds.items()])
+        return
+    screen.table(("kind", "what it is"), kinds.items())
+    screen.note("next:  bench export RUN --as KIND")

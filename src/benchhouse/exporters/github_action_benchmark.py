@@ -1,0 +1,37 @@
+"""github-action-benchmark: the JSON of its tools customBiggerIsBetter and customSmallerIsBetter, a file for each."""
+
+import json
+from pathlib import Path
+
+from benchhouse.schema.experiment import Direction
+from benchhouse.schema.exported import ExportedRun, FolderExporter
+
+FILES: dict[Direction, str] = {"higher": "customBiggerIsBetter.json", "lower": "customSmallerIsBetter.json"}
+"""Named as the action's input `tool` is to be set for them."""
+
+
+def write(run: ExportedRun, folder: Path) -> list[str]:
+    entries: dict[Direction, list[dict[str, object]]] = {"higher": [], "lower": []}
+    undirected = []
+    for benchmark, point in zip(run.names(), run.points, strict=True):
+        for figure in point.figures:
+            if figure.is_spread:
+                continue
+            if figure.direction is None:
+                undirected.append(figure.name)
+                continue
+            spread = {"range": f"±{figure.stdev:.6g}"} if figure.stdev is not None else {}
+            entries[figure.direction].append(
+                {"name": f"{benchmark} {figure.name}", "unit": figure.unit, "value": figure.mean}
+                | spread
+                | {"extra": f"{figure.words()}\nbench trace {figure.ref}"}
+            )
+    for direction, own in entries.items():
+        if own:  # the action fails at a file without any
+            text = json.dumps(own, ensure_ascii=False, allow_nan=False, indent=1)
+            (folder / FILES[direction]).write_text(f"{text}\n", encoding="utf-8")
+    names = ", ".join(dict.fromkeys(undirected))
+    return [f"{names}: neither higher nor lower is better, and the action knows nothing else"] if names else []
+
+
+GITHUB_ACTION_BENCHMARK = FolderExporter("github-action-benchmark: a JSON file for each of its custom tools", write)

@@ -1,0 +1,72 @@
+"""Google Benchmark's JSON: a repetition for each trial, as `compare.py` and `bench import` read it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from benchhouse.schema.exported import Document, DocumentExporter, ExportedPoint, ExportedRun, Figure
+
+_TIMES = {"ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s"}
+_NO_CPU_TIME = 0.0  # a row without the key is no benchmark for compare.py
+
+
+def render(run: ExportedRun) -> Document:
+    rows, left_out = list[dict[str, Any]](), list[str]()
+    counters: dict[str, str] = {}
+    for family, (name, point) in enumerate(zip(run.names(), run.points, strict=True)):
+        times = [figure for figure in point.figures if figure.unit in _TIMES and not figure.is_spread]
+        others = [figure for figure in point.figures if figure.unit not in _TIMES and not figure.is_spread]
+        if not times:
+            left_out.append(f"{point.name}: it has no time, and a benchmark of this format is one")
+            continue
+        leading = next((figure for figure in times if figure.headline), times[0])
+        for index, figure in enumerate([leading, *(item for item in times if item is not leading)]):
+            identity = {"name": f"{name}/{figure.name}", "family_index": family, "per_family_instance_index": index}
+            rows += _rows(identity, point, figure, others if figure is leading else [])
+        counters |= {_counter(figure): _meaning(figure) for figure in others}
+    text = json.dumps({"context": _context(run, counters), "benchmarks": rows}, ensure_ascii=False, allow_nan=False,
+                      indent=1)  # fmt: skip
+    return Document(f"{text}\n", tuple(left_out))
+
+
+def _context(run: ExportedRun, counters: dict[str, str]) -> dict[str, Any]:
+    """What the library says of itself and the machine, as far as it is true here; further keys are texts, as those of
+    --benchmark_context."""
+    newest = max(point.ended for point in run.points)
+    return {
+        "date": newest.isoformat(timespec="seconds"), "host_name": ", ".join(run.hosts), "executable": run.experiment,
+        "library_version": f"benchhouse {run.benchhouse}", "library_build_type": "release", "json_schema_version": 1,
+        "benchhouse_run": run.run_id, "benchhouse_scenario": run.scenario,
+        "benchhouse_cpu_time": "not measured: 0 stands in its place",
+    } | {f"counter {name}": meaning for name, meaning in counters.items()}  # fmt: skip
+
+
+def _rows(
+    identity: dict[str, Any], point: ExportedPoint, figure: Figure, others: list[Figure]
+) -> Iterator[dict[str, Any]]:
+    """A row for each trial, then mean and deviation as the tables have them."""
+    common = identity | {"run_name": identity["name"], "repetitions": figure.n, "threads": 1}
+    timing = {"cpu_time": _NO_CPU_TIME, "time_unit": _TIMES[figure.unit], "label": f"bench trace {figure.ref}"}
+    for index, (trial, value) in enumerate(zip(figure.trials, figure.values, strict=True)):
+        counters = {_counter(item): item.values[item.trials.index(trial)] for item in others if trial in item.trials}
+        yield (
+            common
+            | {"run_type": "iteration", "repetition_index": index, "iterations": 1, "real_time": value}
+            | (timing | counters)
+        )
+    told = {"mean": figure.mean} | ({"stddev": figure.stdev} if figure.stdev is not None else {})
+    for name, value in told.items() if figure.n > 1 else ():
+        row = {"run_type": "aggregate", "aggregate_name": name, "aggregate_unit": "time", "iterations": figure.n}
+        yield common | {"name": f"{identity['name']}_{name}"} | row | {"real_time": value} | timing
+
+
+def _counter(figure: Figure) -> str:
+    """With its statistic, so that none is called as a key of the format."""
+    return f"{figure.metric}.{figure.stat}"
+
+
+def _meaning(figure: Figure) -> str:
+    return f"{figure.unit}; {figure.direction} is better" if figure.direction else figure.unit
+
+
+GOOGLE_BENCHMARK = DocumentExporter("Google Benchmark JSON: a repetition for each trial", render)

@@ -1,0 +1,62 @@
+"""The libraries that read what `bench export` writes, in a virtual environment of their own.
+
+`scripts/install-export-readers.sh` makes it; where it can't be had the tests are skipped, but not in CI.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_INSTALL = Path(__file__).resolve().parents[2] / "scripts" / "install-export-readers.sh"
+_WAIT_S = 280
+_OURS_FIRST = """
+import site, sys
+site.addsitedir(sys.argv[1])
+sys.argv = ["bench", *sys.argv[2:]]
+from benchhouse.cli import main
+main()
+"""
+
+
+@cache
+def _folder() -> Path:
+    home = Path(os.environ.get("BENCH_TEST_CACHE", Path.home() / ".cache" / "benchhouse-tests"))
+    done = subprocess.run([_INSTALL], capture_output=True, text=True, timeout=_WAIT_S, check=False)
+    if done.returncode:
+        said = f"no readers of exports: {done.stderr.strip()[-800:]}"
+        pytest.fail(said) if os.environ.get("CI") else pytest.skip(said)
+    return home / "export-readers"
+
+
+def program(name: str) -> str:
+    """A command that one of the libraries brings."""
+    return str(_folder() / "bin" / name)
+
+
+def read_with(code: str, folder: Path, *arguments: object) -> Any:
+    """What code prints as JSON in their environment, which knows nothing of ours."""
+    command = [program("python"), "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=_quiet(folder), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def bench_with(folder: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Our `bench` where their libraries are installed too, as an extra would bring them."""
+    own = next((_folder() / "lib").glob("python3*/site-packages"))
+    command = [sys.executable, "-c", _OURS_FIRST, str(own), *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=_quiet(folder), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def _quiet(folder: Path) -> dict[str, str]:
+    """They tell nobody anything, and mlcroissant keeps what it unpacked here: it knows a packet by its name alone."""
+    silent = {"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false", "NO_COLOR": "1"}
+    return dict(os.environ) | silent | {"CROISSANT_CACHE": str(folder / "unpacked")}
