@@ -79,6 +79,8 @@ def test_a_folder_that_is_no_export_is_never_replaced(greetings, tmp_path):
     folder.mkdir()
     (folder / "thesis.tex").write_text("years")
     with pytest.raises(BenchError, match="no earlier export"):
+        greetings.export("@last", "bencher", folder)
+    with pytest.raises(BenchError, match="no earlier export"):
         greetings.export("@last", "github-action-benchmark", folder, force=True)
     assert (folder / "thesis.tex").read_text() == "years"
     greetings.export("@last", "github-action-benchmark", tmp_path / "new")

@@ -17,10 +17,7 @@ _INSTALL = Path(__file__).resolve().parents[2] / "scripts" / "install-export-rea
 _WAIT_S = 280
 _OURS_FIRST = """
 import site, sys
-site.addsitedir(sys.argv[1])
-sys.argv = ["bench", *sys.argv[2:]]
-from benchhouse.cli import main
-main()
+site.addsitedir(sys.argv.pop(1))
 """
 
 
@@ -41,19 +38,20 @@ def program(name: str) -> str:
 
 def read_with(code: str, folder: Path, *arguments: object) -> Any:
     """What code prints as JSON in their environment, which knows nothing of ours."""
-    command = [program("python"), "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=_quiet(folder), capture_output=True, text=True, check=False)
+    return _printed([program("python"), "-c", code], folder, arguments)
+
+
+def run_with(code: str, folder: Path, *arguments: object) -> Any:
+    """The same in ours, where their libraries are installed too, as an extra would bring them."""
+    own = next((_folder() / "lib").glob("python3*/site-packages"))
+    return _printed([sys.executable, "-c", _OURS_FIRST + code, str(own)], folder, arguments)
+
+
+def _printed(command: list[str], folder: Path, arguments: tuple[object, ...]) -> Any:
+    whole = [*command, *map(str, arguments)]
+    done = subprocess.run(whole, cwd=folder, env=_quiet(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def bench_with(folder: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Our `bench` where their libraries are installed too, as an extra would bring them."""
-    own = next((_folder() / "lib").glob("python3*/site-packages"))
-    command = [sys.executable, "-c", _OURS_FIRST, str(own), *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=_quiet(folder), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
 
 
 def _quiet(folder: Path) -> dict[str, str]:

@@ -164,6 +164,6 @@ def _deliver(made: Export, text: str, left_out: tuple[str, ...], output: str | N
 def _refuse_existing(path: Path, replaceable: bool, *, force: bool) -> None:
     if not os.path.lexists(path) or (force and replaceable):
         return
-    if force:
+    if not replaceable:
         raise BenchError(f"{path} is there, and no earlier export", "give another name, or remove it yourself")
     raise BenchError(f"{path} is there already", "give another name, or replace it: --force")

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,17 @@ def write(run: ExportedRun, folder: Path) -> list[str]:
         raise BenchError(f"wandb: {error}", "see what it says, and try again") from error
     finally:
         wandb.teardown()
+    _leave_runs_alone(folder / "wandb")
     return []
+
+
+def _leave_runs_alone(folder: Path) -> None:
+    """Without wandb's logs of itself, which name folders of this machine, and its links, which lead out of this one."""
+    for path in [*folder.iterdir(), *folder.glob("offline-run-*/logs")]:
+        if path.is_symlink() or path.suffix == ".log":
+            path.unlink()
+        elif path.name == "logs":
+            shutil.rmtree(path)
 
 
 def _write(run: ExportedRun, point: ExportedPoint, settings: "wandb.Settings") -> None:
