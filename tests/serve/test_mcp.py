@@ -79,6 +79,7 @@ QUESTIONS = {
     "query": {"sql": "SELECT run_id, trials FROM benchmark_run_fact"},
     "validate": {"scenario": SMALL},
     "plan": {"scenario": SMALL},
+    "evaluations": {},
 }
 WRITES = {"run", "stop", "resume", "collect"}
 
@@ -89,7 +90,11 @@ def test_every_tool_that_reads_answers_what_its_schema_says(served):
         return tools, {name: await client.call_tool(name, given) for name, given in QUESTIONS.items()}
 
     tools, results = over_http(served.base, talk, **served.roles["read"])
-    assert set(tools) == set(TOOLS) - WRITES - {"approve"} == set(QUESTIONS) | {"leaderboard", "approval"}
+    assert (
+        set(tools)
+        == set(TOOLS) - WRITES - {"approve", "evaluate"}
+        == set(QUESTIONS) | {"leaderboard", "approval", "evaluation"}
+    )
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools.values())
     for name, result in results.items():  # the client held each against the schema of its tool
         assert not result.is_error, (name, result.content[0].text)

@@ -94,6 +94,7 @@ QUESTIONS: dict[str, str] = {
     "alarms": "/api/alarms",
     "alarm_log": "/api/alarms/log",
     "approvals": "/api/approvals",
+    "evaluations": "/api/evaluations",
     "trace": "/api/trace?ref=two:n%3D0:rate",
     "claims": "/api/claims",
     "benchmark_contracts": "/api/benchmark/contracts",

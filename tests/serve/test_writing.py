@@ -145,3 +145,31 @@ def test_a_form_does_what_its_page_says_once(lab, serve):
     assert wrong[0] == 400 and "<script>" not in wrong[2]
     assert ask(base, "/do/run_status", "POST", urlencode(given), **FORM)[0] == 404
     assert ask(base, "/do/audit", "POST", urlencode(given), **FORM)[0] == 404
+
+
+def test_an_evaluation_is_begun_once_by_an_admin_and_answers_its_schema(lab, serve, roles):
+    home = lab.workspace / "packages/one"
+    folder = home / "models/m/benchmark_instances/b"
+    folder.mkdir(parents=True)
+    (home / "nexus.yaml").write_text("package: {name: one}\n")
+    (home / "models/m/model.yaml").write_text("model: {id: org/m}\n")
+    (folder / "scenario.yaml").write_text("scenario: s\nexperiment: nobody.has.this\n")
+    base, who, asked = serve(), roles["admin"], {"package": "one", "budget": {"wall": "1h"}}
+    assert post(base, "/evaluations", asked, "e1", **roles["approve"])[0] == 403
+    first, again = post(base, "/evaluations", asked, "e1", **who), post(base, "/evaluations", asked, "e1", **who)
+    assert first[0] == 200 and first[2] == again[2] and again[1]["idempotency-replayed"] == "true", first
+    assert first[2]["state"] == "ended" and first[2]["plan"]["benchmarks"][0]["state"] == "broken"
+    line = json.loads(lab.bench("audit", "--json").stdout)[0]
+    assert (line["verb"], line["id"]) == ("evaluate", first[2]["evaluation_id"])
+    (kept,) = json.loads(ask(base, "/api/evaluations", **who)[2])
+    assert kept == json.loads(ask(base, f"/api/evaluations/{line['id']}", **who)[2]) == first[2]
+    assert json.loads(lab.bench("evaluations", "--json").stdout)[0]["submitter"] == "adminer"
+    assert post(base, "/evaluations/@last/stop", {}, **who)[2]["stopped_pid"] is None
+    assert json.loads(ask(base, "/api/evaluation-plan?all=true", **who)[2])["trials"] == 0
+    for wrong in (
+        {},
+        {"all": True, "package": "one"},
+        {"changed_since": "--output=/tmp/x"},
+        {"changed_since": "nowhere"},
+    ):
+        assert post(base, "/evaluations", wrong, **who)[0] == 400, wrong

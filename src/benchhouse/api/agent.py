@@ -25,7 +25,7 @@ from benchhouse.schema.schedules import Schedule
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
-_YOUNG_S = 60.0  # of a run that was begun just now, its process may not have taken it up yet
+YOUNG_S = 60.0  # of a run that was begun just now, its process may not have taken it up yet
 
 
 class RunDeeds:
@@ -96,7 +96,7 @@ class RunDeeds:
 
 def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None:
     """How a run ended that was begun so long ago, collected; None while it goes on."""
-    young = 0 <= since_s < _YOUNG_S  # below zero: the clock went back
+    young = 0 <= since_s < YOUNG_S  # below zero: the clock went back
     try:
         run = workspace[run_id]
         status = run.status()

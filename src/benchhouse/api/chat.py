@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.api.agent import ending
+from benchhouse.api.agent import YOUNG_S, ending
+from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
 from benchhouse.api.execution import ScenarioText, Source, scenario_inside
 from benchhouse.automation.github.commands import HELP, Command
 from benchhouse.automation.github.deliveries import Order
@@ -46,10 +47,16 @@ class ChatDeeds:
         return (known[0], known[1].role) if known else None
 
     def start(self, command: Command, run_id: str, by: str) -> None:
+        if command.name == "evaluate":
+            which: EvaluateKeywords = dict(command.settings)  # type: ignore[assignment]  # names that the parser knows
+            self._workspace.evaluations.submit(run_id, by=by, **(which if "all" not in which else {"all": True}))
+            return
         source = self._scenario(command.about, command.settings)
         self._workspace.submit(source, run_id=run_id, by=by)
 
     def progress(self, run_id: str, since_s: float) -> Progress:
+        if run_id in self._workspace.evaluations:
+            return self._of_evaluation(self._workspace.evaluations[run_id], since_s)
         over = ending(self._workspace, run_id, since_s)
         if over is None:
             status = self._workspace[run_id].status()
@@ -71,9 +78,13 @@ class ChatDeeds:
         return block(HELP)
 
     def _status(self, about: str, runs: Sequence[str]) -> str:
-        run = self._workspace[about or _newest(runs)]
+        token = about or _newest(runs)
+        if token in self._workspace.evaluations:
+            evaluation = self._workspace.evaluations[token]
+            return f"{_counted(evaluation)}\n\n{_table_of(evaluation)}"
+        run = self._workspace[token]
         status = run.status()
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
+        outcomes = _outcomes(status.outcomes)
         lines = [f"run {status.run_id} of {status.scenario}: {status.state}",
                  f"{status.done} of {plural(status.trials, 'trial')} done{f' ({outcomes})' if outcomes else ''}",
                  *([status.stopped] if status.stopped else [])]  # fmt: skip
@@ -85,11 +96,15 @@ class ChatDeeds:
         return f"Approved for one run: {code(approved.name)}. Who asked for it gives the same command again."
 
     def _stop(self, about: str, runs: Sequence[str]) -> str:
+        if about in self._workspace.evaluations:
+            self._workspace.evaluations.stop(about)
+            return f"Evaluation {code(about)} is stopped; what it has measured is kept."
         run = self._workspace[about]
         run.stop()
         return f"Run {code(run.id)} is stopped; what it has measured is kept."
 
     def _compare(self, about: str, runs: Sequence[str]) -> str:
+        runs = [run for run in runs if run not in self._workspace.evaluations]
         base, new = self._workspace[about].id, _newest(runs)
         if base == new:
             raise BenchError(f"{new} is the last run of this thread itself", "name an earlier one: /bench status RUN")
@@ -97,6 +112,17 @@ class ChatDeeds:
         return f"{compared.markdown()}{_closer(new, f'bench compare {base} {new}')}"
 
     # -- parts
+
+    def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> Progress:
+        young = 0 <= since_s < YOUNG_S  # its process may not have taken it up yet
+        text = _counted(evaluation)
+        if evaluation.state == "running" or (evaluation.state == "interrupted" and young):
+            return Progress(text)
+        name = evaluation.evaluation_id
+        commands = [f"bench evaluations {name}"]
+        commands += [f"bench evaluate --resume {name}"] if evaluation.unfinished else ["bench leaderboard"]
+        more = folded("How to look closer, and to go on", block("\n".join(commands)))
+        return Progress(text, evaluation.exit_code == 0, self._blank(f"{text}\n\n{_table_of(evaluation)}\n\n{more}"))
 
     def _scenario(self, name: str, settings: Sequence[tuple[str, str]]) -> Source:
         root = self._workspace.root
@@ -133,6 +159,36 @@ _ANSWERS: dict[str, Callable[[ChatDeeds, str, Sequence[str]], str]] = {
     "stop": ChatDeeds._stop,
     "compare": ChatDeeds._compare,
 }
+
+
+def _counted(evaluation: Evaluation) -> str:
+    done = sum(run.state not in ("waiting", "begun") for run in evaluation.runs)
+    planned = evaluation.plan
+    parts = [f"{count} {state}" for state in ("reused", "broken") if (count := planned.count(state))]
+    beside = f" ({', '.join(parts)} beside them)" if parts else ""
+    if not evaluation.runs:
+        reason = "what it asks for was measured before" if planned.count("reused") else "no benchmark is touched"
+        return f"Evaluation {code(evaluation.asked)}: nothing to run: {reason}{beside}."
+    runs = f"{done} of {plural(len(evaluation.runs), 'run')} done{beside}"
+    return f"Evaluation {code(evaluation.evaluation_id)} ({code(evaluation.asked)}): {evaluation.state}, {runs}."
+
+
+def _table_of(evaluation: Evaluation) -> str:
+    rows = [
+        [plain(run.benchmark), code(run.run_id), run.state, plain(run.why) or _outcomes(run.outcomes)]
+        for run in evaluation.runs[:_MOST_ROWS]
+    ]
+    rows += [
+        [plain(item.benchmark), "", "broken", plain(item.error)]
+        for item in evaluation.plan.benchmarks if item.state == "broken"
+    ][:_MOST_ROWS]  # fmt: skip
+    more = len(evaluation.runs) - _MOST_ROWS
+    rest = f"\n\n{more:,} more: {code(f'bench evaluations {evaluation.evaluation_id}')}" if more > 0 else ""
+    return table(["benchmark", "run", "state", "trials"], rows) + rest if rows else ""
+
+
+def _outcomes(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
 
 
 def _newest(runs: Sequence[str]) -> str:

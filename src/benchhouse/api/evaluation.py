@@ -1,9 +1,9 @@
-"""`ws.evaluate(...)`: registered benchmarks, all or what a change touches, as one plan within one budget."""
+"""How an evaluation is planned and carried out: registered benchmarks as one plan, one run after the other."""
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -13,16 +13,26 @@ from benchhouse.evidence.writing import now
 from benchhouse.nexus import packages
 from benchhouse.nexus.changes import refuse_own_rules
 from benchhouse.nexus.evaluation import EvaluationPlan, Step, Wanted, plan_evaluation, refuse_over
+from benchhouse.nexus.evaluation_ledger import (
+    EvaluationLedger,
+    EvaluationRecord,
+    PlannedRun,
+    RunLine,
+    Used,
+    planned_run,
+)
 from benchhouse.runs.allowance import held_to
 from benchhouse.runs.budget import Spent, most_used
-from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.preparation import Where
-from benchhouse.runs.trusted import require
+from benchhouse.runs.ledger import Ledger, new_run_id
+from benchhouse.runs.preparation import Prepared, Where, prepare_text
+from benchhouse.runs.records import resume_run
+from benchhouse.runs.trusted import current_submitter, require
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.resources import Budget
 
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
+    from benchhouse.schema.layout import WorkspaceFolder
 
 
 class EvaluateKeywords(TypedDict, total=False):
@@ -48,19 +58,20 @@ class EvaluateKeywords(TypedDict, total=False):
     """What all runs together may use."""
     again: bool
     """Measure also what an earlier run measured under the same conditions."""
-    dry_run: bool
-    """Plan, and start nothing."""
+
+
+State = Literal["planned", "running", "interrupted", "ended"]
 
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """How one benchmark of an evaluation ended."""
+    """How one benchmark of an evaluation stands."""
 
     benchmark: str
     run_id: str
     """Empty where it was not begun."""
     outcomes: dict[str, int]
-    state: Literal["complete", "incomplete", "refused", "not run"]
+    state: Literal["waiting", "begun", "complete", "incomplete", "refused", "not run"]
     why: str = ""
     """Why it is not complete."""
     next: str = ""
@@ -69,10 +80,24 @@ class EvaluatedRun:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was planned, and how each run ended, in the order of the plan."""
+    """What was planned, and how each run stands, in the order of the plan."""
 
     plan: EvaluationPlan
     runs: list[EvaluatedRun] = field(default_factory=list)
+    evaluation_id: str = ""
+    """Empty where it was only planned."""
+    submitter: str = ""
+    """Who asked for it."""
+    asked: str = ""
+    """What was asked for, as options of `bench evaluate`."""
+    created: str = ""
+    state: State = "planned"
+    """interrupted: nobody works on it, and runs of it are still to be done."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run of it is still to be done, or to be tried again."""
+        return any(run.state != "complete" for run in self.runs)
 
     @property
     def exit_code(self) -> Exit:
@@ -82,28 +107,106 @@ class Evaluation:
         return Exit.BAD_INPUT if broken else Exit.TRIAL_FAILED if failed else Exit.GOOD
 
 
-def evaluate(
-    workspace: "Workspace", keywords: EvaluateKeywords, listener: execution.RunListener, each: Callable[[Run], None]
-) -> Evaluation:
-    """Plan, refuse what is over the budget, and run one benchmark after the other; one that fails stops no other."""
+def plan(workspace: "Workspace", keywords: EvaluateKeywords, by: str = "") -> tuple[EvaluationPlan, list[Step]]:
+    """What is run, and what is left out; raises where it takes more than the budget, or `by` is no admin."""
     folder = workspace.folder
-    require(folder, "admin", "evaluate")
-    wanted = Wanted(
-        keywords.get("all", False), keywords.get("package"), keywords.get("model"), keywords.get("changed_since")
-    )
-    where = Where(keywords.get("executor"), keywords.get("runtime"), keywords.get("site"))
+    require(folder, "admin", "evaluate", by)
     given = keywords.get("nexus")
     nexus = packages.load(folder, Path(given) if given else None)
+    wanted = _wanted(keywords)
     if wanted.changed_since and folder.trusted.is_file():
         refuse_own_rules(nexus.root, wanted.changed_since, folder.trusted)
-    plan, steps = plan_evaluation(folder, nexus, wanted, where, again=keywords.get("again", False))
-    budget = keywords.get("budget")
-    if budget:
-        refuse_over(plan, budget)
-    if keywords.get("dry_run", False):
-        return Evaluation(plan)
-    session = _Session(workspace, listener, each, _Purse(budget), keywords.get("again", False))
-    return Evaluation(plan, [session.carry_out(step) for step in steps])
+    planned, steps = plan_evaluation(folder, nexus, wanted, _where(keywords), again=keywords.get("again", False))
+    if budget := keywords.get("budget"):
+        refuse_over(planned, budget)
+    return planned, steps
+
+
+def create(
+    workspace: "Workspace", keywords: EvaluateKeywords, *, evaluation_id: str = "", by: str = ""
+) -> EvaluationLedger:
+    """Plan it and write it down; nothing is begun. Where there is one of this id, it was asked for before: that one."""
+    known = EvaluationLedger(workspace.folder.evaluation(evaluation_id)) if evaluation_id else None
+    if known and known.exists:
+        return known
+    planned, steps = plan(workspace, keywords, by)
+    where = _where(keywords)
+    record = EvaluationRecord(
+        evaluation_id=evaluation_id or new_run_id(),
+        created=now(),
+        submitter=by or current_submitter(),
+        asked=_options(keywords),
+        executor=where.executor,
+        runtime=where.runtime,
+        site=where.site,
+        budget=keywords.get("budget"),
+        plan=planned,
+        runs=[planned_run(step) for step in steps],
+    )
+    return EvaluationLedger.create(workspace.folder, record)
+
+
+def carry_out(
+    workspace: "Workspace",
+    ledger: EvaluationLedger,
+    listener: execution.RunListener,
+    each: Callable[[Run], None] = lambda run: None,
+) -> Evaluation:
+    """Do what is missing, one run after the other; one that fails stops no other. Who asked must still be an admin."""
+    record = ledger.record
+    require(workspace.folder, "admin", "evaluate", record.submitter)
+    ledger.own()
+    try:
+        lines = ledger.lines()
+        purse = _Purse(record.budget, [line.used for line in lines.values() if line.state == "complete"])
+        session = _Session(workspace, ledger, listener, each, purse)
+        for number, planned in enumerate(record.runs):
+            before = lines.get(number)
+            if before is None or before.state != "complete":
+                session.carry_out(number, planned, before)
+    finally:
+        ledger.release()
+    return standing(ledger)
+
+
+def in_background(workspace: "WorkspaceFolder", ledger: EvaluationLedger) -> None:
+    """Let another process carry it on."""
+    words = ["evaluate", "--resume", ledger.folder.evaluation_id]
+    execution.carry_in_background(workspace, words, ledger.folder.log, ledger.owner)
+
+
+def standing(ledger: EvaluationLedger) -> Evaluation:
+    """How it stands, from its files."""
+    record, alive, lines = ledger.record, ledger.owner() is not None, ledger.lines()
+    runs = [_stands(planned, lines.get(number)) for number, planned in enumerate(record.runs)]
+    over = all(run.state not in ("waiting", "begun") for run in runs)
+    state: State = "running" if alive else "ended" if over else "interrupted"
+    return Evaluation(
+        record.plan, runs, record.evaluation_id, record.submitter, record.asked, record.created, state
+    )  # fmt: skip
+
+
+def _stands(planned: PlannedRun, line: RunLine | None) -> EvaluatedRun:
+    if line is None:
+        return EvaluatedRun(planned.benchmark, "", {}, "waiting")
+    return EvaluatedRun(planned.benchmark, line.run_id, line.outcomes, line.state, line.why, line.next)
+
+
+def _wanted(keywords: EvaluateKeywords) -> Wanted:
+    return Wanted(
+        keywords.get("all", False), keywords.get("package"), keywords.get("model"), keywords.get("changed_since")
+    )
+
+
+def _where(keywords: EvaluateKeywords) -> Where:
+    return Where(keywords.get("executor"), keywords.get("runtime"), keywords.get("site"))
+
+
+def _options(keywords: EvaluateKeywords) -> str:
+    wanted = _wanted(keywords)
+    options = {"--package": wanted.package, "--model": wanted.model, "--changed-since": wanted.changed_since}
+    words = [f"{name} {value}" for name, value in options.items() if value is not None]
+    return " ".join([*(["--all"] if wanted.all else words), *(["--again"] if keywords.get("again") else [])])
 
 
 @dataclass
@@ -111,36 +214,24 @@ class _Purse:
     """What is left of the budget of all runs."""
 
     budget: Budget | None
+    used: list[Used]
     started: float = field(default_factory=time.monotonic)
-    trials: int = 0
-    cpu_s: float = 0.0
-    cost: float = 0.0
-    node_hours: float = 0.0
-    gpu_hours: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._wall_before = sum(item.wall for item in self.used)  # of earlier sessions, those runs alone
 
     def left(self) -> Budget | None:
         """For the next run; raises BenchError where something is spent."""
         if self.budget is None:
             return None
-        used = {
-            "trials": self.trials, "cpu": self.cpu_s, "cost": self.cost, "wall": time.monotonic() - self.started,
-            "node_hours": self.node_hours, "gpu_hours": self.gpu_hours,
-        }  # fmt: skip
+        used = {name: sum(getattr(item, name) for item in self.used) for name in Used.model_fields}
+        used["wall"] = self._wall_before + time.monotonic() - self.started
         left = {name: value - used[name] for name, value in self.budget.model_dump().items() if value is not None}
         if gone := [name for name, value in left.items() if value <= 0]:
             raise _SpentError(
                 f"the budget of the evaluation is spent: {', '.join(gone)}", "go on: bench evaluate again"
             )
         return Budget.model_validate(left)
-
-    def take(self, ledger: Ledger, step: Step) -> None:
-        """What a run used that just ended."""
-        spent = Spent.recall(ledger.events(), *most_used(step.prepared.plan), now())
-        self.trials += spent.trials
-        self.cpu_s += spent.cpu_s
-        self.node_hours += spent.node_s / 3600
-        self.gpu_hours += spent.gpu_s / 3600
-        self.cost += spent.node_s / 3600 * (step.prepared.plan.scenario.price_per_hour or 0.0)
 
 
 class _SpentError(BenchError):
@@ -152,28 +243,62 @@ class _Session:
     """Carries out one run after the other."""
 
     workspace: "Workspace"
+    ledger: EvaluationLedger
     listener: execution.RunListener
     each: Callable[[Run], None]
     purse: _Purse
-    again: bool
 
-    def carry_out(self, step: Step) -> EvaluatedRun:
-        """How it ended; what can't be started is an answer, too."""
-        name, run_id, folder = step.benchmark.benchmark, "", self.workspace.folder
+    def carry_out(self, number: int, planned: PlannedRun, before: RunLine | None) -> None:
+        """What can't be started is an answer, too."""
+        folder, line = self.workspace.folder, before
         try:
             left = self.purse.left()
-            prepared = held_to(step.prepared, left) if left else step.prepared
-            ledger = execution.opened(folder, prepared, step.path, self.listener, new=self.again)
-            run_id = ledger.folder.run_id
+            line = self.ledger.begin(number, before)
+            ledger, prepared = self._opened(planned, line.run_id, left)
             summary = execution.carry_out(folder, ledger, prepared, listener=self.listener)
         except _SpentError as error:
-            return EvaluatedRun(name, "", {}, "not run", error.message, error.hint)
+            self.ledger.write(RunLine(time=now(), number=number, state="not run", why=error.message, next=error.hint))
+            return
         except BenchError as error:
-            self.listener.note(f"{name}: {error.message}")
-            return EvaluatedRun(name, run_id, {}, "refused", error.message, error.hint)
-        self.purse.take(ledger, step)
-        self.each(Run(self.workspace, run_id, summary))
-        if summary.complete:
-            return EvaluatedRun(name, run_id, dict(summary.outcomes), "complete")
-        then = f"bench run --resume {run_id}"
-        return EvaluatedRun(name, run_id, dict(summary.outcomes), "incomplete", summary.stopped, then)
+            self.listener.note(f"{planned.benchmark}: {error.message}")
+            run_id = line.run_id if line and folder.run(line.run_id).record.is_file() else ""
+            refused = RunLine(
+                time=now(), number=number, state="refused", run_id=run_id, why=error.message, next=error.hint
+            )
+            self.ledger.write(refused)
+            return
+        used = _used(ledger, prepared)
+        self.purse.used.append(used)
+        self.each(Run(self.workspace, line.run_id, summary))
+        ended = RunLine(
+            time=now(), number=number, state="complete", run_id=line.run_id, outcomes=dict(summary.outcomes), used=used
+        )
+        if not summary.complete:
+            then = f"bench run --resume {line.run_id}"
+            ended = ended.model_copy(update={"state": "incomplete", "why": summary.stopped, "next": then})
+        self.ledger.write(ended)
+
+    def _opened(self, planned: PlannedRun, run_id: str, left: Budget | None) -> tuple[Ledger, Prepared]:
+        """Made under this id, or what is there of it."""
+        folder, record = self.workspace.folder, self.ledger.record
+        if folder.run(run_id).record.is_file():
+            return resume_run(folder, run_id)
+        home, file = Path(planned.home), Path(planned.file)
+        prepared = prepare_text(folder, planned.scenario, planned.file, home, record.where)
+        if prepared.plan.digest != planned.plan_digest:
+            raise BenchError(
+                f"it was planned as {planned.plan_digest[:12]}, and now plans as {prepared.plan.digest[:12]}",
+                "the experiment's package or the environment has changed: evaluate again",
+            )
+        prepared = replace(held_to(prepared, left) if left else prepared, submitter=record.submitter)
+        return execution.opened(folder, prepared, file, self.listener, new=run_id), prepared
+
+
+def _used(ledger: Ledger, prepared: Prepared) -> Used:
+    """What a run used in all its sessions."""
+    spent = Spent.recall(ledger.events(), *most_used(prepared.plan), now())
+    price = prepared.plan.scenario.price_per_hour or 0.0
+    return Used(
+        trials=spent.trials, wall=spent.wall_s, cpu=spent.cpu_s, cost=spent.node_s / 3600 * price,
+        node_hours=spent.node_s / 3600, gpu_hours=spent.gpu_s / 3600,
+    )  # fmt: skip

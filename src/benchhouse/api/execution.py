@@ -18,6 +18,7 @@ from benchhouse.runs.execution import QUIET as QUIET
 from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
 from benchhouse.runs.execution import Quiet as Quiet
 from benchhouse.runs.execution import RunListener as RunListener
+from benchhouse.runs.execution import carry_in_background as carry_in_background
 from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger, ScheduledRun
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.conversion import Conversion
     from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
+    from benchhouse.api.evaluations import Evaluations
     from benchhouse.api.execution import PlaceKeywords, RunListener
     from benchhouse.api.exporting import Export
     from benchhouse.api.github import GitHubVerbs
@@ -49,6 +50,7 @@ class Groups:
     def evaluate(
         self,
         *,
+        dry_run: bool = False,
         progress: "bool | RunListener" = False,
         each: "Callable[[Run], None]" = lambda run: None,
         **wanted: Unpack["EvaluateKeywords"],
@@ -58,10 +60,20 @@ class Groups:
         All are planned first, as one plan within `budget`; what an earlier run measured under the same conditions is
         reused. One run follows the other, and `each` is called with every one that is over. `dry_run` only plans.
         """
-        from benchhouse.api.evaluation import evaluate
+        from benchhouse.api import evaluation
         from benchhouse.api.execution import listener_of
 
-        return evaluate(self._workspace, wanted, listener_of(progress), each)
+        if dry_run:
+            return evaluation.Evaluation(evaluation.plan(self._workspace, wanted)[0])
+        ledger = evaluation.create(self._workspace, wanted)
+        return evaluation.carry_out(self._workspace, ledger, listener_of(progress), each)
+
+    @property
+    def evaluations(self) -> "Evaluations":
+        """Evaluations that were begun: `ws.evaluations.list()`, `ws.evaluations.submit(all=True)`."""
+        from benchhouse.api.evaluations import Evaluations
+
+        return Evaluations(self._workspace)
 
     def convert(self, descriptor: "str | os.PathLike[str]", **where: Unpack["PlaceKeywords"]) -> "Conversion":
         """A descriptor of Benchmark AI (TOML) as a scenario, and what of it has no effect here."""

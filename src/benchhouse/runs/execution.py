@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -251,14 +251,21 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
 
 def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """Let another process carry the run on; returns its id."""
-    log = ledger.folder.path / "orchestrator.log"
-    command = [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), "run", "--resume", ledger.folder.run_id]
+    words = ["run", "--resume", ledger.folder.run_id]
+    return carry_in_background(workspace, words, ledger.folder.path / "orchestrator.log", ledger.owner)
+
+
+def carry_in_background(
+    workspace: WorkspaceFolder, words: Sequence[str], log: Path, owner: Callable[[], int | None]
+) -> int:
+    """Start `bench WORDS` as a process that outlives this one, until it owns what it works on; returns its id."""
+    command = [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), *words]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     deadline = time.monotonic() + 10
-    while process.poll() is None and ledger.owner() != process.pid and time.monotonic() < deadline:
+    while process.poll() is None and owner() != process.pid and time.monotonic() < deadline:
         time.sleep(0.02)
     if process.returncode in (Exit.BAD_INPUT, Exit.NEEDS_APPROVAL):  # it could not even begin
         raise BenchError("\n".join(log.read_text(errors="replace").strip().splitlines()[-3:]), f"see {log}")

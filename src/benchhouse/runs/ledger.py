@@ -4,13 +4,10 @@
 What a newer version says more of an event is ignored, too; an event that only it knows is counted (`events`).
 """
 
-import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +19,7 @@ from pydantic_core import from_json
 from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import now, sync, write_model, write_text
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
-from benchhouse.processes.owner import identity, is_gone, pid_of
+from benchhouse.processes.owner_lock import OwnerLock
 from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
@@ -107,7 +104,7 @@ class Ledger:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._events: int | None = None
-        self._lock: int | None = None
+        self._lock = OwnerLock(folder.lock)
 
     @classmethod
     def create(cls, workspace: WorkspaceFolder, record: RunRecord, texts: Mapping[str, str]) -> "Ledger":
@@ -162,19 +159,11 @@ class Ledger:
     def own(self) -> None:
         """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""
         try:
-            handle = os.open(self.folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            taken = self._lock.take()
         except OSError as error:
             raise self.unwritable(self.folder.lock, error) from error
-        if not _lock(handle):
-            owner = pid_of(os.pread(handle, 100, 0).decode())
-            os.close(handle)
-            raise self.busy(owner)
-        self._lock = handle
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, identity().encode(), 0)
-        except OSError as error:
-            raise self.unwritable(self.folder.lock, error) from error
+        if not taken:
+            raise self.busy(self._lock.owner())
 
     def busy(self, owner: int | None) -> BenchError:
         run_id = self.folder.run_id
@@ -188,25 +177,14 @@ class Ledger:
         return BenchError(f"can't write {path}: {error.strerror}", hint, Exit.TRIAL_FAILED)
 
     def release(self) -> None:
-        for handle in (self._lock, self._events):
-            if handle is not None:
-                os.close(handle)
-        self._lock = self._events = None
+        self._lock.release()
+        if self._events is not None:
+            os.close(self._events)
+        self._events = None
 
     def owner(self) -> int | None:
         """Process id of the live orchestrator, 0 where it has not written it yet, or None."""
-        try:
-            handle = os.open(self.folder.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # nothing else: an owner that can't be seen is not none
-            return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
-        except BlockingIOError:
-            text = os.pread(handle, 100, 0).decode()  # of the one before, in the moment after the lock was taken
-            return 0 if is_gone(text) else pid_of(text) or 0
-        finally:
-            os.close(handle)
+        return self._lock.owner()
 
     def goes_on(self) -> bool:
         """Whether jobs of this run may be under way without an orchestrator."""
@@ -255,16 +233,6 @@ def _is_torn(line: str) -> bool:
         return not isinstance(from_json(line), dict)
     except ValueError:
         return True
-
-
-def _lock(handle: int) -> bool:
-    """Take the lock; one who only looks whether it is held (`owner`) holds it for a moment, so try more than once."""
-    for _ in range(20):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:

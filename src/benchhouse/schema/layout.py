@@ -75,6 +75,19 @@ class RunFolder(Folder):
         return f"bench-{self.run_id}-"
 
 
+class EvaluationFolder(Folder):
+    """The files of one evaluation: several runs that were planned as one."""
+
+    record = Inside("evaluation.json")
+    journal = Inside("runs.jsonl")  # each run, before it is begun and when it ended
+    lock = Inside("owner.lock")
+    log = Inside("evaluation.log")  # what the process printed that carries it out
+
+    @property
+    def evaluation_id(self) -> str:
+        return self.path.name
+
+
 class SubmissionFolder(Folder):
     """One array of Slurm's: the files by which the submitter and its tasks on other nodes meet."""
 
@@ -109,6 +122,7 @@ class WorkspaceFolder(Folder):
 
     state = Inside(".bench")
     runs = Inside(".bench/runs")
+    evaluations = Inside(".bench/evaluations")  # runs that were planned as one, a folder each
     services = Inside(".bench/services")  # folders of free-standing servers, by id
     imports = Inside(".bench/imports")  # files of other tools, by digest
     warehouse = Inside(".bench/warehouse")
@@ -152,6 +166,9 @@ class WorkspaceFolder(Folder):
 
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)
+
+    def evaluation(self, evaluation_id: str) -> EvaluationFolder:
+        return EvaluationFolder(self.evaluations / evaluation_id)
 
     def trial(self, scenario: str, trial_id: str) -> TrialFolder:
         return TrialFolder(self.results / scenario / trial_id)

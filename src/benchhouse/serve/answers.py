@@ -12,6 +12,8 @@ from benchhouse.api.badges import Badge as Badge
 from benchhouse.api.catalog import MeasuredTarget as MeasuredTarget
 from benchhouse.api.claims import ClaimEntry as ClaimEntry
 from benchhouse.api.contracts import ContractTemplate as ContractTemplate
+from benchhouse.api.evaluation import Evaluation as Evaluation
+from benchhouse.api.evaluations import StoppedEvaluation as StoppedEvaluation
 from benchhouse.api.execution import Submitted as Submitted
 from benchhouse.api.images import LockedImage as LockedImage
 from benchhouse.api.images import PinnedImage as PinnedImage
@@ -27,6 +29,7 @@ from benchhouse.automation.alarms import Standing as Standing
 from benchhouse.claims.signatures import Signature
 from benchhouse.claims.verification import Checked as CheckedClaim
 from benchhouse.nexus.benchmarks import ListedBenchmark as ListedBenchmark
+from benchhouse.nexus.evaluation import EvaluationPlan as EvaluationPlan
 from benchhouse.nexus.experiments import ListedExperiment as ListedExperiment
 from benchhouse.nexus.packages import PackageDetails as PackageDetails
 from benchhouse.nexus.packages import PackageRequirement as PackageRequirement

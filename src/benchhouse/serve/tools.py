@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve import reading, reading_catalog, writing
+from benchhouse.serve import evaluations, reading, reading_catalog, writing
 from benchhouse.serve.access import Asker
 from benchhouse.serve.answering import asked_of, hide_places, json_text, refuse
 from benchhouse.serve.openapi import with_null_numbers
@@ -45,11 +45,14 @@ _VERBS: dict[str, Callable[..., Any]] = {
     "plan": reading_catalog.plan,
     "approvals": reading.approvals,
     "approval": reading.approval_show,
+    "evaluations": evaluations.evaluations,
+    "evaluation": evaluations.evaluation,
     "run": writing.submit,
     "stop": writing.stop,
     "resume": writing.resume,
     "collect": writing.collect,
     "approve": writing.approve_plan,
+    "evaluate": evaluations.evaluate,
 }
 _LARGEST = 256 << 10
 _KEY = {

@@ -92,3 +92,26 @@ def test_a_long_comment_is_read_in_seconds(piece):
     except BenchError:
         assert piece == "/bench run x\n"
     assert time.process_time() - begin < 15
+
+
+@pytest.mark.parametrize(
+    ("line", "which"),
+    [
+        ("/bench evaluate --changed-since origin/main", ("changed_since", "origin/main")),
+        ("/bench evaluate --package=terratorch", ("package", "terratorch")),
+        ("/bench evaluate --model ibm/prithvi", ("model", "ibm/prithvi")),
+        ("/bench evaluate --all", ("all", "")),
+    ],
+)
+def test_an_evaluation_says_which_benchmarks(line, which):
+    assert parse_command(line) == Command("evaluate", settings=(which,))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "main", "--all --model x", "--all=1", "--changed-since", "--changed-since=", "--changed-since --output=/tmp/x",
+     "--nexus /tmp", "--budget trials=1", "--package a b", "'--all; reboot'"],
+)  # fmt: skip
+def test_what_is_no_such_choice_is_refused(words):
+    with pytest.raises(BenchError, match="say which benchmarks, once"):
+        parse_command(f"/bench evaluate {words}")

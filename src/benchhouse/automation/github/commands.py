@@ -13,19 +13,23 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.roles import Role
 
-Name = Literal["run", "compare", "status", "stop", "approve", "help"]
+Name = Literal["run", "evaluate", "compare", "status", "stop", "approve", "help"]
 NEEDS: dict[Name, Role] = {
-    "run": "run", "compare": "read", "status": "read", "stop": "run", "approve": "approve", "help": "read",
+    "run": "run", "evaluate": "admin", "compare": "read", "status": "read", "stop": "run", "approve": "approve",
+    "help": "read",
 }  # fmt: skip
 HELP = """/bench run NAME|FILE [--set key=value]   run a scenario of the workspace
+/bench evaluate --changed-since REF      run the registered benchmarks that a change touches; or: --package NAME,
+                                         --model ID, --all
 /bench compare RUN                       the last run of this thread against RUN: an id, a scenario, @last-1
 /bench status [RUN]                      how a run stands; by default the last of this thread
-/bench stop RUN                          end a run
+/bench stop RUN                          end a run or an evaluation
 /bench approve DIGEST                    approve a plan that needs it, by the name of its request or its digest
 /bench help                              this"""
 _BLOCKS = ("fence", "code", "blockquote", "list", "html_block", "heading", "lheading", "hr", "reference")
 _MAIL = re.compile(r"-+ ?original message ?-+|_{10,}|on .{1,200} wrote:|from: .+|reply to this email directly.*", re.I)
 _LONGEST = 2000  # of one command
+_WHICH = ("changed-since", "package", "model")  # of an evaluation, each with a value; and --all
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Command:
     about: str = ""
     """The scenario, run or digest."""
     settings: tuple[tuple[str, str], ...] = ()
+    """Of a run what `--set` changes; of an evaluation which benchmarks."""
 
 
 def find_command(text: str) -> str | None:
@@ -68,6 +73,8 @@ def parse_command(line: str) -> Command:
         return Command("help")
     if name is None:
         raise BenchError(f"there is no command {quote(words[0])}", "/bench help")
+    if name == "evaluate":
+        return Command("evaluate", settings=_which(words[1:]))
     about, settings = _arguments(name, words[1:])
     if name == "help":
         return Command("help")
@@ -93,6 +100,23 @@ def _arguments(name: Name, words: list[str]) -> tuple[str, tuple[tuple[str, str]
     if len(about) > 1:
         raise BenchError(f"/bench {name} takes one word, and was given {len(about)}", "quote what has spaces in it")
     return (about[0] if about else ""), tuple(settings)
+
+
+def _which(words: list[str]) -> tuple[tuple[str, str], ...]:
+    """The one option of an evaluation: `--all`, or another with its value."""
+    option, equals, value = (words[0] if words else "").partition("=")
+    rest = words[1:] if words else []
+    if not equals and option != "--all" and rest:
+        value, *rest = rest
+    name = option.removeprefix("--")
+    if option == "--all" and not (equals or rest):
+        return (("all", ""),)
+    if not option.startswith("--") or name not in _WHICH or not value or value.startswith("-") or rest:
+        raise BenchError(
+            "say which benchmarks, once",
+            "/bench evaluate --changed-since REF, --package NAME, --model ID, or --all",
+        )
+    return ((name.replace("-", "_"), value),)
 
 
 def _own_lines(text: str) -> list[str]:

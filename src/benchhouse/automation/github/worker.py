@@ -46,13 +46,13 @@ class Deeds(Protocol):
         """Who in trusted.yaml has this login; None: nobody."""
 
     def start(self, command: Command, run_id: str, by: str) -> None:
-        """Asked twice there is one run. Raises BenchError where it can't be started."""
+        """A run, or an evaluation; asked twice there is one. Raises BenchError where it can't be started."""
 
     def progress(self, run_id: str, since_s: float) -> Progress:
-        """Of a run that was asked for so long ago."""
+        """Of a run or an evaluation that was asked for so long ago."""
 
     def answer(self, command: Command, by: str, order: Order, runs: list[str]) -> str:
-        """Do anything but a run, at once; `runs` of the thread, the newest first."""
+        """Do anything that is over at once; `runs` of the thread, the newest first."""
 
     def note(self, text: str) -> None:
         """For a person who watches."""
@@ -137,9 +137,9 @@ class Worker:
                     f"/bench {command.name} is for the role {NEEDS[command.name]}, and {name} has the role {role}",
                     "roles stand in trusted.yaml",
                 )
-            if command.name == "run":
+            if command.name in ("run", "evaluate"):
                 self.deeds.start(command, kept.run_id, name)
-                self.deeds.note(f"{order.key}: began run {kept.run_id} for {name}")
+                self.deeds.note(f"{order.key}: began {command.name} {kept.run_id} for {name}")
                 self.store.change(order.key, state="running")
                 return
             answer = self.deeds.answer(command, name, order, self.store.runs_of(order))

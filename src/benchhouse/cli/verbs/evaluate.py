@@ -8,7 +8,7 @@ from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import commands
 from benchhouse.cli.verbs.run import ResumableProgress, ShownRun, interrupt_on_signals
-from benchhouse.schema.errors import Exit
+from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.evaluation import Evaluation
@@ -26,26 +26,37 @@ _MOST_FILES = 3
     "bench evaluate --changed-since v1.2 --executor slurm --budget wall=8h --budget trials=500",
     "bench evaluate --model ibm/prithvi",
     "bench evaluate --all --again   measure also what was measured before",
+    "bench evaluate --resume @last   carry on after Ctrl-C; see: bench evaluations",
 )
 @commands.which_options
 @commands.where_options
 @commands.whole_budget_option
 @click.option("--again", is_flag=True, help="Reuse nothing that was measured before.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and stop.")
+@click.option("--resume", metavar="EVALUATION", help="Do what is missing of that one.")
 @commands.nexus_option
-def command(workspace: Workspace, /, budgets: tuple[str, ...], as_json: bool, **wanted: Any) -> int:
+def command(
+    workspace: Workspace, /, budgets: tuple[str, ...], dry_run: bool, resume: str | None, as_json: bool, **wanted: Any
+) -> int:
+    if resume and (budgets or dry_run or any(value for name, value in wanted.items() if name != "nexus")):
+        raise BenchError("--resume carries on an evaluation as it was planned", "leave out the other options")
     interrupt_on_signals()
     progress = ResumableProgress() if as_json else ShownRun(as_json=False)
+    show: dict[str, Any] = {"progress": progress, "each": getattr(progress, "show", _ignore)}
     wanted["budget"] = commands.budget_of(budgets)
     try:
-        evaluation = workspace.evaluate(progress=progress, each=getattr(progress, "show", _ignore), **wanted)
+        if resume:
+            evaluation = workspace.evaluations.carry_on(resume, **show)
+        else:
+            evaluation = workspace.evaluate(dry_run=dry_run, **show, **wanted)
     except KeyboardInterrupt:
-        screen.note("\ninterrupted; what is done is kept\ncarry on:  the same command again")
+        again = resume or "@last"
+        screen.note(f"\ninterrupted; what is done is kept\ncarry on:  bench evaluate --resume {again}")
         return Exit.INTERRUPTED
     if as_json:
         screen.as_json(evaluation)
     else:
-        _show(evaluation, dry_run=wanted["dry_run"])
+        _show(evaluation, dry_run=dry_run)
     return evaluation.exit_code
 
 

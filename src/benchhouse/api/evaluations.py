@@ -1,0 +1,102 @@
+"""`ws.evaluations`: evaluations that were begun, also by a server or a comment; how they stand, go on and are ended."""
+
+import builtins
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from benchhouse.api import evaluation
+from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
+from benchhouse.api.verb_group import VerbGroup
+from benchhouse.nexus.evaluation_ledger import EvaluationLedger, find_evaluation, list_evaluations
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from benchhouse.api.execution import RunListener
+    from benchhouse.api.run import Run
+
+_PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True)
+class StoppedEvaluation:
+    """What was ended of an evaluation."""
+
+    evaluation_id: str
+    stopped_pid: int | None
+    """The process that carried it out; None where there was none."""
+    run_id: str
+    """The run that was under way; empty where none was."""
+
+
+class Evaluations(VerbGroup):
+    """Runs that were planned as one."""
+
+    def list(self) -> "builtins.list[Evaluation]":
+        """How each stands, the newest first."""
+        folder = self._folder
+        return [
+            evaluation.standing(EvaluationLedger(folder.evaluation(name)))
+            for name in reversed(list_evaluations(folder))
+        ]
+
+    def __getitem__(self, token: str) -> Evaluation:
+        """How one stands, by its id, the beginning of it, or `@last`."""
+        return evaluation.standing(find_evaluation(self._folder, token))
+
+    def __contains__(self, evaluation_id: str) -> bool:
+        return self._folder.evaluation(evaluation_id).record.is_file()
+
+    def submit(self, evaluation_id: str = "", *, by: str = "", **wanted: Unpack[EvaluateKeywords]) -> Evaluation:
+        """Plan one, and let another process carry it out. Asked for twice by the same id there is one.
+
+        `by` is who asks, where a server or an agent knows it; it takes the role `admin`.
+        """
+        ledger = evaluation.create(self._workspace, wanted, evaluation_id=evaluation_id, by=by)
+        if not ledger.begun and ledger.record.runs:
+            evaluation.in_background(self._folder, ledger)
+        return evaluation.standing(ledger)
+
+    def carry_on(
+        self,
+        token: str,
+        *,
+        progress: "bool | RunListener" = False,
+        each: "Callable[[Run], None]" = lambda run: None,
+    ) -> Evaluation:
+        """Do what is missing of one; returns when it is over."""
+        from benchhouse.api.execution import listener_of
+
+        ledger = find_evaluation(self._folder, token)
+        return evaluation.carry_out(self._workspace, ledger, listener_of(progress), each)
+
+    def resume(self, token: str) -> Evaluation:
+        """Do what is missing of one, in the background."""
+        ledger = find_evaluation(self._folder, token)
+        if ledger.owner() is None and evaluation.standing(ledger).unfinished:
+            evaluation.in_background(self._folder, ledger)
+        return evaluation.standing(ledger)
+
+    def stop(self, token: str) -> StoppedEvaluation:
+        """End it and the run that is under way; what is sealed stays."""
+        ledger = find_evaluation(self._folder, token)
+        stopped = _end(ledger)
+        begun = next((line.run_id for line in ledger.lines().values() if line.state == "begun"), "")
+        if begun and self._folder.run(begun).record.is_file():
+            self._workspace[begun].stop()
+        return StoppedEvaluation(ledger.folder.evaluation_id, stopped, begun)
+
+
+def _end(ledger: EvaluationLedger) -> int | None:
+    deadline, stopped = time.monotonic() + _PATIENCE_S, None
+    while (owner := ledger.owner()) is not None:
+        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
+            os.kill(owner, signal.SIGINT)
+            stopped = owner
+        if time.monotonic() > deadline:
+            raise BenchError(f"process {owner} did not end within {_PATIENCE_S:g} s", f"kill -9 {owner}")
+        time.sleep(0.05)
+    return stopped

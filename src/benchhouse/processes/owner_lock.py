@@ -1,0 +1,58 @@
+"""A lock that one process holds at a time: the file names it, and the lock goes with the process."""
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from benchhouse.processes.owner import identity, is_gone, pid_of
+
+
+class OwnerLock:
+    """Of what one process works on; also says who that is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def take(self) -> bool:
+        """Whether it is ours now; raises OSError where the file can't be written."""
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _lock(handle):
+            os.close(handle)
+            return False
+        self._handle = handle
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, identity().encode(), 0)
+        return True
+
+    def release(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle = None
+
+    def owner(self) -> int | None:
+        """Process id of who holds it, 0 where it has not written it yet, or None."""
+        try:
+            handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # nothing else: an owner that can't be seen is not none
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            text = os.pread(handle, 100, 0).decode()  # of the one before, in the moment after the lock was taken
+            return 0 if is_gone(text) else pid_of(text) or 0
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock; one who only looks whether it is held (`owner`) holds it for a moment, so try more than once."""
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.01)
+    return False
