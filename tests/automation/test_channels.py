@@ -10,12 +10,14 @@ from dataclasses import asdict
 from email import message_from_bytes, policy
 
 import pytest
+from services.fake_github import BEGIN, TOKEN, fake_github
 from services.hook import hears
 from services.triton import free_ports
 
 from benchhouse.automation.alarms import Standing
 from benchhouse.automation.channels import tell
 from benchhouse.schema.alarms import Channel
+from benchhouse.schema.github import GitHubThread
 
 TEXT = "p99 of chat is 300 ms"
 FIRED = asdict(Standing("slow", "firing", TEXT, case="chat/t", metric="lat", stat="p99")) | {"text": TEXT}
@@ -127,3 +129,44 @@ def _until(found, limit_s=120):
 def test_a_secret_in_the_words_of_a_program_is_refused():
     with pytest.raises(ValueError, match="this command holds a secret"):
         Channel(command=["curl", "-H", "Authorization: Bearer hunter2222"])
+
+
+def test_a_thread_on_github_gets_a_comment_in_which_nothing_is_obeyed_and_none_twice(monkeypatch):
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    link = "https://bench.example.org/runs/r_1"
+    message = FIRED | {"run_id": "r1", "link": link, "text": f"@team <img src=x> `rm` of *chat*\n{link}\n/bench stop x"}
+    with fake_github() as fake:
+        fake.seconds = int(time.time() - BEGIN)
+        channel = Channel(github=GitHubThread(issue="team/bench#12", api=fake.api))
+        assert [tell(channel, message), tell(channel, message)] == ["", ""]  # sent, and sent again after a kill
+        (said,) = fake.said()
+        assert fake.comments[0]["issue_url"].endswith("/team/bench/issues/12")
+        assert (
+            "@team" not in said and "<img" not in said and "`rm`" not in said.replace("\\`", "") and f"<{link}>" in said
+        )
+        news = FIRED | {"alarm": "schedule nightly", "run_id": ""}
+        assert [tell(channel, news), tell(channel, news)] == ["", ""]  # it failed again: nothing tells the two apart
+        assert len(fake.said()) == 3
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        ((403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "9999999999"}, b""), "too many requests"),
+        ((301, {"Location": "http://127.0.0.1:1/"}, b""), "the repository has moved"),
+        ((404, {}, b'{"message": "Not Found"}'), "404"),
+        ((503, {}, b""), "503"),
+    ],
+)
+def test_a_thread_on_github_that_can_not_be_written_is_a_reason_without_its_token(monkeypatch, trouble, reason):
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    with fake_github() as fake:
+        channel = Channel(github=GitHubThread(issue="team/bench#12", api=fake.api))
+        fake.troubles = [trouble]
+        error = tell(channel, FIRED)
+        assert reason in error and TOKEN not in error and fake.said() == []
+    monkeypatch.delenv("GITHUB_TOKEN")
+    assert tell(channel, FIRED) == "the variable GITHUB_TOKEN is not set"
+    for wrong in ("team/bench", "team/bench#0", "team/bench#x", "../x#1", "team/bench#1/../2"):
+        with pytest.raises(ValueError, match=r"no issue|no repository"):
+            GitHubThread(issue=wrong)

@@ -1,6 +1,7 @@
 """What people asked to hear of: one message for each cause, after quiet hours all of it as one."""
 
 import json
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 
@@ -11,7 +12,9 @@ from services.triton import free_ports
 from benchhouse.automation.alarms import read_alarms, recorded
 from benchhouse.automation.channels import is_quiet
 from benchhouse.automation.notices import Event, deliver, notify
-from benchhouse.schema.alarms import Channel
+from benchhouse.evidence import journals
+from benchhouse.schema.alarms import Notice
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
 SCENARIO = (
@@ -55,8 +58,8 @@ def test_a_run_that_ended_is_told_once_with_the_address_of_its_page(bench, tmp_p
 
 def test_quiet_hours_end_with_one_message_of_all_that_waited(workspace, tmp_path, monkeypatch):
     night, morning = datetime(2026, 7, 1, 23, 0, tzinfo=UTC), datetime(2026, 7, 2, 6, 0, tzinfo=UTC)
-    channel = Channel(webhook="http://127.0.0.1/", quiet="22:00-07:00", timezone="Europe/Berlin")
-    assert is_quiet(channel, night) and not is_quiet(channel, morning) and is_quiet(channel, night.replace(hour=4))
+    hours = ("22:00-07:00", "Europe/Berlin")
+    assert is_quiet(*hours, night) and not is_quiet(*hours, morning) and is_quiet(*hours, night.replace(hour=4))
     with hears() as (address, heard):
         monkeypatch.setenv("OPS_HOOK", address)
         alarms(tmp_path, "$OPS_HOOK", "00:00-23:59")
@@ -130,3 +133,65 @@ def test_a_channel_that_is_not_there_is_told_with_its_place(bench, tmp_path):
     )
     done = bench("alarms", "check")
     assert done.code == 2 and "alarms.yaml:1:" in done.err and "did you mean 'oncall'" in done.err
+
+
+PEOPLE = """
+notify: [{on: [failed], tell: [ada, joe, ops]}]
+channels:
+  ada-mail: {webhook: $HOOK_ADA}
+  ada-phone: {webhook: $HOOK_PHONE}
+  joe-mail: {webhook: $HOOK_JOE}
+  ops: {webhook: $HOOK_OPS}
+people:
+  ada: {channels: [ada-mail, ada-phone], quiet: "22:00-07:00", timezone: Europe/Berlin}
+  joe: {channels: [joe-mail], quiet: "22:00-07:00", timezone: America/New_York}
+"""
+
+
+def test_each_person_is_quiet_by_their_own_clock_and_hears_each_cause_once(workspace, tmp_path, monkeypatch):
+    """19:00 in Berlin, 13:00 in New York; then 23:00 and 17:00; then 08:00 and 02:00; then 14:00 and 08:00."""
+    evening, night, morning, noon = (datetime(2026, 7, day, hour, tzinfo=UTC) for day, hour in
+                                     ((1, 17), (1, 21), (2, 6), (2, 12)))  # fmt: skip
+    (tmp_path / "alarms.yaml").write_text(PEOPLE)
+    file = read_alarms(workspace)
+    assert file.reach(["ada", "ada-mail", "ops", "ada"]) == ["ada-mail", "ada-phone", "ops"]
+    lists = {}
+    with ExitStack() as hooks:
+        for name in ("ADA", "PHONE", "JOE", "OPS"):
+            address, lists[name] = hooks.enter_context(hears())
+            monkeypatch.setenv(f"HOOK_{name}", address)
+
+        def heard(moment, *runs):
+            lines = [
+                Notice(time=moment.isoformat(), action="queued", alarm=f"run {run}", channel=channel, sentence=run)
+                for run in runs for channel in file.reach(["ada", "joe", "ops"])
+            ]  # fmt: skip
+            journals.append(workspace.notice_journal, lines, "")
+            before = {name: len(items) for name, items in lists.items()}
+            deliver(workspace, file, moment=moment)
+            return {name: [item["text"] for item in items[before[name] :]] for name, items in lists.items()}
+
+        assert heard(evening, "a") == {"ADA": ["a"], "PHONE": ["a"], "JOE": ["a"], "OPS": ["a"]}
+        assert heard(night, "b") == {"ADA": [], "PHONE": [], "JOE": ["b"], "OPS": ["b"]}
+        two = "2 messages:\n- b\n- c"
+        assert heard(morning, "c") == {"ADA": [two], "PHONE": [two], "JOE": [], "OPS": ["c"]}
+        assert heard(noon) == {"ADA": [], "PHONE": [], "JOE": ["c"], "OPS": []}
+
+
+@pytest.mark.parametrize(
+    ("people", "says"),
+    [
+        ("{ada: {channels: [nobody]}}", "no channel is called 'nobody'"),
+        ("{ops: {channels: [ops]}}", "a channel is called ops, too"),
+        ("{ada: {channels: [ops]}, joe: {channels: [ops]}}", "the channel ops is already that of ada"),
+        ("{ada: {channels: [late], quiet: '22:00-07:00'}}", "both ada and the channel late have quiet hours"),
+        ("{ada: {channels: [ops], timezone: Berlin}}", "Berlin"),
+        ("{ada: {channels: []}}", "channels"),
+    ],
+)
+def test_a_mistake_in_people_is_told_with_its_line(workspace, tmp_path, people, says):
+    channels = "channels:\n  ops: {command: [cat]}\n  late: {command: [cat], quiet: '01:00-02:00'}\n"
+    (tmp_path / "alarms.yaml").write_text(f"{channels}people: {people}\n")
+    with pytest.raises(BenchError) as error:
+        read_alarms(workspace)
+    assert says in str(error.value) and "alarms.yaml:4" in str(error.value)

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "ghp_planted0token0of0a0test00000000000000"
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = _BEGIN.timestamp()
 _USER_URLS = "avatar events followers following gists html organizations received_events repos starred subscriptions"
 
 

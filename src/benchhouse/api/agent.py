@@ -53,14 +53,15 @@ class RunDeeds:
         """Those that could not be reached are tried again. Without alarms.yaml nobody is known but who looks here."""
         schedule, failing = kept.schedule, kept.failures >= kept.schedule.tell_after
         try:
-            channels = read_alarms(self._workspace.folder).channels
+            file = read_alarms(self._workspace.folder)
         except NotFoundError:
             self.note(f"{schedule.name}: failed {kept.failures} times in a row, and there is no alarms.yaml")
             return list(kept.told)
         except BenchError as error:
             self.note(f"{schedule.name}: nobody is notified: {error.message}")
             return list(kept.told)
-        wanted = [name for name in (schedule.tell or channels) if name in channels] if failing else list(kept.told)
+        channels = file.channels
+        wanted = file.reach(schedule.tell or channels) if failing else list(kept.told)
         name = f"schedule {schedule.name}"
         how = f"has failed {kept.failures} times in a row" if failing else "runs again"
         text = f"{name} {how}: bench schedule show {schedule.name}"
@@ -70,10 +71,11 @@ class RunDeeds:
         }
         known = set(kept.told)
         for channel in wanted:
-            quiet = channel in channels and is_quiet(channels[channel], datetime.now(UTC))
-            if quiet or (failing and channel in known):
+            there = channel in channels  # else it was taken out of the file since
+            quiet = there and is_quiet(*file.quiet_hours(channel), datetime.now(UTC))
+            if quiet or (failing and (channel in known or not there)):
                 continue
-            problem = tell(channels[channel], message) if channel in channels else ""
+            problem = tell(channels[channel], message) if there else ""
             self._keep(Notice(time=now(), action="told", alarm=name, sentence=text, channel=channel, error=problem))
             if problem:
                 self.note(f"{name}: {channel} could not be notified: {problem}")

@@ -99,10 +99,11 @@ class Schedules(VerbGroup):
         schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **who)
         where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
         prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises where it can't run
-        known = read_alarms(self._folder).channels if schedule.tell else {}
-        for channel in schedule.tell:
-            if channel not in known:
-                raise BenchError(f"no channel {channel} in alarms.yaml", f"there are {', '.join(known)}")
+        told = read_alarms(self._folder) if schedule.tell else None
+        known = [*told.channels, *told.people] if told else []
+        for name in schedule.tell:
+            if name not in known:
+                raise BenchError(f"no channel {name} in alarms.yaml", f"there are {', '.join(known)}")
         with opened(self._folder) as store:
             store.add(schedule, time.time(), replace=replace)
         return self.get(schedule.name)

@@ -4,7 +4,7 @@ State is a file of lines. A channel that could not be told, or was quiet, is tri
 least once, and of the newest state only.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -92,22 +92,39 @@ def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
 
 
 def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
-    problems, names = [], [rule.name for rule in file.alarms]
+    names = [rule.name for rule in file.alarms]
+    problems = [
+        document.problem(("alarms", at, "name"), f"two alarms are called {name}")
+        for at, name in enumerate(names)
+        if name in names[:at]
+    ]
+    owners: dict[str, str] = {}
+    for name, person in file.people.items():
+        if name in file.channels:
+            problems.append(document.problem(("people", name), f"a channel is called {name}, too", key=True))
+        problems += _unknown(file.channels, person.channels, document, ("people", name, "channels"))
+        for place, channel in enumerate(person.channels):
+            where, owner = ("people", name, "channels", place), owners.setdefault(channel, name)
+            if owner != name:
+                problems.append(document.problem(where, f"the channel {channel} is already that of {owner}"))
+            if person.quiet and channel in file.channels and file.channels[channel].quiet:
+                text = f"both {name} and the channel {channel} have quiet hours"
+                problems.append(document.problem(where, text, "quiet in one of the two places"))
+    known = [*file.channels, *file.people]
     for at, rule in enumerate(file.alarms):
-        if rule.name in names[:at]:
-            problems.append(document.problem(("alarms", at, "name"), f"two alarms are called {rule.name}"))
-        for place, name in enumerate(rule.tell):
-            if name not in file.channels:
-                guess = did_you_mean(name, file.channels) or ""
-                text = f"no channel is called {quote(name)}"
-                problems.append(document.problem(("alarms", at, "tell", place), text, ", ".join(file.channels), guess))
+        problems += _unknown(known, rule.tell, document, ("alarms", at, "tell"))
     for at, notified in enumerate(file.notify):
-        for place, name in enumerate(notified.tell):
-            if name not in file.channels:
-                guess = did_you_mean(name, file.channels) or ""
-                text = f"no channel is called {quote(name)}"
-                problems.append(document.problem(("notify", at, "tell", place), text, ", ".join(file.channels), guess))
+        problems += _unknown(known, notified.tell, document, ("notify", at, "tell"))
     return problems
+
+
+def _unknown(
+    known: Collection[str], names: Sequence[str], document: Document, where: tuple[str | int, ...]
+) -> Iterator[Problem]:
+    for place, name in enumerate(names):
+        if name not in known:
+            guess = did_you_mean(name, known) or ""
+            yield document.problem((*where, place), f"no channel is called {quote(name)}", ", ".join(known), guess)
 
 
 def standings(workspace: WorkspaceFolder) -> list[Standing]:
@@ -197,12 +214,18 @@ def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
 
 def try_channel(workspace: WorkspaceFolder, name: str) -> None:
     """Send a message that says it is a trial. Raises BenchError where it does not arrive."""
-    channels = read_alarms(workspace).channels
-    if name not in channels:
-        raise BenchError(f"no channel {name!r} in alarms.yaml", f"There are {', '.join(channels)}")
+    file = read_alarms(workspace)
+    if name not in file.channels and name not in file.people:
+        raise BenchError(
+            f"no channel {name!r} in alarms.yaml", f"There are {', '.join([*file.channels, *file.people])}"
+        )
     text = "a trial message of `bench alarms try`: nothing is wrong"
-    if error := tell(channels[name], asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text}):
-        raise BenchError(f"channel {name} could not be reached: {error}", "correct alarms.yaml, or set the variable")
+    message = asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text}
+    for channel in file.reach([name]):
+        if error := tell(file.channels[channel], message):
+            raise BenchError(
+                f"channel {channel} could not be reached: {error}", "correct alarms.yaml, or set the variable"
+            )
 
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
@@ -229,8 +252,8 @@ def _to_tell(file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Seque
     state = "firing" if change.action == "fired" else "over"
     text = f"{change.alarm} is {state}: {change.sentence}"
     message = linked(file.address, asdict(standing) | {"state": state, "text": text})
-    for name in dict.fromkeys(rule.tell):
-        if name not in heard and not is_quiet(file.channels[name], moment):
+    for name in file.reach(rule.tell):
+        if name not in heard and not is_quiet(*file.quiet_hours(name), moment):
             yield _Due(name, change, message, frozenset(line.error for line in told if line.channel == name))
 
 

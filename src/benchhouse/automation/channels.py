@@ -1,5 +1,6 @@
-"""Channels: a program, a webhook, Alertmanager, or whatever apprise knows; and when they are quiet."""
+"""Channels: a program, a webhook, Alertmanager, a thread on GitHub, or what apprise knows; and when they are quiet."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -8,14 +9,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from benchhouse.automation.github.client import GitHub
 from benchhouse.http.client import HttpClient, NoAnswer
+from benchhouse.report.markdown_text import plain
 from benchhouse.schema.alarms import Channel
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.github import GitHubThread
 from benchhouse.schema.schedules import within
 from benchhouse.schema.secrets import blanker, reference, split_userinfo
 
 Message = Mapping[str, Any]
 _PATIENCE_S = 15.0
 _LONGEST = 400
+_MOST_MARKDOWN = 60_000  # GitHub takes 65,536 characters
+_LOOK_BACK = timedelta(days=8)  # a message waits for a week at most
 _NEWS = timedelta(hours=1)  # what nothing ends
 _HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
 
@@ -30,6 +37,10 @@ def tell(channel: Channel, message: Message) -> str:
     try:
         if channel.command is not None:
             _run(channel.command, message)
+            return ""
+        if channel.github is not None:
+            address = _address(channel.github.token)
+            _comment(channel.github, address, message)
             return ""
         address = _address(channel.webhook or channel.alertmanager or channel.apprise or "")
         if channel.webhook is not None:
@@ -102,10 +113,30 @@ def _notify(address: str, message: Message) -> None:
             raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
 
 
-def is_quiet(channel: Channel, moment: datetime) -> bool:
-    """Whether it wants to hear nothing at that moment."""
-    local = moment.astimezone(ZoneInfo(channel.timezone))
-    return bool(channel.quiet) and within(channel.quiet, local.hour * 60 + local.minute)
+def _comment(thread: GitHubThread, token: str, message: Message) -> None:
+    """In the thread. What is about one run is looked for first: a try before may have got through unheard."""
+    github = GitHub(thread.api, token)
+    body, marker = _markdown(message)
+    since = (datetime.now(UTC) - _LOOK_BACK).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        if not (message["run_id"] and github.find_comment(thread.repository, thread.number, marker, since)):
+            github.comment(thread.repository, thread.number, f"{body}\n\n{marker}")
+    except BenchError as error:
+        raise Undelivered(error.message) from error
+
+
+def _markdown(message: Message) -> tuple[str, str]:
+    """As text in which nothing is Markdown, a command or a mention but our own links, and by what it is found again."""
+    links = {item.get("link") for item in (message, *message.get("messages", ()))} - {None}
+    lines = [f"<{line}>" if line in links else plain(line) for line in message["text"].splitlines()]
+    digest = hashlib.sha256(json.dumps([message[key] for key in ("alarm", "state", "text")]).encode()).hexdigest()
+    return "\n".join(lines)[:_MOST_MARKDOWN], f"<!-- benchhouse notice {digest[:32]} -->"
+
+
+def is_quiet(hours: str, timezone: str, moment: datetime) -> bool:
+    """Whether quiet hours in that time zone hold at that moment."""
+    local = moment.astimezone(ZoneInfo(timezone))
+    return bool(hours) and within(hours, local.hour * 60 + local.minute)
 
 
 def linked(address: str, message: Message) -> dict[str, Any]:

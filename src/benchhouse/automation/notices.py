@@ -53,7 +53,7 @@ def notify(workspace: WorkspaceFolder, event: Event, say: Say) -> None:
                 time=now(), action="queued", alarm=event.cause, run_id=event.run_id, channel=name,
                 sentence=event.sentence,
             )
-            for name in dict.fromkeys(names)
+            for name in file.reach(names)
             if (event.cause, name, event.sentence) not in known
         ]  # fmt: skip
         if lines:
@@ -86,7 +86,7 @@ def deliver(
     moment, delivered = moment or datetime.now(UTC), list[Notice]()
     for name, waiting in waiting_for(recorded(workspace), moment).items():
         channel = file.channels.get(name)
-        if channel is None or is_quiet(channel, moment):
+        if channel is None or is_quiet(*file.quiet_hours(name), moment):
             continue
         error = tell(channel, _message(file, waiting))
         told = [

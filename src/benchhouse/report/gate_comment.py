@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchhouse.report.markdown_text import block, code, folded, plain, table
+from benchhouse.report.text_chart import ChangeBar, change_chart
 from benchhouse.results.numbers import percent
 from benchhouse.schema.quoting import visible
 
@@ -82,6 +83,7 @@ def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) 
         parts.append(_table(rows[:_MOST_ROWS]))
         if len(rows) > _MOST_ROWS:
             parts.append(folded(f"{len(rows) - _MOST_ROWS:,} more", _table(rows[_MOST_ROWS:])))
+        parts += _chart(rows, gate.mde)
     if gate.missing:
         shown = "; ".join(map(plain, gate.missing[:_MOST_NAMES]))
         parts.append(f"Not judged: {shown}{' ...' if len(gate.missing) > _MOST_NAMES else ''}.")
@@ -96,8 +98,22 @@ def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) 
                     f"bench verify {gate.new.partition(':')[0]}"]  # fmt: skip
         parts.append(folded("How to look again, in a workspace with this evidence", block("\n".join(commands))))
     if evidence:
-        parts.append(f"[Evidence and chart]({evidence}); base {code(gate.base)}, new {code(gate.new)}.")
+        parts.append(
+            f"[Evidence, and the chart as a picture]({evidence}); base {code(gate.base)}, new {code(gate.new)}."
+        )
     return visible("\n\n".join(parts) + "\n")
+
+
+def _chart(rows: list[GateRow], limit: float) -> list[str]:
+    bars = [
+        ChangeBar(f"{row.point} {row.metric}.{row.stat}", row.worse, row.low, row.high)
+        for row in rows[:_MOST_ROWS]
+        if row.worse is not None
+    ]
+    if not bars:
+        return []
+    key = f"worse than the base by, with the interval; the second line is the {limit:.2%} that is looked for"
+    return [folded(f"Chart: {key}", block(change_chart(bars, limit)))]
 
 
 def _table(rows: list[GateRow]) -> str:

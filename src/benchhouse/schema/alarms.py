@@ -1,9 +1,11 @@
 """alarms.yaml: limits of metrics, and who is notified."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchhouse.schema.github import GitHubThread
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
@@ -32,7 +34,7 @@ class AlarmRule(Model, strict=True):
     worse_by: Share | None = Field(None, description="Fires when worse than the accepted baseline by more than this.")
     regressed: Literal[True] | None = Field(None, description="Fires on a regression, by the rule of `bench history`.")
     unit: str | None = Field(None, description="Unit of the limit; a value in another unit counts as no data.")
-    tell: list[str] = Field(min_length=1, description="Channels to notify when it fires and when it clears.")
+    tell: list[str] = Field(min_length=1, description="Channels and people to notify when it fires and when it clears.")
 
     @model_validator(mode="after")
     def _one_limit(self) -> "AlarmRule":
@@ -47,12 +49,13 @@ class Channel(Model, strict=True):
     alertmanager: str | None = Field(None, description="Address of a Prometheus Alertmanager.")
     apprise: str | None = Field(None, description="Variable with an address of apprise: mail, chat, pagers.")
     command: list[str] | None = Field(None, min_length=1, description="Program and arguments; the JSON on its input.")
+    github: GitHubThread | None = Field(None, description="An issue or a pull request: each message is a comment.")
     quiet: Hours = Field("", description="Hours in which nothing is sent: 22:00-07:00. It comes afterwards, as one.")
     timezone: TimeZone = Field("UTC", description="Time zone of `quiet`, such as Europe/Berlin.")
 
     @model_validator(mode="after")
     def _one_way(self) -> "Channel":
-        _refuse_unless_one(self, ("webhook", "alertmanager", "apprise", "command"))
+        _refuse_unless_one(self, ("webhook", "alertmanager", "apprise", "command", "github"))
         return self
 
     @field_validator("webhook", "alertmanager")
@@ -81,6 +84,14 @@ class Channel(Model, strict=True):
         return text
 
 
+class Person(Model, strict=True):
+    """Somebody who is notified; `tell` may name them in place of each of their channels."""
+
+    channels: list[str] = Field(min_length=1, description="Their own channels, which are nobody else's.")
+    quiet: Hours = Field("", description="Hours in which none of them gets anything: 22:00-07:00.")
+    timezone: TimeZone = Field("UTC", description="Time zone of `quiet`: where they live.")
+
+
 class NotifyRule(Model, strict=True):
     """Of what somebody wants to hear beside alarms."""
 
@@ -88,7 +99,7 @@ class NotifyRule(Model, strict=True):
         min_length=1, description="finished, failed (a run with trials that failed) or approval (a plan needs one)."
     )
     scenario: str = Field("*", min_length=1, description="Only of scenarios of this name: nightly-*.")
-    tell: list[str] = Field(min_length=1, description="Channels to notify.")
+    tell: list[str] = Field(min_length=1, description="Channels and people to notify.")
 
 
 class AlarmsFile(Model, strict=True):
@@ -99,6 +110,18 @@ class AlarmsFile(Model, strict=True):
     notify: list[NotifyRule] = Field(default_factory=empty_list, description="Runs and approvals to be notified of.")
     address: str = Field("", pattern=r"^(https?://\S+)?$", description="Of `bench serve`, for links to its pages.")
     channels: dict[Name, Channel] = Field(min_length=1, description="Channels, by name.")
+    people: dict[Name, Person] = Field(default_factory=dict, description="People, by name.")
+
+    def reach(self, names: Iterable[str]) -> list[str]:
+        """The channels that are meant by these names of channels and people, each once."""
+        reached = [self.people[name].channels if name in self.people else [name] for name in names]
+        return list(dict.fromkeys(channel for channels in reached for channel in channels))
+
+    def quiet_hours(self, channel: str) -> tuple[str, str]:
+        """Of a channel: its own, or those of whose it is, and their time zone."""
+        owner = next((person for person in self.people.values() if channel in person.channels), None)
+        hours = self.channels[channel] if self.channels[channel].quiet or owner is None else owner
+        return hours.quiet, hours.timezone
 
 
 class Notice(Model):

@@ -36,6 +36,32 @@ Repository = Annotated[str, AfterValidator(_repository)]
 Referred = Annotated[str, AfterValidator(_referred)]
 
 
+Api = Annotated[str, AfterValidator(_api)]
+
+
+def _thread(text: str) -> str:
+    repository, _, number = text.partition("#")
+    if not (number.isascii() and number.isdigit() and 0 < int(number) < 1 << 31):
+        raise ValueError(f"{quote(text[:60])} is no issue: write owner/name#12")
+    return f"{_repository(repository)}#{int(number)}"
+
+
+class GitHubThread(Model, strict=True):
+    """An issue or a pull request, in which messages are comments."""
+
+    issue: Annotated[str, AfterValidator(_thread)] = Field(description="owner/name#12, of an issue or a pull request.")
+    token: Referred = Field("$GITHUB_TOKEN", description="'$VARIABLE' with a token that may comment there.")
+    api: Api = Field("https://api.github.com", description="Of GitHub Enterprise Server: https://HOST/api/v3.")
+
+    @property
+    def repository(self) -> str:
+        return self.issue.partition("#")[0]
+
+    @property
+    def number(self) -> int:
+        return int(self.issue.partition("#")[2])
+
+
 class GitHubSettings(Model, strict=True):
     """Pull requests and comments on GitHub."""
 
@@ -44,9 +70,7 @@ class GitHubSettings(Model, strict=True):
         "$BENCH_GITHUB_WEBHOOK_SECRET", description="'$VARIABLE' with the secret by which webhooks are signed."
     )
     token: Referred = Field("$GITHUB_TOKEN", description="'$VARIABLE' with the token by which answers are written.")
-    api: Annotated[str, AfterValidator(_api)] = Field(
-        "https://api.github.com", description="Of GitHub Enterprise Server: https://HOST/api/v3."
-    )
+    api: Api = Field("https://api.github.com", description="Of GitHub Enterprise Server: https://HOST/api/v3.")
     events: dict[Event, list[str]] = Field(
         {"issue_comment": []},
         description="Events that are taken, each with the scenario files that it starts; issue_comment: commands.",

@@ -7,6 +7,8 @@ from jsonschema import Draft202012Validator
 from services.fake_github import TOKEN, fake_github
 from services.github_payloads import DATA
 
+from benchhouse.report.text_chart import ChangeBar, change_chart
+
 SHA, OTHER = "a" * 40, "b" * 40
 ROW = {"point": "index=flat", "metric": "latency", "stat": "p99", "n_a": 5, "n_b": 5, "judgement": "regression",
        "worse": 0.12, "low": 0.08, "high": 0.16, "visible": 0.03}  # fmt: skip
@@ -101,3 +103,29 @@ def test_the_requests_are_as_github_describes_them(stage):
         Draft202012Validator(whole).validate(value)
     pull = schemas["components"]["schemas"]["pull-request-simple"]["properties"]
     assert "number" in pull and "sha" in pull["head"]["properties"]
+
+
+def test_the_chart_is_text_that_no_name_gets_out_of(stage):
+    nasty = "a\n```\n# head ``````` | <img src=x> \x1b[31m \u202e@team " + "x" * 300
+    rows = [ROW, ROW | {"point": nasty}, ROW | {"worse": 1e300, "low": -1e300, "high": 1e300}, ROW | {"low": None},
+            ROW | {"worse": None}]  # fmt: skip
+    assert stage(workflow_run(), GATE | {"rows": rows}).code == 0
+    chart = stage.fake.said()[0].partition("<summary>Chart")[2].partition("</details>")[0]
+    fence, *lines, close = chart.partition("</summary>\n\n")[2].strip().splitlines()
+    assert fence == close and set(fence) == {"`"} and len(lines) == 5
+    assert all(fence not in line and "\x1b" not in line and "\u202e" not in line for line in lines)
+    assert lines[1].startswith("index=flat latency.p99") and "●" in lines[1] and "◀" in lines[3]
+
+
+def test_a_chart_shows_where_each_interval_stands():
+    """Columns of 0, 5% and the ends of an interval are where their numbers are on one axis."""
+    bars = [ChangeBar("a", 0.10, 0.05, 0.15), ChangeBar("b", -0.05, -0.10, 0.0), ChangeBar("c", 0.0)]
+    head, a, b, c = change_chart(bars, 0.05).splitlines()
+    column = {sign: line.index(sign) for line, signs in ((a, "│├●┤"),) for sign in signs}
+    step = column["├"] - column["│"]  # 5%
+    assert (
+        step > 5 and abs(column["●"] - column["│"] - 2 * step) <= 1 and abs(column["┤"] - column["│"] - 3 * step) <= 1
+    )
+    assert b.index("┤") == c.index("●") == column["│"] and c.index("┊") == column["├"] and b.index("├") == 3
+    assert head.split() == ["0", "+5.0%"]
+    assert change_chart([ChangeBar("a", 0.0)], 0.0).endswith("a  ●")
