@@ -121,7 +121,7 @@ def test_who_may_what(stage, text, login, said):
 
 def test_while_github_is_away_the_run_goes_on_and_the_answer_waits(stage):
     stage.ask("/bench run nightly")
-    stage.fake.troubles = [(503, {}, b""), (502, {}, b""), (500, {}, b"<html>")]
+    stage.fake.troubles = [(503, {}, b""), (502, {}, b""), (500, {}, b"<html>"), (200, {}, b"<html>log in first")]
     stage.steps(40)
     assert len(stage.deeds.started) == 1 and len(stage.fake.said()) == 2
     assert stage.order().state == "done"
@@ -254,7 +254,7 @@ def test_it_survives_days_without_a_network(stage):
 def test_polling_waits_longer_after_each_failure_and_obeys_a_limit(stage):
     stage.fake.seconds = NOW
     poll(stage)
-    stage.fake.troubles = [(502, {}, b"")] * 4 + [(429, {"Retry-After": "3600"}, b"")]
+    stage.fake.troubles = [(502, {}, b"")] * 3 + [(200, {}, b"<html>")] + [(429, {"Retry-After": "3600"}, b"")]
     begin, times = stage.time[0], []
     for _ in range(6000):
         before = len(stage.fake.requests)

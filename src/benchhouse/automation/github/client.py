@@ -63,7 +63,7 @@ class GitHub:
         answer = self._request("GET", f"/repos/{repository}/issues/comments?{urlencode(asked)}", None, headers)
         if answer.status == 304:
             return [], etag
-        return answer.json(), answer.headers.get("ETag") or ""
+        return _json(answer), answer.headers.get("ETag") or ""
 
     @property
     def page_size(self) -> int:
@@ -92,7 +92,7 @@ class GitHub:
         return next((int(pull["number"]) for pull in pulls if pull["head"]["sha"] == sha), 0)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        return self._request(method, path, body).json()
+        return _json(self._request(method, path, body))
 
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, more: Mapping[str, str] | None = None
@@ -130,6 +130,14 @@ class GitHub:
         if 300 <= status < 400:
             return Denied(f"{message}: the repository has moved", "write its new name into workspace.yaml")
         return Denied(f"{message}: {answer.text(200)}", "may the token read and write comments there?")
+
+
+def _json(answer: Response) -> Any:
+    """Raises Later for what is none: a page of whoever stands between us and GitHub."""
+    try:
+        return answer.json()
+    except NoAnswer as error:
+        raise Later(error.message) from error
 
 
 def _seconds(text: str | None) -> float:

@@ -5,6 +5,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from benchhouse.schema.github import GitHubSettings
@@ -12,6 +13,7 @@ from benchhouse.schema.json_text import read_json
 
 WORD = "/bench"
 MOST_TEXT = 1 << 16  # of a comment; GitHub takes no longer one
+_MOMENT = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
@@ -38,7 +40,7 @@ class Order:
     sha: str = ""
     """The commit that gets a status, where there is no thread."""
     at: str = ""
-    """When it was written, as GitHub says."""
+    """When it was written or happened, as GitHub says: 2026-01-31T23:59:59Z."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSetti
         if event not in settings.events:
             raise Refused(403, f"the event {event[:40]!r} is not in workspace.yaml: github: events")
         orders, why = _orders(event, delivery, payload, settings)
+        if not all(_MOMENT.fullmatch(order.at) for order in orders):
+            raise Refused(400, "the event has no time as GitHub writes it")
     except (ValueError, KeyError, TypeError) as error:
         raise Refused(400, "this is no event of GitHub as JSON") from error
     return Delivery(delivery, digest, event, repository, orders, why)
@@ -107,10 +111,11 @@ def _orders(
     sha, why = _commit(event, payload)
     if why:
         return (), why
+    at = _happened(event, payload)
     login = str(payload["sender"]["login"])
     files = settings.events[event]  # type: ignore[index]  # it is one of its keys
     return tuple(
-        Order(f"{repository.lower()} {delivery} {file}", repository, login, f"{WORD} run '{file}'", sha=sha)
+        Order(f"{repository.lower()} {delivery} {file}", repository, login, f"{WORD} run '{file}'", sha=sha, at=at)
         for file in files
     ), ""
 
@@ -127,3 +132,9 @@ def _commit(event: str, payload: Mapping[str, Any]) -> tuple[str, str]:
     if event == "release":
         return "", "" if payload["action"] == "published" else f"a release was {str(payload['action'])[:20]}"
     return str(payload["deployment"]["sha"]), ""
+
+
+def _happened(event: str, payload: Mapping[str, Any]) -> str:
+    if event == "push":
+        return datetime.fromtimestamp(int(payload["repository"]["pushed_at"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return str(payload["release"]["published_at"] if event == "release" else payload["deployment"]["created_at"])

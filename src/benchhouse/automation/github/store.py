@@ -1,8 +1,13 @@
-"""What GitHub asked for, in the workspace: deliveries that were taken, their orders, and how far each was answered."""
+"""What GitHub asked for, in the workspace: deliveries that were taken, their orders, and how far each was answered.
+
+It does not grow for ever. What happened longer ago than `KEPT` is forgotten, and from then on refused: all that is
+older than the horizon, by the time that GitHub signed, is taken for a replay. No clock of ours has a say in it.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from benchhouse.automation import leases
@@ -24,7 +29,9 @@ TABLES = (
          repository TEXT PRIMARY KEY, since TEXT NOT NULL, etag TEXT NOT NULL, next_look REAL NOT NULL,
          failures INTEGER NOT NULL)""",
     leases.TABLE,
+    "CREATE TABLE IF NOT EXISTS horizon (at TEXT NOT NULL)",  # what happened until then is forgotten: one row, or none
 )
+KEPT = timedelta(days=90)
 State = Literal["asked", "running", "answering", "done"]
 _ORDER = "key, repository, login, text, number, sha, at, time, state, run_id, comment, shown, answer, next_try, tries"
 _LEASE = "github"
@@ -76,11 +83,37 @@ class GitHubStore:
             return [self._take(delivery, now) for delivery in deliveries]
 
     def _take(self, delivery: Delivery, now: float) -> bool:
-        values = [delivery.id, delivery.digest, now]
+        if not delivery.orders:  # whatever is made of it again is nothing
+            return True
+        at = max(order.at for order in delivery.orders)
+        if at <= self._horizon():
+            return False
+        values = [delivery.id, delivery.digest, _seconds(at)]
         new = self._db.ask("INSERT INTO deliveries VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1", values)
         if new:
             self._add(delivery.orders, now)
         return bool(new)
+
+    def _horizon(self) -> str:
+        rows = self._db.ask("SELECT at FROM horizon")
+        return str(rows[0][0]) if rows else ""
+
+    def prune(self) -> int:
+        """Forget what is over and older than `KEPT`, counted back from the newest of all; how many rows that were."""
+        with self._db.alone():
+            newest = str(
+                self._db.ask("SELECT coalesce(max(at), '') FROM orders WHERE at GLOB '????-??-??T??:??:??Z'")[0][0]
+            )
+            horizon = _stamp(_seconds(newest) - KEPT.total_seconds()) if newest else ""
+            if horizon <= self._horizon():
+                return 0
+            self._db.ask("DELETE FROM horizon")
+            self._db.ask("INSERT INTO horizon VALUES (?)", [horizon])
+            values = [_seconds(horizon)]
+            gone = self._db.ask("DELETE FROM deliveries WHERE time <= ? RETURNING 1", values)
+            gone += self._db.ask("DELETE FROM orders WHERE state = 'done' AND at <= ? RETURNING 1", [horizon])
+            self._db.ask("UPDATE orders SET text = substr(text, 1, 200) WHERE state = 'done' AND length(text) > 200")
+            return len(gone)
 
     def _add(self, orders: Sequence[Order], now: float) -> None:
         for order in orders:
@@ -124,7 +157,8 @@ class GitHubStore:
     def polled(self, poll: Poll, orders: Sequence[Order], now: float) -> None:
         """What was read, and up to where, are one transaction."""
         with self._db.alone():
-            self._add(orders, now)
+            horizon = self._horizon()
+            self._add([order for order in orders if order.at > horizon], now)
             self._db.ask(
                 "UPDATE polls SET since = ?, etag = ?, next_look = ?, failures = ? WHERE repository = ?",
                 [poll.since, poll.etag, poll.next_look, poll.failures, poll.repository],
@@ -135,6 +169,14 @@ class GitHubStore:
 
     def release(self, holder: str) -> None:
         leases.release(self._db, _LEASE, holder)
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()
+
+
+def _stamp(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def opened(workspace: WorkspaceFolder) -> "closing[GitHubStore]":

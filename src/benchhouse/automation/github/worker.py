@@ -27,6 +27,7 @@ _LOOK_S, _LONGEST_LOOK_S = 2.0, 60.0
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 5.0, 900.0
 _MOST_TEXT = 60_000  # GitHub takes 65,536 characters
 _SAID = 500
+_PRUNE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Worker:
     _leads: bool = False
     _lease_at: float = 0.0
     _poll_at: dict[str, float] = field(default_factory=dict)
+    _prune_at: float = 0.0
     _trouble: str = ""
 
     def step(self) -> None:
@@ -88,6 +90,9 @@ class Worker:
             for kept in self.store.open_orders(now):
                 if self._lead(self.clock()):  # answers take their time
                     self._advance(kept)
+            if not now < self._prune_at <= now + _PRUNE_S:
+                self.store.prune()
+                self._prune_at = now + _PRUNE_S
         except BenchError as error:  # a full disk
             self._note_once(str(error))
 
