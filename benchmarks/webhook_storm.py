@@ -4,6 +4,8 @@ Three parts, each against the real `bench serve`:
 
 - rate: deliveries at 200 a second from several senders, for `--seconds`; the time from sending to 202. A delivery is
   begun when it is due, whatever the ones before it do.
+  Beside it stands what the disk alone takes for a sync of as many bytes, asked as often just before: each delivery has
+  one, and no p99 is below that.
 - kills: the server is killed at random moments while deliveries come; whoever got no answer sends again, with the same
   id. At the end every delivery that was answered 202 must be kept, and every one must be there once.
 - forged: `--forged` deliveries with a wrong signature, a changed body, an old signature on a new id, or an id that was
@@ -37,6 +39,7 @@ SECRET = b"planted-webhook-secret"
 SETTINGS = "github: {repositories: [team/bench], webhook_secret: $STORM_SECRET}\n"
 BAR_MS = 200.0
 SENDERS = 16
+SYNCED_BYTES = 30_000
 Request = tuple[dict[str, str], bytes]
 
 
@@ -136,6 +139,20 @@ def at_a_rate(server: Server, rate: float, seconds: float) -> dict[str, float]:
     }
 
 
+def disk_alone(root: Path, syncs: int = 500) -> dict[str, float]:
+    """What a sync takes here that keeps as much as a delivery does."""
+    took_ms = []
+    with (root / "sync").open("wb") as file:
+        for _ in range(syncs):
+            begin = time.perf_counter()
+            file.write(b"x" * SYNCED_BYTES)
+            file.flush()
+            os.fdatasync(file.fileno())
+            took_ms.append((time.perf_counter() - begin) * 1000)
+    took_ms.sort()
+    return {"disk_p50_ms": round(took_ms[syncs // 2], 1), "disk_p99_ms": round(took_ms[int(syncs * 0.99)], 1)}
+
+
 def through_kills(root: Path, kills: int, dice: random.Random) -> dict[str, int]:
     accepted: set[int] = set()
     begun = 1_000_000
@@ -220,7 +237,8 @@ def main() -> int:
         root = Path(folder)
         (root / "workspace.yaml").write_text(SETTINGS)
         server = Server(root)
-        figures: dict[str, float] = dict(at_a_rate(server, options.rate, options.seconds))
+        figures: dict[str, float] = dict(disk_alone(root))
+        figures |= at_a_rate(server, options.rate, options.seconds)
         figures |= forge(server, options.forged, dice)
         server.kill()
         figures |= through_kills(root, options.kills, dice)

@@ -27,6 +27,13 @@ class Webhooks:
         self._thread = ThreadPoolExecutor(1, "webhooks")  # whose connection to the store it is
         self._waiting: list[tuple[Delivery, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
+        if workspace.folder.settings.is_file():
+            self._thread.submit(self._open)  # so that no delivery waits for it; what is wrong is told to the first
+
+    def _open(self) -> WebhookDoor:
+        if self._door is None:
+            self._door = self._workspace.github.door()
+        return self._door
 
     def route(self) -> Route:
         return Route(GITHUB, self.github, methods=["POST"])
@@ -35,8 +42,7 @@ class Webhooks:
         body = await request.body()
         loop = asyncio.get_running_loop()
         try:
-            if (door := self._door) is None:
-                door = self._door = await loop.run_in_executor(self._thread, lambda: self._workspace.github.door())
+            door = await loop.run_in_executor(self._thread, self._open) if self._door is None else self._door
         except BenchError as error:
             LOG.warning("refused a webhook: %s", error)
             return problem(404, "no webhooks are taken here")
