@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, librsvg for their charts as PNG, a C compiler for the
-# mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; Slurm for a cluster on this
+# mock server and the fake GPU, Prometheus to scrape runs; strace to make system calls fail; cron to look at its lines; Slurm for a cluster on this
 # machine; Apptainer with what makes small images and serves them; Java for Spark; ssh-keygen for signatures. Only what is missing.
 # Kubernetes is built in the background, while the other tests run: those that need it come late, and wait for it.
 set -euo pipefail
@@ -17,6 +17,7 @@ if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null 
     missing+=(chromium fonts-dejavu-core)
 fi
 command -v strace >/dev/null || missing+=(strace)
+command -v crontab >/dev/null || missing+=(cron)
 command -v rsvg-convert >/dev/null || missing+=(librsvg2-bin)
 ls /usr/share/benchmark/compare.py >/dev/null 2>&1 || missing+=(libbenchmark-tools)
 command -v shellcheck >/dev/null || missing+=(shellcheck)

@@ -110,6 +110,20 @@ def test_units_are_accepted_by_systemd(tmp_path, monkeypatch, keeper):
     assert not list((tmp_path / "systemd" / "user").iterdir())
 
 
+@pytest.mark.skipif(shutil.which("crontab") is None, reason="Debian's cron is not installed")
+def test_the_line_is_accepted_by_cron(tmp_path):
+    """Only looked at (`crontab -n`): nobody's crontab is changed."""
+    root = tmp_path / "a b%d $HOME"
+    root.mkdir()
+    printed = run_bench(root, "schedule", "install", "crontab", "--dry-run")
+    lines = "".join(line + "\n" for line in printed.splitlines() if line.startswith(("#", "*")))
+    assert "a b\\%d $HOME" in lines and lines.count("\n") == 2
+    for text, code in ((lines, 0), (lines.replace("* * * * *", "61 * * * *"), 1)):
+        (tmp_path / "crontab").write_text(text)
+        checked = subprocess.run(["crontab", "-n", str(tmp_path / "crontab")], capture_output=True, text=True)
+        assert checked.returncode == code, checked.stderr
+
+
 def test_scrontab_has_the_options_of_slurm_and_the_command(tmp_path):
     (tmp_path / "nap.yaml").write_text(SCENARIO)
     printed = run_bench(tmp_path, "schedule", "render", "nap.yaml", "--cron", "0 2 * * *", "--on", "scrontab")

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from services.fake_github import TOKEN, fake_github
+from services.small_disk import small_disk as small_disk
 
 from benchhouse.automation.github.client import GitHub
 from benchhouse.automation.github.deliveries import Delivery, Order
@@ -264,3 +265,23 @@ def test_polling_waits_longer_after_each_failure_and_obeys_a_limit(stage):
         stage.time[0] += 1.0
     waits = [later - sooner for sooner, later in pairwise(times)]
     assert waits[0] >= 30 and max(waits) >= 3600 and len(waits) >= 6
+
+
+def test_a_full_disk_begins_nothing_is_said_once_and_is_over_when_there_is_room(small_disk, stage):
+    with closing(GitHubStore(WorkspaceFolder(small_disk))) as store:
+        stage.worker.store = store
+        stage.ask("/bench run nightly")
+        with (small_disk / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(4096))
+        order = Order("c2", "team/bench", "ada", "/bench status " + "x" * 60_000, 7, at="2026-01-01T00:00:00Z")
+        with pytest.raises(BenchError, match="can't be used"):  # a webhook is answered 503, and not lost by GitHub
+            for number in range(50):
+                store.take([Delivery(f"d-{number}", f"d-{number}", "issue_comment", "team/bench", (order,))], 0.0)
+        stage.steps(20)
+        assert len(stage.deeds.notes) <= 2 and len(stage.deeds.started) <= 1
+        (small_disk / "filler").unlink()
+        stage.steps(30, 70.0)
+        assert [item[0] for item in stage.deeds.started] == ["nightly"]
+        assert [kept.state for kept in store.recent(9) if kept.order.key == "c1"] == ["done"]
+        assert sum(body.startswith("all is well") for body in stage.fake.said()) == 1
