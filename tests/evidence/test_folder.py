@@ -111,6 +111,14 @@ def test_secrets_are_blanked_in_files_and_below_folders(tmp_path):
     assert not list(tmp_path.rglob("*.blanked"))
 
 
+def test_a_secret_across_two_pieces_of_a_large_file_is_blanked(tmp_path):
+    path = tmp_path / "large"
+    for before in range((256 << 10) - 8, (256 << 10) + 2):
+        path.write_bytes(b"." * before + b"hunter2" + b"." * 1000)
+        assert blank_secrets([path], ["hunter2", "another"]) == ["large"]
+        assert path.read_bytes() == b"." * before + REDACTED.encode() + b"." * 1000
+
+
 def test_every_file_is_on_disk_before_the_manifest_and_the_manifest_before_the_rename(partial, spec, disk):
     (partial.path / "manifest.json").write_text("of an attempt that was killed")
     assert seal(partial, spec, "invalid") == TrialFolder(partial.path.parent / "t1").path

@@ -1,11 +1,15 @@
 """Custom facts become JSON, whatever they are."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from benchhouse.schema.experiment import Experiment
+from benchhouse.worker import child
 from benchhouse.worker.child import jsonable
+from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, plain_text
 
 
@@ -63,3 +67,18 @@ def test_a_crash_is_told_even_if_its_message_can_not_be():
     assert handover.failure.code == "Mute"
     assert "test_child.py" in handover.failure.traceback
     assert not handover.finished
+
+
+@pytest.mark.parametrize("many", [10**6, 3])
+def test_samples_are_written_so_that_every_bit_comes_back(many, tmp_path, monkeypatch):
+    monkeypatch.setattr(child, "_MANY", many)
+    values = [0.1, 1e-300, 5.0, -2.5e21, 123456789.123456789, 2**53 + 2.0, 5e-324, 1 / 3]
+    ctx = TrialContext(Experiment("e", "1", lambda: None), "t", 0, 0, tmp_path, tmp_path, None)
+    ctx.emit_all("x", values, window='of "a", b')
+    ctx.emit("single", 1)
+    child._write_samples(ctx, tmp_path / "samples.csv")
+    with (tmp_path / "samples.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["value"]) for row in rows] == values
+    assert {(row["metric"], row["window"], row["unit"]) for row in rows} == {("x", 'of "a", b', "1")}
+    assert [row["index"] for row in rows] == [str(index) for index in range(len(values))]

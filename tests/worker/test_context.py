@@ -1,6 +1,7 @@
 """What an experiment may say, and what is refused."""
 
 import math
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,34 @@ def test_everything_else_is_refused_by_name(tmp_path, name, value, more, code):
         context(tmp_path, X).emit(name, value, **more)
     assert found.value.code == code
     assert f"'{name}'" in found.value.message
+
+
+def test_many_values_are_taken_as_those_one_by_one(tmp_path):
+    ctx = context(tmp_path, X)
+    ctx.emit("x", 1)
+    ctx.emit_all("x", [2, 3.5])
+    ctx.emit_all("x", array("d", [4.0]))
+    ctx.emit_all("x", [])
+    ctx.emit_all("x", (value for value in (7, 8)), window="late")
+    assert list(ctx.series["x", ""].values) == [1, 2, 3.5, 4]
+    assert list(ctx.series["x", "late"].values) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "code"),
+    [
+        ("x", [1.0, math.nan], "not_finite"),
+        ("x", ["1"], "not_a_number"),
+        ("x", None, "not_a_number"),
+        ("x", [10**400], "not_a_number"),
+        ("y", [1.0], "undeclared_metric"),
+    ],
+)
+def test_of_many_values_none_is_taken_where_one_is_no_number(tmp_path, name, values, code):
+    ctx = context(tmp_path, X)
+    with pytest.raises(ExperimentFailed, match=f"^{code}: metric '{name}'"):
+        ctx.emit_all(name, values)
+    assert not ctx.series
 
 
 def test_a_unit_may_not_change_between_values(tmp_path):

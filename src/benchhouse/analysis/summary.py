@@ -109,10 +109,10 @@ def shaky_quantiles(n: int) -> list[str]:
 
 def finite(values: Sequence[float]) -> list[float]:
     """The values as floats; raises ValueError when one of them is NaN or infinite."""
-    floats = [float(value) for value in values]
-    for place, value in enumerate(floats):
-        if not math.isfinite(value):
-            raise ValueError(f"expected finite values, found {value} at position {place}")
+    floats = list(map(float, values))
+    if not all(map(math.isfinite, floats)):
+        place, value = next((place, value) for place, value in enumerate(floats) if not math.isfinite(value))
+        raise ValueError(f"expected finite values, found {value} at position {place}")
     return floats
 
 

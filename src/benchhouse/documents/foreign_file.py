@@ -59,12 +59,16 @@ class ForeignFile:
         with self._reading(), self.open() as file:
             return file.read(HEAD_BYTES)
 
+    @cached_property
+    def packed(self) -> bool:
+        with self._reading(), self.path.open("rb") as file:
+            return file.read(2) == _GZIP
+
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked, and no more of them than a result can have."""
         with self._reading(), self.path.open("rb") as file:
-            packed = file.peek(2)[:2] == _GZIP
-            yield cast(BinaryIO, BufferedReader(_Unpacked(self, file), 1 << 18)) if packed else file
+            yield cast(BinaryIO, BufferedReader(_Unpacked(self, file), 1 << 18)) if self.packed else file
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Each line with its number from 1, without its end; empty ones are left out."""

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import io
-import mmap
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.secrets import REDACTED
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
+_PIECE_BYTES = 256 << 10
 _PACKAGES = TypeAdapter(dict[str, str], config=ConfigDict(defer_build=True))
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
@@ -121,11 +121,15 @@ def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
 
 
 def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
-    """Searched without reading the file into memory: artifacts may be large."""
-    if not path.stat().st_size:
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return any(content.find(secret) >= 0 for secret in secrets)
+    """Searched piece by piece: artifacts may be large, and pages of a mapped file count as memory of the trial."""
+    overlap, before = max(map(len, secrets)) - 1, b""
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            piece = before + piece
+            if any(secret in piece for secret in secrets):
+                return True
+            before = piece[-overlap:]
+    return False
 
 
 def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:

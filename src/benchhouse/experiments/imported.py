@@ -75,8 +75,7 @@ def _emit(series: ReadSeries, folder: ImportFolder, tool: str, ctx: Context) -> 
     """Its values; and what the tool says of them beside what we do."""
     metric, values = series.metric, series.values(folder.samples)
     ctx.declare(metric)
-    for value in values:
-        ctx.emit(metric.name, value)
+    ctx.emit_all(metric.name, values)
     if not series.told:
         return []
     ours = summarise(values).stats()

@@ -3,23 +3,31 @@
 import math
 import re
 from array import array
-from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.json_lines import batches
 from benchhouse.schema.experiment import Role
 from benchhouse.schema.imported import Case, Imported, Importer, their
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TOOL = "k6"
-_BLOCK = 8 << 20
-_MOST_LINE = 1 << 20
 _UNITS = {"time": "ms", "data": "B"}
 _MEANS = {
     "http_req_duration": "sending + waiting + receiving of a request, failed ones too, without connecting and TLS",
     "iteration_duration": "one iteration of a virtual user, its sleeps included",
 }
-_ROW = re.compile(r"in row (\d+)")
+_NEITHER, _POINT, _METRIC = 0, 1, 2
+_TYPES = """{metric: 'VARCHAR', type: 'VARCHAR',
+  data: 'STRUCT("time" VARCHAR, "value" DOUBLE, "type" VARCHAR, "contains" VARCHAR)'}"""
+_SELECT = f"""coalesce(metric, '') AS metric, data.time AS time, data.type AS kind, data.contains AS contains,
+  coalesce(data.value, 'NaN') AS value,
+  (CASE type WHEN 'Point' THEN {_POINT} WHEN 'Metric' THEN {_METRIC} ELSE {_NEITHER} END)::TINYINT AS sort"""
 
 
 def claims(head: bytes, name: str) -> bool:
@@ -29,84 +37,49 @@ def claims(head: bytes, name: str) -> bool:
 
 def read(file: ForeignFile) -> Imported:
     points = _Points(file)
-    for block, line in _blocks(file):
-        points.take(block, line)
+    for batch in batches(file, _SELECT, _TYPES):
+        points.take(batch)
+    if not points.lines:
+        file.problem("the file is empty")
     begun, ended = points.first, points.last
     return Imported(TOOL, None, [_case(file, points)], begun.isoformat() if begun and ended else None)
-
-
-def _blocks(file: ForeignFile) -> Iterator[tuple[bytes, int]]:
-    """Whole lines, some MiB at a time, with the number of the first."""
-    rest, line = b"", 1
-    with file.open() as stream:
-        while data := stream.read(_BLOCK):
-            data = rest + data
-            cut = data.rfind(b"\n") + 1
-            block, rest = data[:cut], data[cut:]
-            if len(rest) > _MOST_LINE:
-                file.problem("a line of more than 1 MiB", line + block.count(b"\n"))
-            if block:
-                yield block, line
-                line += block.count(b"\n")
-    if rest.strip():
-        yield rest, line
-    elif line == 1:
-        file.problem("the file is empty")
 
 
 class _Points:
     """The values of each metric, in the order of the file."""
 
     def __init__(self, file: ForeignFile) -> None:
-        import pyarrow as pa
-        from pyarrow import json
-
-        self._file, self._json = file, json
-        data = pa.struct([(name, pa.string()) for name in ("time", "type", "contains")] + [("value", pa.float64())])
-        schema = pa.schema([("metric", pa.string()), ("type", pa.string()), ("data", data)])
-        self._options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        self._read = json.ReadOptions(use_threads=False, block_size=2 * _BLOCK)
+        self._file = file
         self.values: dict[str, array[float]] = {}
         self.kinds: dict[str, tuple[str, str]] = {}
         self.first: datetime | None = None
         self.last: datetime | None = None
+        self.lines = 0
 
-    def take(self, block: bytes, line: int) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def take(self, batch: "pa.RecordBatch") -> None:
+        encoded = batch["metric"].dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        codes, sorts, values = map(np.from_dlpack, (encoded.indices, batch["sort"], batch["value"]))
+        self._refuse(sorts == _NEITHER, "neither a 'Metric' nor a 'Point'")
+        for at in np.flatnonzero(sorts == _METRIC).tolist():
+            self.kinds[names[codes[at]]] = (str(batch["kind"][at]), str(batch["contains"][at]))
+        points = sorts == _POINT
+        self._refuse(points & ~np.isfinite(values), "a point whose value is not a finite number")
+        if points.any():
+            self._mark(batch["time"], np.flatnonzero(points)[[0, -1]].tolist())
+        for code, name in enumerate(names):
+            own = values[points & (codes == code)]
+            if own.size:
+                self.values.setdefault(name, array("d")).frombytes(own.tobytes())
+        self.lines += len(batch)
 
+    def _refuse(self, wrong: "np.ndarray[Any, np.dtype[np.bool_]]", message: str) -> None:
+        if wrong.any():
+            self._file.problem(message, self.lines + int(wrong.argmax()) + 1)
+
+    def _mark(self, times: Any, places: list[int]) -> None:
         try:
-            table = self._json.read_json(pa.BufferReader(block), self._read, self._options)
-        except pa.ArrowInvalid as error:
-            row = _ROW.search(str(error))
-            self._file.problem(f"not a line of k6: {error}", line + int(row[1]) if row else line)
-        table = table.combine_chunks()
-        kinds, names, data = (table.column(name).combine_chunks() for name in ("type", "metric", "data"))
-        if kinds.null_count or names.null_count:
-            self._file.problem("a line without 'type' or 'metric'", line + self._first_null(kinds, names))
-        for at in pc.indices_nonzero(pc.equal(kinds, "Metric")).to_pylist():
-            about = data[at].as_py() or {}
-            self.kinds[names[at].as_py()] = (str(about.get("type")), str(about.get("contains")))
-        are_points = pc.equal(kinds, "Point")
-        names, data = names.filter(are_points), data.filter(are_points)
-        if not len(names):
-            return
-        values = data.field("value")
-        if data.null_count or values.null_count:
-            self._file.problem("a point without a value", line)
-        self._mark(data.field("time"))
-        encoded = names.dictionary_encode()
-        for code, name in enumerate(encoded.dictionary.to_pylist()):
-            own = values.filter(pc.equal(encoded.indices, code))
-            self.values.setdefault(name, array("d")).frombytes(own.to_numpy(zero_copy_only=False).tobytes())
-
-    @staticmethod
-    def _first_null(*columns: Any) -> int:
-        return min(int(column.is_null().index(True).as_py()) for column in columns if column.null_count)
-
-    def _mark(self, times: Any) -> None:
-        try:
-            first, last = (datetime.fromisoformat(_short(times[at].as_py())) for at in (0, len(times) - 1))
+            first, last = (datetime.fromisoformat(_short(times[at].as_py())) for at in places)
         except (TypeError, ValueError):
             self._file.problem("a point without a time of day")
         self.first = min(self.first or first, first)
@@ -125,8 +98,6 @@ def _case(file: ForeignFile, points: _Points) -> Case:
         if name not in points.kinds:
             file.problem(f"points of '{name}', which no line declares: is the beginning of the file gone?")
         kind, contains = points.kinds[name]
-        if not math.isfinite(sum(values)):
-            file.problem(f"'{name}' has a value that is not a finite number")
         _add(case, name, kind, contains, values, seconds)
     case.missing["k6's own figures"] = "the stream has none: k6 prints them in its summary"
     return case

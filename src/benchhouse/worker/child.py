@@ -1,10 +1,11 @@
 """The experiment's own process: load the code, run it, hand the result to the supervisor as a file."""
 
 import csv
+import io
 import math
 import os
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,15 @@ from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import ServerDiedError
 
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator
+
     from benchhouse.schema.recipe import Recipe
     from benchhouse.worker.trial_services import TrialServices
 
 _DEPTH = 20
+_MANY = 200_000  # values; with fewer, the import of pyarrow takes longer than it spares
+_PIECE = 50_000
 
 
 def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> None:
@@ -140,12 +146,28 @@ def _write_samples(ctx: TrialContext, path: Path) -> None:
     distributions = [series for series in ctx.series.values() if len(series.values) > 1]
     if not distributions:
         return
+    as_text = _by_arrow if sum(len(series.values) for series in distributions) > _MANY else partial(map, repr)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("metric", "window", "index", "value", "unit"))
+        file.write("metric,window,index,value,unit\n")
         for series in distributions:
-            name, window, unit = csv_cells((series.metric.name, series.window, series.metric.unit))
-            writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
+            head, unit = _csv_line(series.metric.name, series.window), _csv_line(series.metric.unit)
+            texts = enumerate(as_text(series.values))
+            file.writelines(f"{head},{index},{text},{unit}\n" for index, text in texts)
+
+
+def _csv_line(*cells: str) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(csv_cells(cells))
+    return line.getvalue()
+
+
+def _by_arrow(values: "array[float]") -> "Iterator[str]":
+    """As short as each can be told exactly, in a quarter of Python's time."""
+    import pyarrow as pa
+
+    numbers = pa.Array.from_buffers(pa.float64(), len(values), [None, pa.py_buffer(values)])
+    for start in range(0, len(values), _PIECE):
+        yield from numbers[start : start + _PIECE].cast(pa.string()).to_pylist()
 
 
 def _write_histograms(ctx: TrialContext, path: Path) -> None:

@@ -16,7 +16,7 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.worker import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from benchhouse.schema.recipe import Recipe, Service
     from benchhouse.schema.service import TrialService
@@ -79,7 +79,23 @@ class TrialContext:
             self.fail("not_a_number", f"metric '{name}' was given {value!r}, a {type(value).__name__}")
         if not math.isfinite(number):
             self.fail("not_finite", f"metric '{name}' was given {number}: a measurement is a finite number")
-        window = str(window)
+        self._series(name, unit, direction, str(window)).values.append(number)
+
+    def emit_all(self, name: str, values: "Iterable[float]", *, window: str = "") -> None:
+        try:
+            numbers = values if isinstance(values, array) and values.typecode == "d" else array("d", values)
+        except (TypeError, ValueError, OverflowError) as error:
+            self.fail(
+                "not_a_number", f"metric '{name}' was given a {type(values).__name__} of more than numbers: {error}"
+            )
+        if not all(map(math.isfinite, numbers)):
+            wrong = next(number for number in numbers if not math.isfinite(number))
+            self.fail("not_finite", f"metric '{name}' was given {wrong}: a measurement is a finite number")
+        if numbers:
+            self._series(name, None, None, str(window)).values.extend(numbers)
+
+    def _series(self, name: str, unit: str | None, direction: Direction | None, window: str) -> Series:
+        """Where the values of a metric go."""
         series = self.series.get((name, window))
         if series is None:
             self._refuse_mixture(name, histogram=False)
@@ -88,7 +104,7 @@ class TrialContext:
             self._refuse_mixture(name, histogram=False)
         elif unit is not None and unit != series.metric.unit:
             self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; its unit is {series.metric.unit}")
-        series.values.append(number)
+        return series
 
     def declare(self, metric: Metric) -> None:
         self.declared[metric.name] = metric
