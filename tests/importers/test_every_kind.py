@@ -17,6 +17,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 DATA = Path(__file__).parent / "data"
 FILES = {
+    "ado": ["ado-2.3.0_operation.csv"],
     "aiperf": ["aiperf-0.13.0-published-format.jsonl", "aiperf-0.13.0-published-format.json"],
     "fio": ["fio-3.33.json"],
     "google-benchmark": ["google-benchmark-1.9.5.json"],
@@ -150,6 +151,7 @@ def replace(*olds: bytes):
 
 
 POISON = {
+    "ado": replace(b",tiny,"),
     "aiperf": replace(b'"value": ', b'"avg": '),
     "fio": replace(b'"iops" : '),
     "google-benchmark": replace(b'"real_time": '),

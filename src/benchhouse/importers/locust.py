@@ -1,8 +1,8 @@
 """locust: `PREFIX_stats.csv`, which `--csv PREFIX` writes."""
 
-import csv
 import math
 
+from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.schema.experiment import Role
 from benchhouse.schema.imported import Case, Imported, Importer, their
@@ -21,19 +21,7 @@ def claims(head: bytes, name: str) -> bool:
 
 
 def read(file: ForeignFile) -> Imported:
-    header: list[str] = []
-    cases = []
-    for number, line in file.lines():
-        try:
-            cells = next(csv.reader([line.decode("utf-8", "replace")]))
-        except csv.Error as error:
-            file.problem(str(error), number)
-        if not header:
-            header = cells
-            continue
-        if len(cells) != len(header):
-            file.problem(f"{len(cells)} cells under {len(header)} headings; it looks cut off", number)
-        cases.append(_case(file, dict(zip(header, cells, strict=True)), number))
+    cases = [_case(file, row, number) for number, row in csv_rows(file)]
     return Imported(TOOL, None, [case for case in cases if case.samples])
 
 

@@ -1,0 +1,23 @@
+"""Rows of a CSV file that another tool wrote, by their headings."""
+
+import csv
+from collections.abc import Iterator
+
+from benchhouse.documents.foreign_file import ForeignFile
+
+
+def csv_rows(file: ForeignFile) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each row with the number of its last line: a cell in quotes may hold several."""
+    reader = csv.reader((line.decode("utf-8", "replace") + "\n" for _, line in file.lines()), strict=True)
+    try:
+        header = next(reader, [])
+        header[:1] = [heading.removeprefix("\ufeff") for heading in header[:1]]
+        if len(set(header)) < len(header):
+            file.problem("two columns have one heading", 1)
+        for cells in reader:
+            if len(cells) != len(header):
+                found = f"{len(cells)} cells under {len(header)} headings"
+                file.problem(f"{found}; it looks cut off", reader.line_num)
+            yield reader.line_num, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        file.problem(f"not CSV: {error}", reader.line_num)
