@@ -69,6 +69,7 @@ QUESTIONS = {
     "verify": {"run": "@last"},
     "compare": {"side": ["@last-1", "@last"]},
     "cases": {},
+    "changes": {"since": "7d"},
     "history": {"case": "two/n=0", "metric": "rate"},
     "why": {"run": "@last"},
     "trace": {"ref": "two:n=0:rate"},

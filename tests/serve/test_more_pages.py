@@ -97,6 +97,12 @@ def test_history_lists_cases_and_shows_where_a_level_changed(base):
 def test_a_form_is_made_from_the_schema_and_says_what_is_wrong_at_the_field(base):
     status, page = read(f"{base}/new?experiment=once&workload.n=1,%202&repetitions=3")
     assert status == 200 and "6 trials of once" in page and "repetitions: 3" in page and "Plan digest" in page
+    assert "not known: give price_per_hour" in page and sys.prefix not in page
+    page = read(f"{base}/new?experiment=vector.search&price_per_hour=7.2&executor=local")[1]
+    assert "price_per_hour: 7.2" in page and "executor: local" in page
+    (cost,) = re.findall(r"<dt>Cost</dt><dd>([^<]+)</dd>", page)
+    assert float(cost) == pytest.approx(5 * 2.0 / 3600 * 7.2, rel=0.05), "five trials of two seconds"
+    assert "expected a number" in read(f"{base}/new?experiment=once&price_per_hour=much")[1]
     page = read(f"{base}/new?experiment=once&workload.n=many")[1]
     (fault,) = re.findall(r'id="workload.n-fault" class="bad fault">([^<]+)<', page)
     assert "whole number" in fault and "Plan digest" not in page
@@ -133,33 +139,21 @@ def test_names_that_would_be_markup_are_harmless(base):
 
 
 @pytest.mark.browser
-def test_every_page_in_a_browser_at_both_widths_and_without_javascript(base):
-    api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip("no Chromium here")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        trouble = []
-        for width in (1280, 390):
-            context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=width > 500)
-            page = context.new_page()
-            page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-            for path in paths(base):
-                answer = page.goto(f"{base}{path}")
-                assert answer and answer.status == (400 if "nope" in path else 200), path
-                assert page.locator("h1").count() == 1, path
-                if width > 500:
-                    reach = page.evaluate("document.documentElement.scrollWidth")
-                    assert reach <= width + 1, (path, reach)
-            context.close()
-        assert [line for line in trouble if not line.startswith("Failed to load resource")] == []  # favicon.ico
-        _type_into_the_form(browser, base)
-        browser.close()
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_every_page_is_accessible_and_fits_its_window(base, visit, accessible, width, scheme):
+    page, found = visit(f"{base}/compare", width=width, scheme=scheme), {}
+    for path in paths(base):
+        if "nope" not in path:
+            page.goto(f"{base}{path}")
+            found[path] = accessible(page)
+            assert page.locator("h1").count() == 1, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
-def _type_into_the_form(browser, base):
-    page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto(f"{base}/new?experiment=once")
+@pytest.mark.browser
+def test_a_form_follows_who_types_and_a_level_is_accepted_by_a_button(base, visit):
+    page = visit(f"{base}/new?experiment=once", width=390)
     page.fill("[id='workload.n']", "1, 2, 3")
     page.get_by_text("15 trials of once").wait_for()
     assert page.get_by_role("button", name="Start this run").count() == 1

@@ -69,28 +69,41 @@ def pages(site):
         "a trial": f"{trial}?verify=yes",
         "a file": f"{trial}/meta.json",
         "trace": f"/trace?ref={good}:wall_ms",
+        "evidence of 10 kB": f"/runs/{bad}/evidence",
+        "cases": "/history",
+        "targets": "/catalogue",
+        "a view": f"/views?run={bad}&audience=engineering",
     }
 
 
 @pytest.mark.parametrize(("width", "scheme"), WIDTHS)
 def test_every_page_is_accessible_and_fits_its_window(site, visit, accessible, width, scheme):
     found = {}
+    page = visit(f"{site.base}/", width=width, scheme=scheme)
     for name, path in pages(site).items():
-        page = visit(site.base + path, width=width, scheme=scheme)
+        assert page.goto(site.base + path).status == 200, page.content()
         found[name] = accessible(page)
         assert page.title() != "taken" and page.locator("h1").count() == 1, name
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert page.evaluate("document.documentElement.scrollHeight") < 9000, f"{name}: a name of 10 kB fills it"
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_every_page_reads_without_javascript(site, visit):
     paths = pages(site)
+    page = visit(f"{site.base}/", script=False)
     for name, path in paths.items():
-        page = visit(site.base + path, script=False)
+        page.goto(site.base + path)
         assert len(page.locator("main").inner_text()) > 60, name
-    page = visit(site.base + paths["a run"], script=False)
+    page.goto(site.base + paths["a run"])
     page.locator("noscript a[href*='/trace']").first.click()
     assert "Every step holds." in page.locator("main").inner_text()
+
+
+def test_a_run_like_no_earlier_one_is_shown_without_a_comparison(site):
+    """Its case is that of the earlier run, but its targets are others: a base that nobody asked for is no error."""
+    shown = urlopen(f"{site.base}/views?run={run_id(site, 'bad')}&audience=engineering").read().decode()
+    assert "is no base: nothing to compare" in shown and "no earlier run of this plan to compare with" in shown
 
 
 def test_the_front_page_is_small_and_says_what_needs_a_person(site, visit):

@@ -8,9 +8,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-READ_BY_POST = ("/api/plan", "/api/validate", "/api/query")
 SLOW = ("/api/recipes", "/api/verify")  # programs are asked for their versions, all evidence is hashed
 
+WAIT_S = 120.0
 QUICK = settings(
     max_examples=2, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -20,11 +20,12 @@ QUICK = settings(
 def test_no_question_is_a_server_error(lab, serve, mode: str):
     lab.bench("run", lab.scenario("once"))
     base = serve("--rate", "100000")
-    schema = schemathesis.openapi.from_url(f"{base}/api/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{base}/api/openapi.json", timeout=WAIT_S)
     asked = 0
     for found in schema.get_all_operations():
         operation = found.ok()
-        if operation.path in SLOW or (operation.method.upper() == "POST" and operation.path not in READ_BY_POST):
+        reads = operation.definition.raw["description"].startswith("For the role read,")
+        if operation.path in SLOW or not reads:
             continue
         try:
             strategy = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
@@ -35,7 +36,7 @@ def test_no_question_is_a_server_error(lab, serve, mode: str):
         @given(strategy)
         def ask(case: Any) -> None:
             nonlocal asked
-            answer = case.call(base_url=base)
+            answer = case.call(base_url=base, timeout=WAIT_S)
             asked += 1
             assert answer.status_code < 500, (case.method, case.path, answer.text)
             assert "Traceback (most recent" not in answer.text

@@ -61,6 +61,9 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     lab.bench("run", lab.scenario("mischief", "wild", axes=[{"grid": {"act": ["raise", "ok"]}}]), code=1)
     (lab.workspace / "alarms.yaml").write_text(ALARMS)
     lab.bench("baseline", "accept", "two/n=0", "--metric", "rate", code=None)
+    lab.bench("schedule", "add", scenario, "--cron", "0 2 * * *", "--name", "nightly")
+    lab.bench("infra", "create", "--provider", "kind", "--name", "lab")
+    (lab.workspace / "README.md").write_text("It takes 12.5 ms.\n")
     process = lab.start("serve", "--port", "0")
     try:
         assert process.stdout
@@ -93,16 +96,22 @@ QUESTIONS: dict[str, str] = {
     "baselines": "/api/baselines",
     "alarms": "/api/alarms",
     "alarm_log": "/api/alarms/log",
+    "changes": "/api/changes?since=7d",
+    "schedules": "/api/schedules",
+    "schedule_show": "/api/schedules/nightly",
+    "github_orders": "/api/github",
     "approvals": "/api/approvals",
     "evaluations": "/api/evaluations",
     "trace": "/api/trace?ref=two:n%3D0:rate",
     "claims": "/api/claims",
+    "claim_documents": "/api/claims/documents",
     "benchmark_contracts": "/api/benchmark/contracts",
     "benchmark_contract": "/api/benchmark/contracts/publication-inference",
     "experiments": "/api/catalog/experiments",
     "experiment_show": "/api/catalog/experiments/certified",
     "benchmarks": "/api/catalog/benchmarks",
     "targets": "/api/catalog/targets",
+    "importers": "/api/catalog/importers",
     "data": "/api/catalog/data",
     "schema": "/api/schema/scenario",
     "leaderboards": "/api/leaderboards",
@@ -115,6 +124,7 @@ QUESTIONS: dict[str, str] = {
     "images": "/api/images",
     "sites": "/api/sites",
     "site_show": "/api/sites/meluxina",
+    "infra": "/api/infra",
     "selftest": "/api/selftest",
     "warehouse_schema": "/api/warehouse/schema",
     "warehouse_shared": "/api/warehouse/shared",
@@ -233,6 +243,24 @@ def test_a_plan_of_a_text(asker: Asker):
     assert "planted" not in str(post("/api/plan", good + "workload: {n: $DB_PASSWORD}\n")[1])
 
 
+def test_contracts_and_recipes_are_checked_as_texts(asker: Asker):
+    def post(path: str, **body: str) -> tuple[int, Any]:
+        status, _, answer = asker.ask(path, body, Content_Type="application/json")
+        return status, json.loads(answer)
+
+    text = asker.lab.bench("contracts", "show", "realism-inference").stdout
+    text = re.sub(r"([A-Z]+)@sha256:\.\.\.", lambda found: f"{found[1].lower()}@sha256:{64 * 'a'}", text)
+    text = re.sub("COMMIT$", 40 * "a", re.sub("SHA256$", 64 * "a", text, flags=re.M), flags=re.M)
+    status, checked = post("/api/benchmark/contracts/validate", contract=text)
+    assert status == 200 and checked["settled"]["verdict"] in ("accepted", "downgraded")
+    fits(asker, "validate_contract", checked)
+    status, wrong = post("/api/benchmark/contracts/validate", contract=text + "odd: 1\n")
+    assert status == 400 and wrong["problems"][0]["line"] == text.count("\n") + 1
+    recipe = asker.lab.bench("servers", "show", "postgres").stdout
+    assert post("/api/recipes/validate", recipe=recipe) == (200, asker.json("/api/recipes/postgres"))
+    assert post("/api/recipes/validate", recipe="name: x\n")[1]["problems"]
+
+
 def test_a_report_is_a_document_in_three_forms(asker: Asker):
     for form, begins in (("html", b"<!doctype html>"), ("markdown", b"# "), ("json", b"{")):
         for more in ("", "&audience=product"):
@@ -250,6 +278,8 @@ def test_the_same_from_python_over_http(asker: Asker):
     assert ws.query("SELECT count(*) AS n FROM trial_fact")[0]["n"] > 8
     assert ws.cases() == here.cases() and ws["wild"].failures()[0].outcome == "error"
     assert ws.catalog.show("certified")["name"] == "certified" and ws.contracts.list()
+    assert ws.schedules.get("nightly")["next_due"] == here.schedules.get("nightly").next_due
+    assert [run["run_id"] for run in ws.changes("7d")["runs"]] == [run.run_id for run in here.changes("7d").runs]
     assert ws.plan("scenario: mine\nexperiment: certified\n")[0].trials == 1
     assert ws.compare("@last-3", "two")["rows"] and ws.report_text("two", form="markdown").startswith("# ")
     for asked in (ws, here):

@@ -39,7 +39,11 @@ def test_the_scope_of_a_verb_decides_who_may(lab, serve, roles):
         assert post(base, "/alarms/slow/mute", mute, **roles[role])[0] == status, role
     refused = post(base, "/runs/@last/stop", {}, **roles["read"])
     assert refused[2]["title"] == "stop is for the role run" and "reader" in refused[2]["detail"]
-    assert ask(base, "/api/audit", **roles["approve"])[0] == 403
+    for path in ("/api/audit", "/api/tokens"):
+        assert ask(base, path, **roles["approve"])[0] == 403, path
+    listed = ask(base, "/api/tokens", **roles["admin"])[2]
+    assert [item["name"] for item in json.loads(listed)] == [f"{role}er" for role in roles]
+    assert not any(role["Authorization"].split()[1] in listed for role in roles.values())
     lines = json.loads(ask(base, "/api/audit", **roles["admin"])[2])
     assert [(line["who"], line["verb"], line["state"]) for line in lines] == [
         ("adminer", "mute_alarm", "done"),

@@ -71,9 +71,14 @@ class Changes:
         return [run for run in self.runs if run.invalid]
 
     @property
+    def unmuted(self) -> list[Standing]:
+        """Of the alarms, those that nobody muted."""
+        return [alarm for alarm in self.alarms if not alarm.muted]
+
+    @property
     def needs_a_person(self) -> int:
         """How many things do."""
-        return len(self.failed) + len(self.invalid) + len(self.broken) + sum(a.state == "firing" for a in self.alarms)
+        return len(self.failed) + len(self.invalid) + len(self.broken) + len(self.unmuted)
 
 
 def changes(workspace: WorkspaceFolder, since: str) -> Changes:

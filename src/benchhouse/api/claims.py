@@ -169,6 +169,12 @@ class Claims(VerbGroup):
 
         refresh(self._folder, {trial.run_id for trial in claim.trials})
 
+    def documents(self) -> builtins.list[Path]:
+        """The Markdown files of the workspace and its docs/, none of which leads out of it."""
+        root = self._folder.root.resolve()
+        files = [path for pattern in ("*.md", "docs/**/*.md") for path in sorted(self._folder.root.glob(pattern))]
+        return [path for path in files if path.is_file() and path.resolve().is_relative_to(root)]
+
     def lint(self, files: Iterable[Path], *, strict: bool = False, traced: bool = True) -> "builtins.list[Linted]":
         """Find numbers of documents that cite no claim, cite a wrong value, or cite an unsafe one."""
         from benchhouse.claims.lint import lint_file

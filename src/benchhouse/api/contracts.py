@@ -8,8 +8,9 @@ from typing import Any
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import contracts
 from benchhouse.claims.contracts import RunEvidence
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.evidence.folder import read_meta
-from benchhouse.runs.contracts import read_contract
+from benchhouse.runs.contracts import contract_of, read_contract
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare, prepare_text
 from benchhouse.schema.contract import BenchmarkRun
@@ -76,6 +77,11 @@ class Contracts(VerbGroup):
     def validate(self, path: Path) -> CheckedContract:
         """Check a contract file; every mistake is raised with its place."""
         contract = read_contract(path)
+        return CheckedContract(contract.terms, contract.settled)
+
+    def validate_text(self, text: str, name: str = "<contract>") -> CheckedContract:
+        """The same of its text, for who has no file; mistakes call it by `name`."""
+        contract = contract_of(parse_yaml(text, name))
         return CheckedContract(contract.terms, contract.settled)
 
     def render(self, what: str) -> RenderedContract:

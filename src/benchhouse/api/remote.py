@@ -49,23 +49,36 @@ class RemoteGroup:
 _GROUPS = {
     "alarms": {"list": "/alarms", "log": "/alarms/log"},
     "approvals": {"list": "/approvals", "show": "/approvals/{name}"},
+    "audit": {"list": "/audit"},
     "baselines": {"list": "/baselines"},
     "catalog": {
         "experiments": "/catalog/experiments",
         "benchmarks": "/catalog/benchmarks",
         "targets": "/catalog/targets",
+        "importers": "/catalog/importers",
         "show": "/catalog/experiments/{name}",
         "json_schema": "/schema/{name}",
     },
     "claims": {"list": "/claims", "show": "/claims/{name}", "verify": "/claims/{name}/verify"},
+    "clients": {"running": "/clients"},
     "contracts": {"list": "/benchmark/contracts", "show": "/benchmark/contracts/{name}"},
+    "github": {"list": "/github"},
+    "images": {"references": "/images"},
     "leaderboards": {"list": "/leaderboards", "rank": "/leaderboards/{name}"},
     "monitors": {"all": "/monitors", "list": "/monitors/available"},
     "packages": {"list": "/packages", "show": "/packages/{name}", "requirements": "/packages/requirements"},
-    "servers": {"running": "/servers", "recipes": "/recipes", "recipe": "/recipes/{name}", "logs": "/servers/{n}/logs"},
+    "schedules": {"list": "/schedules", "get": "/schedules/{name}"},
+    "servers": {
+        "running": "/servers",
+        "recipes": "/recipes",
+        "recipe": "/recipes/{name}",
+        "check": "/servers/{name}/check",
+        "logs": "/servers/{name}/logs",
+    },
     "sites": {"profiles": "/sites", "profile": "/sites/{name}"},
+    "tokens": {"list": "/tokens"},
     "views": {"release": "/views/release"},
-    "warehouse": {"schema": "/warehouse/schema"},
+    "warehouse": {"schema": "/warehouse/schema", "followed": "/warehouse/followed"},
 }
 
 
@@ -162,6 +175,11 @@ class RemoteWorkspace:
         from benchhouse.results.history import CaseSummary
 
         answer: list[CaseSummary] = self.ask(list[CaseSummary], "/cases")
+        return answer
+
+    def changes(self, since: str = "24h") -> dict[str, Any]:
+        """What changed since then, and what needs a person."""
+        answer: dict[str, Any] = self.ask(dict, "/changes", since=since)
         return answer
 
     def why(self, run: str = "@last", vs: str | None = None) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from benchhouse.api.kept import end_kept, every_folder, start_kept
 from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
@@ -147,6 +149,10 @@ class Servers(VerbGroup):
     def validate(self, path: str | os.PathLike[str]) -> Recipe:
         """Check the file of a recipe; every mistake is raised at once, with its place. Nothing is started."""
         return load_recipe(Path(path))
+
+    def validate_text(self, text: str, name: str = "<recipe>") -> Recipe:
+        """The same of its text, for who has no file; mistakes call it by `name`."""
+        return validated(parse_yaml(text, name), Recipe)
 
     def start(
         self,

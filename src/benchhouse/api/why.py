@@ -63,7 +63,13 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
     )
     if not good or not base:
         return answer
-    table = count_once(compare(workspace, base, run_id, CompareOptions()))
+    try:
+        table = count_once(compare(workspace, base, run_id, CompareOptions()))
+    except BenchError as error:
+        if vs:
+            raise
+        notes.append(f"{base}, {chosen}, is no base: {error.message}.")  # nobody asked for it
+        return answer.model_copy(update={"base": "", "base_chosen": "nothing to compare", "notes": notes})
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
     compared = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from benchhouse.report.markdown_text import block as listing
-from benchhouse.report.tags import document, tag
+from benchhouse.report.tags import clamped, document, tag
 from benchhouse.schema.quoting import visible
 
 _LONG = 40  # characters of a cell that may be broken
@@ -88,7 +88,9 @@ def _html(block: Block) -> Markup:
             return tag("ul", *(tag("li", *([tag("code", line)] if code else _marked(line))) for line in lines))
         case Grid(heads, rows):
             head = tag("thead", tag("tr", *(tag("th", text) for text in heads)))
-            wraps = [[tag("td", cell, class_="wrap" if len(cell) > _LONG else None) for cell in row] for row in rows]
+            wraps = [
+                [tag("td", clamped(cell), class_="wrap" if len(cell) > _LONG else None) for cell in row] for row in rows
+            ]
             body = tag("tbody", *(tag("tr", *cells) for cells in wraps))
             label = ", ".join(heads)
             return tag("div", tag("table", head, body), class_="scroll", tabindex=0, role="region", aria_label=label)

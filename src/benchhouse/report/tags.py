@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from benchhouse.schema.quoting import visible
 
 Content = str | None
+_LONGEST = 500  # characters that a cell shows whole
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -75,6 +76,7 @@ def table(
     numbers = set(right)
 
     def cell(at: int, text: str) -> Markup:
+        text = clamped(text)
         if not label:
             return tag("td", text, class_="n" if at in numbers else None)
         is_head = at == row_head
@@ -86,6 +88,11 @@ def table(
     whole = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
     region: dict[str, Any] = {"tabindex": 0, "role": "region", "aria_label": label} if label else {}
     return tag("div", whole, class_="scroll", **region)
+
+
+def clamped(text: str) -> str:
+    """A cell's text; of one that no screen can hold, such as a name of 10 kB, the first lines are seen."""
+    return text if isinstance(text, Markup) or len(text) <= _LONGEST else tag("span", text, class_="long")
 
 
 def details(summary: Content, more: str, *content: Content, **attributes: bool) -> Markup:

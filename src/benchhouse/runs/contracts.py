@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 def read_contract(path: Path) -> Contract:
     """Every mistake is raised with its place in the file. What it is worth by itself comes with it."""
-    document = load_yaml(path)
+    return contract_of(load_yaml(path))
+
+
+def contract_of(document: Document) -> Contract:
+    """The same of what was read before."""
     contract = validated(document, BenchmarkRun)
     if problems := [document.problem(*misfit) for misfit in misfits(contract)]:
         raise ProblemsError(problems)

@@ -6,19 +6,24 @@ from typing import Any
 from pydantic import computed_field
 
 from benchhouse.analysis.online import Alarm
+from benchhouse.api.access import Token as TokenSummary
 from benchhouse.api.answers import Validation as Validation
 from benchhouse.api.approvals import ApprovalStanding as ApprovalStanding
 from benchhouse.api.badges import Badge as Badge
 from benchhouse.api.catalog import MeasuredTarget as MeasuredTarget
+from benchhouse.api.changes import Changes as Changes
 from benchhouse.api.claims import ClaimEntry as ClaimEntry
 from benchhouse.api.contracts import ContractTemplate as ContractTemplate
 from benchhouse.api.evaluation import Evaluation as Evaluation
 from benchhouse.api.evaluations import StoppedEvaluation as StoppedEvaluation
 from benchhouse.api.execution import Submitted as Submitted
+from benchhouse.api.github import GitHubOrder as GitHubOrder
 from benchhouse.api.images import LockedImage as LockedImage
 from benchhouse.api.images import PinnedImage as PinnedImage
+from benchhouse.api.infra import Infra as Infra
 from benchhouse.api.packages import LogicalSummary as LogicalSummary
 from benchhouse.api.run_list import RunPage as RunPage
+from benchhouse.api.schedules import ScheduleStanding as ScheduleStanding
 from benchhouse.api.servers import CheckedServer as CheckedServer
 from benchhouse.api.servers import RecipeStatus as RecipeStatus
 from benchhouse.api.servers import Server as Server
@@ -26,6 +31,7 @@ from benchhouse.api.sites import SiteSummary as SiteSummary
 from benchhouse.api.stores import TableInfo as TableInfo
 from benchhouse.api.verification import Verification as Verification
 from benchhouse.automation.alarms import Standing as Standing
+from benchhouse.claims.lint import Linted as Linted
 from benchhouse.claims.signatures import Signature
 from benchhouse.claims.verification import Checked as CheckedClaim
 from benchhouse.nexus.benchmarks import ListedBenchmark as ListedBenchmark
@@ -57,6 +63,7 @@ from benchhouse.runs.status import Warning as Warning
 from benchhouse.schema.access import AuditRecord as AuditRecord
 from benchhouse.schema.alarms import Notice as Notice
 from benchhouse.schema.claim import Claim as Claim
+from benchhouse.schema.contract_rules import Settled
 from benchhouse.schema.logs import LogLine as LogLine
 from benchhouse.schema.quality import BaselineRecord as BaselineRecord
 from benchhouse.schema.quality import SelftestRecord as SelftestRecord
@@ -66,7 +73,7 @@ from benchhouse.warehouse.contract_rows import RunContract as RunContract
 from benchhouse.worker.monitors.declared import Monitored as Monitored
 from benchhouse.worker.monitors.standing import MonitorStatus as MonitorStatus
 
-__all__ = ["CheckedClaim"]
+__all__ = ["CheckedClaim", "TokenSummary"]
 
 
 @dataclass(frozen=True)
@@ -228,6 +235,14 @@ class RenderedContract:
 
     contract: dict[str, Any]
     to_confirm: list[str]
+
+
+@dataclass(frozen=True)
+class ContractVerdict:
+    """A contract without mistakes, and what it is worth: accepted, downgraded or rejected."""
+
+    name: str
+    settled: Settled
 
 
 @dataclass(frozen=True)

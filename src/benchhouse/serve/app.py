@@ -13,7 +13,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchhouse.api.workspace import Workspace
-from benchhouse.serve import badges, evaluations, feed, metrics, openapi, reading, reading_catalog, writing
+from benchhouse.serve import (
+    badges,
+    evaluations,
+    feed,
+    metrics,
+    openapi,
+    reading,
+    reading_automation,
+    reading_catalog,
+    writing,
+)
 from benchhouse.serve.access import Access
 from benchhouse.serve.answering import Endpoint, problem
 from benchhouse.serve.events import Events
@@ -43,7 +53,7 @@ from benchhouse.serve.verbs import VERBS, Verb
 from benchhouse.serve.webhooks import Webhooks
 from benchhouse.serve.writes import Writes
 
-DECLARED = (reading, reading_catalog, evaluations, writing)  # the modules that fill VERBS
+DECLARED = (reading, reading_automation, reading_catalog, evaluations, writing)  # the modules that fill VERBS
 PAGES = (
     ("/", front.front),
     ("/runs", runs.all_runs),

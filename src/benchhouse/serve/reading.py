@@ -330,6 +330,17 @@ def claims(workspace: Workspace, asked: Nothing) -> "list[answers.ClaimEntry]":
     return workspace.claims.list()
 
 
+class Documents(Asked):
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    """The most files."""
+
+
+@verb("GET", "/claims/documents")
+def claim_documents(workspace: Workspace, asked: Documents) -> "list[answers.Linted]":
+    """Markdown files of the workspace: numbers that cite no claim, cite a wrong value, or cite an unsafe one."""
+    return workspace.claims.lint(workspace.claims.documents()[: asked.limit], traced=False)
+
+
 class OfClaim(Asked):
     claim: Token
     """Its id, or the beginning of it."""

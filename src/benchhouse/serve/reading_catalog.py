@@ -28,6 +28,18 @@ def benchmark_contracts(workspace: Workspace, asked: Nothing) -> "list[answers.C
     return workspace.contracts.list()
 
 
+class ContractText(Asked):
+    contract: Annotated[str, Field(max_length=_LARGEST)]
+    """The text of a contract file."""
+
+
+@verb("POST", "/benchmark/contracts/validate")
+def validate_contract(workspace: Workspace, asked: ContractText) -> "answers.ContractVerdict":
+    """Check a contract; every mistake is told at once, with its place. Nothing is kept."""
+    checked = workspace.contracts.validate_text(asked.contract)
+    return cast("answers.ContractVerdict", {"name": checked.contract.name, "settled": checked.settled})
+
+
 class OfContract(Asked):
     contract: Token
     """Its name, such as `publication-inference`."""
@@ -77,6 +89,12 @@ def benchmarks(workspace: Workspace, asked: Benchmarks) -> "list[answers.ListedB
 def targets(workspace: Workspace, asked: Nothing) -> "list[answers.MeasuredTarget]":
     """Targets that were benchmarked in this workspace."""
     return workspace.catalog.targets()
+
+
+@verb("GET", "/catalog/importers")
+def importers(workspace: Workspace, asked: Nothing) -> dict[str, str]:
+    """Kinds of result files of other tools that can be imported, each with what it reads."""
+    return workspace.catalog.importers()
 
 
 @verb("GET", "/catalog/data")
@@ -196,6 +214,17 @@ def recipes(workspace: Workspace, asked: Nothing) -> "list[answers.RecipeStatus]
     return workspace.servers.recipes()
 
 
+class RecipeText(Asked):
+    recipe: Annotated[str, Field(max_length=_LARGEST)]
+    """The text of a recipe file."""
+
+
+@verb("POST", "/recipes/validate")
+def validate_recipe(workspace: Workspace, asked: RecipeText) -> dict[str, Any]:
+    """Check a recipe, and answer what was understood; every mistake is told at once, with its place."""
+    return workspace.servers.validate_text(asked.recipe).model_dump(mode="json")
+
+
 class OfRecipe(Asked):
     recipe: Name
     """Its name."""
@@ -240,6 +269,13 @@ class OfSite(Asked):
 def site_show(workspace: Workspace, asked: OfSite) -> "answers.Site":
     """One shipped profile."""
     return workspace.sites.profile(asked.site)
+
+
+@verb("GET", "/infra")
+def infra(workspace: Workspace, asked: Nothing) -> "list[answers.Infra]":
+    """Infrastructure below infra/: its files, who changed them, and what it costs."""
+    found = [workspace.infra.show(folder) for folder in workspace.infra.folders()]
+    return cast("list[answers.Infra]", [vars(item) | {"folder": str(item.folder)} for item in found])
 
 
 @verb("GET", "/selftest")

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve import evaluations, reading, reading_catalog, writing
+from benchhouse.serve import evaluations, reading, reading_automation, reading_catalog, writing
 from benchhouse.serve.access import Asker
 from benchhouse.serve.answering import asked_of, hide_places, json_text, refuse
 from benchhouse.serve.openapi import with_null_numbers
@@ -23,6 +23,7 @@ _VERBS: dict[str, Callable[..., Any]] = {
     "experiments": reading_catalog.experiments,
     "experiment": reading_catalog.experiment_show,
     "benchmarks": reading_catalog.benchmarks,
+    "changes": reading_automation.changes,
     "list": reading.runs,
     "show": reading.run_overview,
     "status": reading.run_status,

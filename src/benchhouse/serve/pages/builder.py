@@ -4,7 +4,7 @@ All of it stands in the address, so a plan can be shared; without JavaScript the
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, table, tag
 from benchhouse.results.numbers import duration, number
 from benchhouse.schema.errors import BenchError
+from benchhouse.serve.answering import hide_places
 from benchhouse.serve.given import refuse_variables
 from benchhouse.serve.pages import actions, parts
 from benchhouse.serve.pages.forms import ask, choice
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from benchhouse.api.catalog import ExperimentDetails, Input
     from benchhouse.api.workspace import PlanSummary
 
-_OWN = ("scenario", "repetitions")
+_PLACE = {"executor": "str", "price_per_hour": "float"}
+_OWN = ("scenario", "repetitions", *_PLACE)
 _PREFIXES = ("target.", "workload.")
 _LONGEST = 10_000
 _WORDS = ("str", "int", "float", "bool", "none", "list", "dict", "mapping", "Any")
@@ -62,6 +64,7 @@ def new(workspace: Workspace, request: Request) -> Page:
         _line("scenario", "str", "Name of the scenario.", request, filled, "mine"),
         _line("repetitions", "int", "Trials per point; 5 or more make intervals meaningful.", request, filled, "5"),
         *(_group(title, prefix, some, request, filled) for title, prefix, some in _groups(details)),
+        _place(workspace, request, filled),
         tag("button", "Check", type="submit", class_="plain"),
         method="get",
         action=link(request, "/new"),
@@ -116,10 +119,12 @@ def _read(given: Mapping[str, str], details: "ExperimentDetails") -> _Filled:
                 filled.faults[name] = error.hint or error.message
         if values:
             filled.scenario[title.lower()] = values
-    try:
-        filled.scenario["repetitions"] = _value(given.get("repetitions", "").strip() or "5", "int")
-    except BenchError as error:
-        filled.faults["repetitions"] = error.message
+    for name, kind, text in (("repetitions", "int", "5"), *((name, kind, "") for name, kind in _PLACE.items())):
+        try:
+            if text := given.get(name, "").strip() or text:
+                filled.scenario[name] = _value(text, kind)
+        except BenchError as error:
+            filled.faults[name] = error.message
     return filled
 
 
@@ -150,11 +155,12 @@ def _plan(workspace: Workspace, filled: _Filled) -> "tuple[PlanSummary | None, l
     """The plan, else what is wrong: with fields, and with the whole."""
     try:
         (plan,) = workspace.plan(filled.scenario, points=_MOST_POINTS)
-        return plan, []
+        notes = [hide_places(note, workspace) for note in plan.notes]
+        return replace(plan, runtime=hide_places(plan.runtime, workspace), notes=notes), []
     except BenchError as error:
         problems = getattr(error, "problems", None)
         if problems is None:
-            return None, [f"{error.message} {error.hint}".strip()]
+            return None, [hide_places(f"{error.message} {error.hint}".strip(), workspace)]
     places, trouble = _places(filled), []
     for problem in problems:
         words = [problem.message, f"expected: {problem.expected}" if problem.expected else ""]
@@ -193,6 +199,16 @@ def _group(title: str, prefix: str, inputs: "list[Input]", request: Request, fil
     return tag("fieldset", tag("legend", title), *lines)
 
 
+def _place(workspace: Workspace, request: Request, filled: _Filled) -> Markup:
+    executors = " | ".join(workspace.catalog.plugs("executors"))
+    return tag(
+        "fieldset",
+        tag("legend", "Where"),
+        _line("executor", executors, "Where jobs go.", request, filled, "that of the site"),
+        _line("price_per_hour", "float", "Cost of one node for one hour.", request, filled, "no cost is told"),
+    )
+
+
 def _line(name: str, kind: str, meaning: str, request: Request, filled: _Filled, default: str) -> Markup:
     """A field, what it means, and what is wrong with it."""
     fault = filled.faults.get(name, "")
@@ -217,7 +233,7 @@ def _outcome(request: Request, filled: _Filled, plan: "PlanSummary | None", trou
     """The plan or what is in its way; and the YAML in any case."""
     content: list[Content] = [tag("h2", "Plan")]
     if plan:
-        content += _planned(plan)
+        content += _planned(plan, priced="price_per_hour" in filled.scenario)
     else:
         count = len(filled.faults) + len(trouble)
         content.append(tag("p", f"{count} thing{'' if count == 1 else 's'} to mend", class_="verdict trouble"))
@@ -240,14 +256,15 @@ def _outcome(request: Request, filled: _Filled, plan: "PlanSummary | None", trou
     return content
 
 
-def _planned(plan: "PlanSummary") -> list[Content]:
+def _planned(plan: "PlanSummary", *, priced: bool) -> list[Content]:
     estimate = plan.estimate
+    unknown = "not known before it ran once" if priced else "not known: give price_per_hour"
     time = "unknown" if estimate.seconds is None else duration(estimate.seconds)
     facts: list[tuple[str, Content]] = [
         ("Trials", f"{plan.trials} = {plan.points} points × {plan.repetitions} repetitions, {plan.order}"),
         ("Axes", ", ".join(plan.axes)),
         ("Time", f"{time} ({estimate.basis})"),
-        ("Cost", "" if estimate.cost is None else number(estimate.cost)),
+        ("Cost", unknown if estimate.cost is None else number(estimate.cost)),
         ("Where", f"{plan.executor}; {plan.runtime}"),
         ("Storage", plan.storage.text),
         ("Plan digest", tag("code", plan.plan_digest)),

@@ -46,7 +46,12 @@ def catalogue(workspace: Workspace, request: Request) -> Page:
         for item in benchmarks
     ]  # fmt: skip
     of_targets = [
-        (item.target, item.experiment, str(item.trials), anchor(request, item.last_run, f"/runs/{item.last_run}"))
+        (
+            item.target or "without a name",
+            item.experiment,
+            str(item.trials),
+            anchor(request, item.last_run, f"/runs/{item.last_run}"),
+        )
         for item in targets
     ]
     return Page(

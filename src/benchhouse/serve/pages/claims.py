@@ -121,16 +121,14 @@ def _trials(request: Request, claim: "Claim") -> Markup:
 
 def documents(workspace: Workspace, request: Request) -> Page:
     """Markdown files of the workspace: numbers that no claim stands behind."""
-    root = workspace.root
-    files = [path for pattern in ("*.md", "docs/**/*.md") for path in sorted(root.glob(pattern))]
-    inside = [path for path in files if path.is_file() and path.resolve().is_relative_to(root.resolve())]
+    inside = workspace.claims.documents()
     if not inside:
         return Page("Documents", (empty("There is no Markdown file in this workspace or its docs/."),))
     content: list[Content] = [
         tag("p", "Numbers that cite no claim, cite a wrong value, or cite one that is unsafe.", class_="small soft")
     ]
     for checked in workspace.claims.lint(inside[:_MOST_DOCUMENTS], traced=False):
-        name = Path(checked.path).relative_to(root).as_posix()
+        name = Path(checked.path).relative_to(workspace.root).as_posix()
         bad = len(checked.problems)
         content.append(tag("h2", name))
         content.append(tag("p", f"{checked.cited} cited, {bad} to mend", class_="bad" if bad else "good"))

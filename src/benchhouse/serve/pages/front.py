@@ -50,12 +50,15 @@ def _needs(request: Request, found: "Changes", asked: "Sequence[ApprovalStanding
     invalid = [(run, f"numbers of {plural(len(run.invalid), 'trial')} are refused") for run in found.invalid]
     items: list[Content] = [
         *(_request(request, item) for item in asked),
-        *(join(tag("b", item.alarm), f": {item.sentence} ", _case(request, item.case)) for item in found.alarms),
+        *(join(tag("b", item.alarm), f": {item.sentence} ", _case(request, item.case)) for item in found.unmuted),
         *(join(tag("b", "Baseline broken"), ": ", _moved(request, item)) for item in found.broken),
         *(join(_run(request, run), f": {words}") for run, words in [*failed, *invalid]),
     ]
     shown = _listed(items) if items else tag("p", "Nothing needs a person now.", class_="soft")
-    return tag("section", tag("h2", "Needs a person" + (f" ({len(items)})" if items else "")), shown)
+    muted = [item for item in found.alarms if item.muted]
+    told = ", ".join(f"{item.alarm}: {item.muted}" for item in muted)
+    quiet = tag("p", f"{plural(len(muted), 'alarm')} muted: {told}", class_="small soft") if muted else None
+    return tag("section", tag("h2", "Needs a person" + (f" ({len(items)})" if items else "")), shown, quiet)
 
 
 def _request(request: Request, asked: "ApprovalStanding") -> Markup:

@@ -11,11 +11,12 @@ from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import NONE, name_of, number, percent, quantity, titled
 from benchhouse.schema.errors import BenchError
 from benchhouse.serve.pages import actions, parts
-from benchhouse.serve.pages.forms import ask, field
+from benchhouse.serve.pages.forms import ask, choice, field
 from benchhouse.serve.pages.runs import short
 from benchhouse.serve.pages.shell import Page, anchor, empty
 
 if TYPE_CHECKING:
+    from benchhouse.automation.alarms import Standing
     from benchhouse.results.history import Watched
 
 _MOST_CASES = 500
@@ -40,7 +41,7 @@ def cases(workspace: Workspace, request: Request) -> Page:
     for case in found[:_MOST_CASES]:
         # A label that several cases share does not name one of them.
         name = case.case if labels[case.case] == 1 else f"{case.case.partition('/')[0]}/{case.benchmark_case_id}"
-        shown = anchor(request, case.case, f"/history/{name}")
+        shown = anchor(request, short(case.case), f"/history/{name}")
         rows.append((shown, f"{case.experiment} {case.version}", str(case.runs)))
     more = len(found) - len(rows)
     return Page(
@@ -77,7 +78,7 @@ def one_case(workspace: Workspace, request: Request) -> Page:
             _metrics(request, case, watched),
             tag("p", titled(past.name, past.unit), *([f", {past.direction} is better"] if past.direction else [])),
             chart,
-            _decisions(request, watched),
+            _decisions(request, case, watched),
             _changes(request, watched),
             _runs(request, watched),
             parts.notes([*past.notes, watched.note, watched.selftest]),
@@ -102,10 +103,10 @@ def _verdict(watched: "Watched") -> list[str]:
     return [*words, level, f"{word} by {percent(alarm.change)} since {watched.later[alarm.since].run_id}."]
 
 
-def _decisions(request: Request, watched: "Watched") -> Content:
+def _decisions(request: Request, case: str, watched: "Watched") -> Content:
     """Accept the level of now, or let no baseline count any more: for those who may."""
     past = watched.history
-    given = {"case": past.case.label, "metric": past.metric, "stat": past.stat}
+    given = {"case": case, "metric": past.metric, "stat": past.stat}
     why = field("why", "Why", maxlength=2000)
     accept = actions.form(request, "accept_baseline", "Accept the level of now", given, why)
     clear = actions.form(request, "clear_baseline", "Let no baseline count", given, why)
@@ -135,7 +136,7 @@ def _changes(request: Request, watched: "Watched") -> Markup | None:
         "change (95% interval)",
         "verdict",
         "also changed",
-        "",
+        "the two runs",
     )
     rows = []
     for change in past.changes:
@@ -195,8 +196,18 @@ def _alarms(workspace: Workspace, request: Request) -> Content:
     rows = [
         (item.alarm, tag("span", item.state, class_="bad" if item.state == "firing" else None),
          anchor(request, item.case, f"/history/{item.case}", metric=item.metric, stat=item.stat) if item.case else "",
-         item.sentence, actions.form(request, "mute_alarm", "Mute", {"alarm": item.alarm},
-                                     field("why", "Why", maxlength=2000, required=True)))
+         item.sentence, _mute(request, item))
         for item in sorted(standing, key=lambda item: item.state != "firing")
     ]  # fmt: skip
-    return join(tag("h2", "Alarms"), table(("alarm", "state", "case", "what it says", "mute"), rows, label="Alarms"))
+    heads = ("alarm", "state", "case", "what it says", "muted")
+    return join(tag("h2", "Alarms"), table(heads, rows, label="Alarms"))
+
+
+def _mute(request: Request, alarm: "Standing") -> Markup:
+    """Why nobody is notified of it, and the way back; else a form to mute it: for those who may."""
+    if alarm.muted:
+        again = actions.form(request, "unmute_alarm", "Notify again", {"alarm": alarm.alarm})
+        return join(tag("p", alarm.muted), again)
+    why = field("why", "Why", maxlength=2000, required=True)
+    spans = choice("for_s", "For", (("0", "as long as it takes"), ("1d", "a day"), ("7d", "a week")))
+    return actions.form(request, "mute_alarm", "Mute", {"alarm": alarm.alarm}, why, spans)
