@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 from asking import FORM, PAGE, ask, bearer, form_token, token
@@ -18,7 +19,9 @@ def trust(lab):
     key.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     public = key.with_name("approval_key.pub").read_text().strip()
-    people = f'ada: {{role: approve}}\n  bob: {{}}\n  here: {{vouches: true, keys: ["{public}"]}}'
+    people = (
+        f'ada: {{role: approve}}\n  eve: {{role: approve}}\n  bob: {{}}\n  here: {{vouches: true, keys: ["{public}"]}}'
+    )
     (lab.workspace / "trusted.yaml").write_text(f"people:\n  {people}\nbudget: {{trials: 3}}\n")
 
 
@@ -60,3 +63,25 @@ def test_somebody_asks_another_clicks_and_the_run_begins_once(lab, serve):
     assert {row["action"]: row["n"] for row in counted} == {"approved": 1, "asked": 3, "refused": 3, "used": 1}
     shutil.rmtree(lab.workspace / "approvals")
     assert submit(bob)[0] == 403
+
+
+def test_two_who_approve_at_once_let_one_run_begin(lab, serve):
+    trust(lab)
+    people = (("ada", "approve"), ("eve", "approve"), ("bob", "run"))
+    ada, eve, bob = (bearer(token(lab, name, "--scope", scope)) for name, scope in people)
+    base = serve("--login")
+
+    def post(path, given, who):
+        status, _, body = ask(base, path, "POST", json.dumps(given), **JSON, **who)
+        return status, json.loads(body)
+
+    request = post("/api/runs", {"scenario": SCENARIO}, bob)[1]["request"]
+    with ThreadPoolExecutor(4) as crew:
+        approved = [crew.submit(post, f"/api/approvals/{request}/approve", {}, who) for who in (ada, eve, ada, eve)]
+        assert {answer.result()[0] for answer in approved} == {200}
+        begun = [crew.submit(post, "/api/runs", {"scenario": SCENARIO}, bob) for _ in range(4)]
+        answers = [answer.result() for answer in begun]
+    assert sorted(status for status, _ in answers) == [200, 403, 403, 403], answers
+    (run,) = [body["run_id"] for status, body in answers if status == 200]
+    assert [item["run_id"] for item in json.loads(ask(base, "/api/runs", **bob)[2])["runs"]] == [run]
+    wait_until(lambda: json.loads(ask(base, f"/api/runs/{run}/status", **bob)[2])["state"] == "finished", "it to end")

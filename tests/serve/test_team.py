@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -159,6 +160,20 @@ def test_a_store_that_goes_away_is_said_and_comes_back_by_itself(team, base):
     wait_until(lambda: ask(base, f"/runs/run-b/evidence/{unseen}", **PAGE)[0] == 200, "the evidence to be back")
     new_run(team, "run-d")
     wait_until(lambda: "run-d" in runs(base), "a run that came after")
+
+
+def test_a_store_that_stands_still_is_said_to_be_away_and_holds_up_no_page(team, base):
+    """Twenty seconds of waiting: so long a connection may take."""
+    wait_until(lambda: "run-a" in runs(base), "the first look")
+    with team.tables.held():
+        wait_until(lambda: "has not answered since" in page(base, "/runs"), "the banner")
+        assert "timeout" in json.loads(ask(base, "/api/warehouse/followed")[2])["problem"]
+        begun = time.monotonic()
+        assert "run-a" in page(base, "/runs") and "Numbers of the points" in page(base, "/runs/run-a")
+        assert time.monotonic() - begun < 15, "no page waits for the store"
+    wait_until(lambda: "has not answered" not in page(base, "/runs"), "it to go on")
+    new_run(team, "run-e")
+    wait_until(lambda: "run-e" in runs(base), "a run that came after")
 
 
 def test_who_follows_ends_with_a_server_that_is_killed(team):

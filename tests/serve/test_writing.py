@@ -3,6 +3,7 @@
 import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
@@ -145,6 +146,16 @@ def test_a_form_does_what_its_page_says_once(lab, serve):
         status, headers, _ = ask(base, "/do/mute_alarm", "POST", urlencode(given), **FORM)
         assert (status, headers["location"]) == (303, "/runs")
     assert len(json.loads(lab.bench("alarms", "log", "--json").stdout)) == 1
+    page = ask(base, "/history", **PAGE)[2]
+    assert "known (local)" in page and "Notify again" in page and ">Mute<" not in page
+    given = {"form_token": form_token(page), "idempotency_key": "f2", "then": "/history", "alarm": "slow"}
+    assert ask(base, "/do/unmute_alarm", "POST", urlencode(given), **FORM)[0] == 303
+    assert ">Mute<" in ask(base, "/history", **PAGE)[2]
+    given |= {"why": "again", "for_s": "1d", "idempotency_key": "f3"}
+    assert ask(base, "/do/mute_alarm", "POST", urlencode(given), **FORM)[0] == 303
+    last = json.loads(lab.bench("alarms", "log", "--json").stdout)[-1]
+    ends = datetime.fromisoformat(last["until"]) - datetime.fromisoformat(last["time"])
+    assert last["why"] == "again (local)" and ends == timedelta(days=1)
     wrong = ask(base, "/do/mute_alarm", "POST", urlencode(given | {"alarm": "<script>", "idempotency_key": ""}), **FORM)
     assert wrong[0] == 400 and "<script>" not in wrong[2]
     assert ask(base, "/do/run_status", "POST", urlencode(given), **FORM)[0] == 404
