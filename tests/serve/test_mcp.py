@@ -101,13 +101,13 @@ def test_every_tool_that_reads_answers_what_its_schema_says(served):
         assert not result.is_error, (name, result.content[0].text)
         assert tools[name].output_schema["type"] == "object"
         assert str(served.lab.root) not in result.model_dump_json() and result.content[0].text
-    assert results["points"].structured_content["answer"] == served.json("/api/runs/@last/points")
+    assert results["points"].structured_content == served.json("/api/runs/@last/points")
     assert results["plan"].structured_content["trials"] == 2
 
 
 def test_each_number_has_its_interval_its_n_and_a_reference_that_proves_it(served):
     async def talk(client):
-        points = (await answer_of(client, "points", run="@last"))["answer"]
+        points = (await answer_of(client, "points", run="@last"))["rows"]
         rows = (await answer_of(client, "compare", side=["@last-1", "@last"], metric=["rate"]))["rows"]
         runs = (await answer_of(client, "history", case="two/n=0", metric="rate"))["runs"]
         said = [(row["mean"], row["ref"]) for row in points if row["metric"] == "rate"]

@@ -159,7 +159,7 @@ def test_comparisons_of_every_kind_fit(asker: Asker):
 
 
 def test_tables_come_as_csv_and_arrow_too(asker: Asker):
-    points = asker.json("/api/runs/two/points")
+    points = asker.json("/api/runs/two/points")["rows"]
     status, headers, body = asker.ask("/api/runs/two/points", Accept="text/csv")
     assert (status, headers["Content-Type"].partition(";")[0]) == (200, "text/csv")
     rows = list(csv.DictReader(io.StringIO(body.decode())))
@@ -170,6 +170,26 @@ def test_tables_come_as_csv_and_arrow_too(asker: Asker):
     assert table.column("mean").to_pylist() == [point["mean"] for point in points]
     assert asker.ask("/api/runs", Accept="text/csv")[2].startswith(b"run_id,")
     assert asker.ask("/api/runs/two", Accept="text/csv")[0] == 406
+
+
+def test_the_numbers_of_a_run_come_in_pages_and_by_metric(asker: Asker):
+    path = "/api/runs/two/points"
+    whole = asker.json(f"{path}?limit=1000")
+    assert whole["cursor"] is None and len({row["metric"] for row in whole["rows"]}) > 1
+    for limit in (1, 2, 3):
+        rows, after = [], ""
+        while after is not None:
+            page = asker.json(f"{path}?limit={limit}" + (f"&after={quote(after)}" if after else ""))
+            fits(asker, "run_points", page)
+            assert 0 < len(page["rows"]) <= limit
+            rows, after = rows + page["rows"], page["cursor"]
+        assert rows == whole["rows"]
+    rate = asker.json(f"{path}?metric=rate")["rows"]
+    assert rate == [row for row in whole["rows"] if row["metric"] == "rate"] and len(rate) == 2
+    headers = asker.ask(f"{path}?limit=1")[1]
+    assert 'rel="next"' in headers["Link"]
+    for wrong in ("after=nope", "after=[1]", "after=%5B%22rate%22%2C-1%5D", "metric=nope", "limit=0"):
+        assert asker.ask(f"{path}?{wrong}")[0] == 400, wrong
 
 
 def test_a_cursor_walks_over_all_runs_once(asker: Asker):

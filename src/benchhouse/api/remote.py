@@ -26,6 +26,7 @@ T = TypeVar("T")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TIMEOUT_S = 120.0
 _LARGEST = 256 << 20
+_ROWS_AT_ONCE = 2000
 
 
 class RemoteGroup:
@@ -151,9 +152,15 @@ class RemoteWorkspace:
 
     def points(self, run: str = "@last") -> "Rows[PointValue]":
         """The numbers of a run."""
-        from benchhouse.results.run_points import PointValue
+        from benchhouse.results.run_points import PointPage, PointValue
 
-        return Rows(self.ask(list[PointValue], f"/runs/{quote(run, safe='')}/points"))
+        rows, cursor = list[PointValue](), ""
+        while cursor is not None:
+            path = f"/runs/{quote(run, safe='')}/points"
+            page: PointPage = self.ask(PointPage, path, after=cursor or None, limit=_ROWS_AT_ONCE)
+            rows += page.rows
+            cursor = page.cursor  # type: ignore[assignment]
+        return Rows(rows)
 
     def compare(self, *selectors: str, metrics: tuple[str, ...] = (), **options: Any) -> dict[str, Any]:
         """Two runs, or points of runs: the second against the first; else targets side by side."""

@@ -1,5 +1,6 @@
 """One run: how it stands, its numbers, and every question that can be asked of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.results.content import ReportData
+    from benchhouse.results.run_points import PointPage
     from benchhouse.runs.batch import Stopped
     from benchhouse.runs.execution import Collected
     from benchhouse.runs.execution import RunSummary as RunSummary
@@ -165,6 +167,16 @@ class Run:
     def points(self) -> "Points":
         """Its numbers: a typed row for each point, metric and statistic."""
         return self.workspace.points(self.id)
+
+    def point_page(self, *, metrics: Sequence[str] = (), after: str | None = None, limit: int = 200) -> "PointPage":
+        """At most `limit` of its numbers, in the same order; `after` is the cursor of the page before.
+
+        Of `metrics` alone where some are given, each `metric` or `metric.stat`.
+        """
+        from benchhouse.results.run_points import point_page
+
+        (run_id,) = self.workspace.collected(self.id)
+        return point_page(self.workspace.folder, run_id, metrics, after, limit)
 
     @overload
     def compare(self, base: str, /, **options: Unpack["PairKeywords"]) -> "Comparison": ...

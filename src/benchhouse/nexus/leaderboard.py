@@ -40,14 +40,18 @@ ORDER BY experiment, experiment_version, instance_digest
 """.strip()
 )
 
+# A row a point and metric: of 100,000 trials a row each would be some hundred megabytes.
 VALUES = own(
     """
-SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction, m.error_bound
+SELECT t.instance_digest, m.metric, m.stat, m.unit, m.direction, max(m.error_bound) AS error_bound,
+       list(DISTINCT t.run_id) AS runs, list(t.trial_id ORDER BY t.run_id, t.trial_id) AS trials,
+       list(m.value ORDER BY t.run_id, t.trial_id) AS "values"
 FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+WHERE m.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = '' AND isfinite(m.value)
   AND list_contains(CAST($instances AS VARCHAR[]), t.instance_digest)
   AND list_contains(CAST($columns AS VARCHAR[]), m.metric || ' ' || m.stat)
-ORDER BY t.run_id, t.trial_id, m.metric, m.stat
+GROUP BY t.instance_digest, m.metric, m.stat, m.unit, m.direction
+ORDER BY t.instance_digest, m.metric, m.stat, m.unit, m.direction NULLS FIRST
 """.strip()
 )
 
@@ -99,7 +103,7 @@ class Row:
         text = format(value, form) + (f" ({' to '.join(ends)})" if ends and ends[0] != ends[1] else "")
         return text.replace("-", "−")  # as `bench compare` writes it
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, named: int | None = None) -> dict[str, Any]:
         standing, summary, beside = self.standing, self.standing.summary, self.standing.against_best
         return {
             "rank": standing.rank,
@@ -121,8 +125,8 @@ class Row:
             "points": self.points,
             "invalid": self.invalid,
             "failed": self.failed,
-            "runs": self.runs,
-            "trials": self.trials,
+            "runs": self.runs[:named],
+            "trials": self.trials[:named],
         }
 
 
@@ -144,9 +148,9 @@ class Board:
         place = " ".join(f"{name}={value}" for name, value in self.properties.items())
         return f"{self.metric} at {place}" if place else self.metric
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, named: int | None = None) -> dict[str, Any]:
         names = ("properties", "metric", "unit", "direction", "sentence", "refused")
-        return {name: getattr(self, name) for name in names} | {"standings": [row.as_dict() for row in self.rows]}
+        return {name: getattr(self, name) for name in names} | {"standings": [row.as_dict(named) for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -160,8 +164,9 @@ class Leaderboard:
     queries: list[str]  # query_spec_digest of each question that was asked
     experiments: list[str]  # that answer it
 
-    def as_dict(self) -> dict[str, Any]:
-        boards = [board.as_dict() for board in self.boards]
+    def as_dict(self, named: int | None = None) -> dict[str, Any]:
+        """Each row names so many of its runs and trials at most, all where that is None."""
+        boards = [board.as_dict(named) for board in self.boards]
         return {name: getattr(self, name) for name in ("benchmark", "target", "notes", "queries")} | {"boards": boards}
 
 
@@ -294,18 +299,16 @@ def _board(
     units: dict[str, set[str]] = {}
     directions: dict[str, set[str]] = {}
     for member in members:
-        for value in _headline(values.get(member.row["instance_digest"], []), mapped_metric(member.binding, metric)):
-            if not math.isfinite(value["value"]):
-                continue
-            units.setdefault(value["unit"], set()).add(member.source)
-            if value["direction"]:
-                directions.setdefault(value["direction"], set()).add(member.source)
+        for row in _headline(values.get(member.row["instance_digest"], []), mapped_metric(member.binding, metric)):
+            units.setdefault(row["unit"], set()).add(member.source)
+            if row["direction"]:
+                directions.setdefault(row["direction"], set()).add(member.source)
             gathered = by_target.setdefault(member.answer.target, _Gathered())
-            gathered.values[value["trial_id"]] = value["value"]
-            gathered.by_source.setdefault(member.source, []).append(value["value"])
-            gathered.runs.add(value["run_id"])
-            gathered.instances.add(value["instance_digest"])
-            gathered.error_bound = max(filter(None, (gathered.error_bound, value["error_bound"])), default=None)
+            gathered.values |= zip(row["trials"], row["values"], strict=True)
+            gathered.by_source.setdefault(member.source, []).extend(row["values"])
+            gathered.runs.update(row["runs"])
+            gathered.instances.add(row["instance_digest"])
+            gathered.error_bound = max(filter(None, (gathered.error_bound, row["error_bound"])), default=None)
     if not by_target:
         return None
     direction = logical.directions.get(metric) or (next(iter(directions)) if len(directions) == 1 else "")
@@ -322,7 +325,7 @@ def _board(
 
 
 def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
-    """The one number of each trial: of the statistic that was asked for, else the value, or the mean of many."""
+    """The rows with the one number of each trial: of the statistic asked for, else the value, or the mean of many."""
     values = list(values)
     name, stat = split_stat(wanted, {item["metric"] for item in values})
     stats = (stat,) if stat else ("value", "mean")

@@ -1,18 +1,20 @@
 """The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from operator import itemgetter
+from typing import Any
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.results.cells import ref_of
-from benchhouse.results.metric_names import declared_order
+from benchhouse.results.metric_names import declared_order, parse_metrics
 from benchhouse.results.numbers import mean_interval, name_of, percent, quantity
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse
@@ -97,14 +99,90 @@ class TriedPoint:
         return self.point or self.target_name or self.scenario
 
 
+@dataclass(frozen=True)
+class PointPage:
+    """Some numbers of a run, and where the next page begins."""
+
+    rows: list[PointValue]
+    cursor: str | None
+    """What `after` takes for the next page; None: there is none."""
+
+
 def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValue]:
-    """Every number of these runs, metrics in their experiment's own order."""
+    """Every number of these runs, metrics in their experiment's own order, then by name."""
     with Warehouse.open(workspace) as warehouse:
-        result = queries.points(warehouse, run_ids)
-    rows, known = result.dicts(), {item.name for item in fields(PointValue)}
+        values = _values(queries.points(warehouse, run_ids).dicts())
+    firsts = dict.fromkeys((value.scenario, value.trials[0]) for value in values)
+    place = _places(workspace.trial(*first) for first in firsts)
+    return sorted(values, key=lambda value: place(value.metric))
+
+
+def point_page(
+    workspace: WorkspaceFolder, run_id: str, metrics: Sequence[str], after: str | None, limit: int
+) -> PointPage:
+    """At most `limit` of the numbers of a run, in the order of `points`; of these metrics alone, where some are given.
+
+    Only the metrics of the page are computed.
+    """
+    with Warehouse.open(workspace) as warehouse:
+        columns = queries.columns(warehouse, [run_id]).dicts()
+        folders = warehouse.catalog.trial_folders(run_id)
+        known = dict.fromkeys(row["trial"] for row in columns)
+        place = _places(TrialFolder(folders[trial]) for trial in known if trial in folders)
+        wanted = _wanted(columns, metrics)
+        first, given = _read_cursor(after, wanted)
+        left = sorted((metric for metric in wanted if not first or place(metric) >= place(first)), key=place)
+        picked, size = list[str](), 0
+        for metric in left:
+            if size > given + limit:
+                break
+            picked.append(metric)
+            size += sum(wanted[metric].values())
+        pairs = [(metric, stat) for metric in picked for stat in wanted[metric]]
+        values = _values(queries.points(warehouse, [run_id], pairs).dicts())
+    ordered = sorted(values, key=lambda value: place(value.metric))
+    rows = ordered[given : given + limit]
+    if not rows or (len(ordered) <= given + limit and len(picked) == len(left)):
+        return PointPage(rows, None)
+    last = rows[-1].metric
+    told = sum(row.metric == last for row in rows) + (given if last == first else 0)
+    return PointPage(rows, json.dumps([last, told], ensure_ascii=False))
+
+
+def _wanted(columns: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Of each metric its statistics, with the number of points that have it."""
+    sizes = {
+        metric: {row["stat"]: int(row["points"]) for row in own}
+        for metric, own in grouped(columns, itemgetter("metric")).items()
+    }
+    named = grouped(parse_metrics(metrics, sizes), lambda name: name.metric)
+    if not named:
+        return sizes
+    return {
+        metric: {stat: n for stat, n in sizes[metric].items() if {None, stat} & {name.stat for name in names}}
+        for metric, names in named.items()
+    }
+
+
+def _read_cursor(after: str | None, known: Collection[str]) -> tuple[str | None, int]:
+    """The metric of the last row that was given, and how many of its rows were."""
+    if not after:
+        return None, 0
+    try:
+        metric, given = json.loads(after)
+    except (ValueError, TypeError):
+        metric, given = None, None
+    if not isinstance(metric, str) or metric not in known or not isinstance(given, int) or given < 0:
+        raise BenchError("after: this is no cursor of a page", "take the cursor of the page before, as it is")
+    return metric, given
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> list[PointValue]:
+    """Of these rows of the published query; intervals know the least value of a metric in all rows that there are."""
+    known = {item.name for item in fields(PointValue)}
     columns = grouped(rows, itemgetter("metric", "stat", "unit"))
     least = {column: min(row["min"] for row in group) for column, group in columns.items()}
-    values = [
+    return [
         PointValue(
             **{name: value for name, value in row.items() if name in known},
             ref=ref_of(row["run_id"], row["instance_digest"], row["metric"], row["stat"]),
@@ -114,10 +192,12 @@ def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValu
         )
         for row in rows
     ]
-    firsts = dict.fromkeys((value.scenario, value.trials[0]) for value in values)
-    folders = (workspace.trial(*first) for first in firsts)
-    order = declared_order(islice((folder for folder in folders if folder.sealed), 1))
-    return sorted(values, key=lambda value: order.get(value.metric, len(order)))
+
+
+def _places(trials: Iterable[TrialFolder]) -> Callable[[str], tuple[int, str]]:
+    """Sorts metrics as the first of these trials that is sealed declares them, those that it lacks by name."""
+    order = declared_order(islice((trial for trial in trials if trial.sealed), 1))
+    return lambda metric: (order.get(metric, len(order)), metric)
 
 
 def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[TriedPoint]:

@@ -340,8 +340,6 @@ def collect(
     ledger may lack the last trial. A run that was pulled from elsewhere has no ledger here: its tables are what there
     is.
     """
-    from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
-
     if not workspace.run(run_id).record.is_file():
         return Collected(run_id, 0, 0)
     under_way = turn(workspace, run_id) or 0
@@ -352,6 +350,8 @@ def collect(
         folders += [item.path for item in unrecorded(workspace, scenario, run_id, names) if "." not in item.path.name]
     if unless_complete and _is_complete(workspace, run_id, folders):
         return Collected(run_id, len(folders), 0, under_way=under_way)
+    from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
+
     try:
         collected = ingest(workspace, run_id, folders)
     except OSError as error:

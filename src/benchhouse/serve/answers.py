@@ -48,7 +48,7 @@ from benchhouse.results.lineage import Trace as Trace
 from benchhouse.results.measured import MeasuredPage as MeasuredPage
 from benchhouse.results.metric_history import MetricHistory
 from benchhouse.results.release import ReleaseView
-from benchhouse.results.run_points import PointValue as PointValue
+from benchhouse.results.run_points import PointPage as PointPage
 from benchhouse.results.why import Why
 from benchhouse.runs.batch import Stopped as Stopped
 from benchhouse.runs.estimate import PlanSummary as PlanSummary

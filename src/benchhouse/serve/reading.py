@@ -54,10 +54,19 @@ def run_status(workspace: Workspace, asked: OfRun) -> "answers.RunStatus":
     return workspace[asked.run].status()
 
 
-@verb("GET", "/runs/{run}/points")
-def run_points(workspace: Workspace, asked: OfRun) -> "list[answers.PointValue]":
-    """The numbers of a run: a row for each point, metric and statistic, with what `trace` takes."""
-    return list(workspace[asked.run].points())
+class OfPoints(OfRun):
+    metric: tuple[Token, ...] = ()
+    """Only these, each `metric` or `metric.stat`; repeatable."""
+    after: Annotated[str, Field(max_length=2000)] | None = None
+    """The cursor of the page before."""
+    limit: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """The most rows of a page."""
+
+
+@verb("GET", "/runs/{run}/points", rows="rows")
+def run_points(workspace: Workspace, asked: OfPoints) -> "answers.PointPage":
+    """The numbers of a run: a row for each point, metric and statistic, with what `trace` takes; `cursor` leads on."""
+    return workspace[asked.run].point_page(metrics=asked.metric, after=asked.after, limit=asked.limit)
 
 
 @verb("GET", "/runs/{run}/failures")

@@ -156,6 +156,8 @@ class Rank(Asked):
     """Only what this one measured."""
     confidence: Confidence = 0.95
     """Of the intervals."""
+    named: Annotated[int, Field(ge=0)] = 20
+    """The most runs and trials that a row names; `n` counts all its trials."""
 
 
 @verb("GET", "/leaderboards/{benchmark}")
@@ -170,7 +172,7 @@ def leaderboard(workspace: Workspace, asked: Rank) -> "answers.Leaderboard":
     ranked = workspace.leaderboards.rank(
         asked.benchmark, where=where, experiment=asked.experiment, confidence=asked.confidence
     )
-    return cast("answers.Leaderboard", ranked.as_dict())
+    return cast("answers.Leaderboard", ranked.as_dict(asked.named))
 
 
 @verb("GET", "/servers")

@@ -33,12 +33,14 @@ def _ends(interval: Sequence[float]) -> str:
 
 
 def _points(answer: Answer) -> Iterator[str]:
-    for row in answer["answer"]:
+    for row in answer["rows"]:
         name = row["point"] or row["target_name"] or row["scenario"]
         value = figure(row["mean"], row["unit"], row["interval"], row["n"], row["ref"])
         doubt = "; too few samples for this percentile" if row["shaky"] else ""
         yield f"{name}, {name_of(row['metric'], row['stat'])}: {value}{doubt}"
-    if not answer["answer"]:
+    if answer["cursor"]:
+        yield f"there are more: after={answer['cursor']}, or name a metric"
+    if not answer["rows"]:
         yield "no number: no trial has succeeded, or none is collected yet"
 
 

@@ -25,7 +25,7 @@ PICKED_POINTS = own(POINTS.replace("  GROUP BY t.run_id", f"{_PICKED}  GROUP BY 
 
 COLUMNS = own(
     """
-SELECT metric, stat, count(DISTINCT run_id || ' ' || instance_digest) AS points
+SELECT metric, stat, count(DISTINCT run_id || ' ' || instance_digest) AS points, min(trial_id) AS trial
 FROM measurement_fact
 WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = ''
   AND list_contains(CAST($runs AS VARCHAR[]), run_id)
@@ -97,7 +97,7 @@ def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple
 
 
 def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """The metrics and stats that these runs have, and how many points have each."""
+    """The metrics and stats that these runs have, how many points have each, and a trial that has it."""
     return _of_runs(warehouse, "columns", COLUMNS, run_ids)
 
 
@@ -124,9 +124,12 @@ def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> 
     """
     if warehouse.catalog.older_runs(SCHEMA_VERSION, [run_id]):
         return False
+    manifests = [TrialFolder(folder).manifest for folder in folders]
+    if not manifests:  # its evidence is away
+        return any(entry.trials for entry in warehouse.catalog.files(["trial_fact"], [run_id]))
     known = {row[0] for row in _of_runs(warehouse, "manifests", MANIFESTS, [run_id]).rows}
     try:
-        return bool(known) and all(file_digest(TrialFolder(folder).manifest) in known for folder in folders)
+        return all(file_digest(manifest) in known for manifest in manifests)
     except OSError:
         return False
 
