@@ -5,8 +5,8 @@ import trial_maker
 from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
 from benchhouse.report.payload import payload
-from benchhouse.results.comparison import compare_selected
 from benchhouse.results.comparisons import compare_beside
+from benchhouse.results.sides import compare_selected
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse

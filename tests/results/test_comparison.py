@@ -5,9 +5,10 @@ import pytest
 from trial_maker import make_trial
 
 from benchhouse.report.pull_request import comparison_markdown, comparison_svg
-from benchhouse.results.comparison import CompareOptions, Side, compare_runs, compare_selected
+from benchhouse.results.comparison import CompareOptions, Side, compare_runs
 from benchhouse.results.refusals import caveats
 from benchhouse.results.selection import Selector, parse_selector, select
+from benchhouse.results.sides import compare_selected
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect

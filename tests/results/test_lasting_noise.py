@@ -4,8 +4,9 @@ import pytest
 from test_comparison import row
 from trial_maker import make_trial
 
-from benchhouse.results.comparison import CompareOptions, Side, compare_runs, compare_selected
+from benchhouse.results.comparison import CompareOptions, Side, compare_runs
 from benchhouse.results.lasting_noise import earlier_rows
+from benchhouse.results.sides import compare_selected
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.ingest import collect

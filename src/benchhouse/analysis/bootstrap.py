@@ -4,6 +4,7 @@ Imported where it is needed: a caller whose samples are all too small to resampl
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,7 @@ def resample(
     in any batch. Values may be infinite where ties leave many resamples without spread.
     """
     n_a, n_b = len(pairs[0][0]), len(pairs[0][1])
-    generator = np.random.default_rng([seed, n_a, n_b])
-    # A resample is a row of counts, so that all its sums become one matrix product.
-    counts_a = generator.multinomial(n_a, [1.0 / n_a] * n_a, size=resamples).T / n_a
-    counts_b = generator.multinomial(n_b, [1.0 / n_b] * n_b, size=resamples).T / n_b
+    counts_a, counts_b = _counts(n_a, n_b, resamples, seed)
     a, b = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
     tail, criticals = _tail_size(confidence, resamples), []
     rows = max(1, _BLOCK // (resamples * max(n_a, n_b)))
@@ -55,6 +53,18 @@ def resample(
         block = slice(start, start + rows)
         criticals.extend(_criticals(a[block], b[block], counts_a, counts_b, tail, positive))
     return criticals
+
+
+@lru_cache(4)
+def _counts(n_a: int, n_b: int, resamples: int, seed: int) -> tuple[Matrix, Matrix]:
+    """A resample is a row of counts, so that all its sums become one matrix product. To draw them is half of the work,
+    and most comparisons of a process have the same sizes."""
+    generator = np.random.default_rng([seed, n_a, n_b])
+    counts_a = generator.multinomial(n_a, [1.0 / n_a] * n_a, size=resamples).T / n_a
+    counts_b = generator.multinomial(n_b, [1.0 / n_b] * n_b, size=resamples).T / n_b
+    for counts in (counts_a, counts_b):
+        counts.flags.writeable = False
+    return counts_a, counts_b
 
 
 def resample_sum(groups: Sequence[Sequence[float]], confidence: float, resamples: int, seed: int) -> Critical:

@@ -5,6 +5,7 @@ their mean moves more than that of independent ones. Sides that took turns share
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -59,11 +60,13 @@ def _spread_of_sum(n: int, memory: float) -> float:
     return (1.0 + memory) / forgets - 2.0 * memory * (1.0 - memory**n) / (n * forgets**2)
 
 
+@lru_cache(10_000)
 def _squares(n: int, memory: float) -> float:
     """Expected sum of squares about their own mean, in variances."""
     return n - _spread_of_sum(n, memory)
 
 
+@lru_cache(10_000)
 def _products(n: int, memory: float) -> float:
     """Expected sum of the products of neighbours about their own mean, in variances."""
     ends = 2.0 * (1.0 - memory**n) / (n * (1.0 - memory))

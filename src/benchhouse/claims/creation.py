@@ -10,10 +10,11 @@ from benchhouse.analysis.compare import DEFINITION, compare, hide_within
 from benchhouse.analysis.doubts import doubt
 from benchhouse.claims.safety import Basis, interval_of
 from benchhouse.results.cells import make_cells
-from benchhouse.results.comparison import CompareOptions, compare_selected
+from benchhouse.results.comparison import CompareOptions
 from benchhouse.results.lineage import check_cells, pick_cells
 from benchhouse.results.numbers import SEED, name_of, quantity
 from benchhouse.results.proof import same_bits
+from benchhouse.results.sides import compare_selected
 from benchhouse.results.stopped import confidence_for
 from benchhouse.schema.claim import Claim, Policy, Reason
 from benchhouse.schema.errors import BenchError, Exit

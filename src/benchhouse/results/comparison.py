@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from benchhouse.analysis.compare import HIDDEN, Comparison, Interval, Pair, compare_many, hide_within
@@ -12,9 +11,9 @@ from benchhouse.analysis.summary import shaky_quantiles, summarise
 from benchhouse.results import lasting_noise, matching
 from benchhouse.results.beside import Beside, beside_each_other, definitions
 from benchhouse.results.cells import ref_of
-from benchhouse.results.circumstances import PLACE, circumstances_of_sides
+from benchhouse.results.circumstances import PLACE
 from benchhouse.results.matching import Matched, MatchPoint
-from benchhouse.results.metric_names import MetricName, columns_of, declared_order, parse_metrics
+from benchhouse.results.metric_names import MetricName, parse_metrics
 from benchhouse.results.numbers import (
     HEADLINE_STATS,
     MINUS,
@@ -28,15 +27,11 @@ from benchhouse.results.numbers import (
     quantity,
     stat_place,
 )
-from benchhouse.results.refusals import INVALID_HINT, caveats
+from benchhouse.results.refusals import INVALID_HINT
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
-from benchhouse.results.selection import Selector, parse_selector, select
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.quoting import shortened
-from benchhouse.warehouse import queries
-from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 _LISTED = 8
@@ -462,39 +457,3 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
     if any(row.verdict == "too few repetitions" for row in rows):
         notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")
     return notes
-
-
-def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
-    """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
-    picked = [pick_side(warehouse, parse_selector(text), options) for text in (a, b)]
-    facts = circumstances_of_sides(warehouse, [side.trials for side, _ in picked])
-    side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
-    witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
-    folders = [TrialFolder(warehouse.workspace.root / row["folder"]) for row in witnesses if row]
-    earlier = partial(lasting_noise.earlier_rows, warehouse, [*side_a.rows, *side_b.rows])
-    table = compare_runs(side_a, side_b, options, declared_order(folders), earlier)
-    notes = dict.fromkeys(note for _, refused in picked for note in refused)
-    return replace(table, notes=[*notes, *table.notes])
-
-
-def pick_side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -> tuple[Side, list[str]]:
-    """What a selector picks, without its circumstances; and what must be said about trials that are left out."""
-    selector = Selector(warehouse.require_run(picked.run), picked.filters)
-    every_trial = queries.trials(warehouse, [selector.run]).dicts()
-    tried = select([row for row in every_trial if not row["warmup"]], selector)
-    chosen = {row["instance_digest"] for row in tried}
-    columns = None if options.every and not options.metrics else columns_of(warehouse, selector.run, options.metrics)
-    every_row = queries.points(warehouse, [selector.run], columns).dicts()
-    rows = [row for row in every_row if row["instance_digest"] in chosen]
-    figures = queries.refused_figures(warehouse, [selector.run]).dicts()
-    invalid = [row for row in figures if row["instance_digest"] in chosen]
-    refused = caveats(str(selector), tried)
-    if not rows and invalid:
-        names = shortened(list(dict.fromkeys(name_of(row["metric"], row["stat"]) for row in invalid)), _LISTED)
-        raise BenchError(f"{selector} has nothing to compare: INVALID in every trial: {names}", hint="\n".join(refused))
-    if not rows:
-        why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
-        raise BenchError(f"{selector} has no successful trial to compare", hint=why)
-    used = {trial for row in rows for trial in row["trials"]}
-    trials = [row for row in every_trial if row["trial_id"] in used]
-    return Side(str(selector), rows, tuple(selector.filters), trials=trials, refused=invalid, tried=tried), refused

@@ -6,13 +6,13 @@ from typing import Any
 
 from benchhouse.results import stopped
 from benchhouse.results.circumstances import circumstances_of_sides
-from benchhouse.results.comparison import DEFAULTS, CompareOptions, ComparisonTable, compare_selected, pick_side
+from benchhouse.results.comparison import DEFAULTS, CompareOptions, ComparisonTable
 from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.scaling import declared_kind, make_scaling
-from benchhouse.results.selection import parse_selector
 from benchhouse.results.series import Column, Member, members_of_rows, without_number
+from benchhouse.results.sides import compare_selected, pick_sides
 from benchhouse.results.standings import leading_columns, side_by_side
 from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level
 from benchhouse.schema.errors import BenchError
@@ -123,8 +123,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     tried: list[Mapping[str, Any]] = []
     folders: list[TrialFolder] = []
     invalid: list[Mapping[str, Any]] = []
-    for text in selectors:
-        side, refused = pick_side(warehouse, parse_selector(text), CompareOptions(every=True))
+    for side, refused in pick_sides(warehouse, selectors, CompareOptions(every=True)):
         notes |= dict.fromkeys(refused)
         trials_of[side.rows[0]["run_id"]] = side.trials
         tried += side.tried

@@ -59,10 +59,10 @@ def parse_metric(text: str, known: Mapping[str, Collection[str]]) -> MetricName 
     return None
 
 
-def columns_of(warehouse: Warehouse, run: str, metrics: Sequence[str]) -> list[tuple[str, str]] | None:
+def columns_of(warehouse: Warehouse, runs: Sequence[str], metrics: Sequence[str]) -> list[tuple[str, str]] | None:
     """Metrics and statistics that a comparison of these metrics may show; without any, by default. Reading all of them
-    takes several times as long. None, for all, where the run has no metric of that name."""
-    present = [(row["metric"], row["stat"]) for row in queries.columns(warehouse, [run]).dicts()]
+    takes several times as long. None, for all, where no run has a metric of that name."""
+    present = [(row["metric"], row["stat"]) for row in queries.columns(warehouse, runs).dicts()]
     if not metrics:
         return [column for column in present if column[1] in HEADLINE_STATS]
     known = {metric: [stat for _, stat in own] for metric, own in grouped(present, itemgetter(0)).items()}
