@@ -1,6 +1,7 @@
 """What can be benchmarked: experiments, benchmarks and targets, and the schemas of the files that name them."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from benchhouse.api.verb_group import VerbGroup
@@ -96,8 +97,7 @@ class Catalog(VerbGroup):
         models = _models()
         if file_format not in models:
             raise NotFoundError(f"no file format '{file_format}'", f"one of {', '.join(models)}")
-        schema = models[file_format].model_json_schema(by_alias=True)
-        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_schema(models[file_format])}
 
     def importers(self) -> dict[str, str]:
         """Kinds of files of other tools that can be imported, each with what it is."""
@@ -116,6 +116,11 @@ class Catalog(VerbGroup):
         from benchhouse.catalog.entries import entries
 
         return sorted({entry.name for entry in entries(group)})
+
+
+@cache
+def _schema(model: "type[BaseModel]") -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
 
 
 def _models() -> "dict[str, type[BaseModel]]":

@@ -117,28 +117,31 @@ def tradeoff(points: Sequence[Point], columns: Sequence[Number]) -> list[int] | 
     usable = list({columns[at].metric: at for at in reversed(leading)}.values())[::-1]
     pairs = list(combinations(usable, 2))
     values: dict[int, list[float | None]] = {}
+    logs: dict[int, list[float | None]] = {}
     for at in usable:
         numbers = [point.number(columns[at].column) for point in points]
         values[at] = [number.cell.value if number else None for number in numbers]
+        logs[at] = [value if value is None else math.log(value) if value > 0.0 else -math.inf for value in values[at]]
     varying = {at for at in usable if len({*values[at]} - {None}) > 1}
     lively = [(a, b) for a, b in pairs if {a, b} <= varying]
-    telling = next(((a, b) for a, b in lively if not _restates(values[a], values[b])), None)
+    telling = next(((a, b) for a, b in lively if not _restates(logs[a], logs[b])), None)
     chosen = telling or next(iter(lively or pairs), None)
     return list(chosen) if chosen else None
 
 
 def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
-    """Whether two metrics have a constant ratio or product: a rate and the time it takes, the same in two units."""
+    """Whether two metrics, by their logarithms, have a constant ratio or product: a rate and the time it takes, the
+    same in two units."""
     both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    if len(both) < 2 or any(x <= 0.0 or y <= 0.0 for x, y in both):
+    if len(both) < 2 or any(-math.inf in pair for pair in both):
         return False
-
-    def reach(logs: Sequence[float]) -> float:
-        return max(logs) - min(logs)
-
-    xs, ys = ([math.log(pair[side]) for pair in both] for side in (0, 1))
-    apart, together = ([x + sign * y for x, y in zip(xs, ys, strict=True)] for sign in (-1, 1))
-    return min(reach(apart), reach(together)) <= _RESTATED * min(reach(xs), reach(ys))
+    xs, ys = zip(*both, strict=True)
+    least = _RESTATED * min(max(xs) - min(xs), max(ys) - min(ys))
+    apart = [x - y for x, y in both]
+    if max(apart) - min(apart) <= least:
+        return True
+    together = [x + y for x, y in both]
+    return max(together) - min(together) <= least
 
 
 def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +23,9 @@ JOURNAL = "trial.jsonl"
 _BLOCK_BYTES = 64 << 10
 _PAUSE_S = 0.2
 _time = attrgetter("time")
+_MOST_KNOWN = 50_000
+_known: dict[tuple[str, int, int], tuple[str, int]] = {}
+"""Run and attempt of folders, by path, inode and last change: a scenario may have thousands."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,6 @@ class RunLogs:
     workspace: WorkspaceFolder
     run_id: str
     scenario: str = ""
-    _known: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scenario = Ledger(self.workspace.run(self.run_id)).record.scenario
@@ -109,10 +111,10 @@ class RunLogs:
         """Sealed, set aside and running ones, by id and attempt."""
         results = self.workspace.results / self.scenario
         attempts = {
-            (entry.name.partition(".")[0], self._attempt(entry))
+            (entry.name.partition(".")[0], attempt)
             for folder in (results / ".partial", results)
             for entry in _folders(folder)
-            if selection.takes_trial(entry.name) and self._attempt(entry)
+            if selection.takes_trial(entry.name) and (attempt := self._attempt(entry))
         }
         home, trial = (self.workspace, self.scenario), self.workspace.trial
         return [TrialLogs(trial(self.scenario, name).path, *home, name, number) for name, number in sorted(attempts)]
@@ -125,14 +127,17 @@ class RunLogs:
 
     def _attempt(self, entry: "os.DirEntry[str]") -> int:
         """Which attempt the folder holds, or 0 where it is not of this run. A name may get another folder."""
-        key = entry.name, entry.inode()
-        if key not in self._known:
-            try:
+        try:
+            seen = entry.stat(follow_symlinks=False)
+            key = entry.path, seen.st_ino, seen.st_ctime_ns
+            if key not in _known:
                 spec = json.loads(TrialFolder(Path(entry.path)).spec.read_bytes())
-                self._known[key] = spec["run_id"], int(spec["attempt"])
-            except (OSError, ValueError, KeyError, TypeError):
-                return 0  # being written, or being moved
-        run_id, attempt = self._known[key]
+                if len(_known) >= _MOST_KNOWN:
+                    _known.clear()
+                _known[key] = spec["run_id"], int(spec["attempt"])
+            run_id, attempt = _known[key]
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0  # being written, or being moved
         return attempt if run_id == self.run_id else 0
 
     def is_running(self) -> bool:
@@ -140,7 +145,7 @@ class RunLogs:
 
     def check(self, selection: Selection) -> list[LogFolder]:
         """The folders that are asked for. Raises BenchError for a trial or a component that is not there."""
-        every = self.trials(Selection())
+        every = self.trials(Selection()) if selection.trials else []
         for beginning in selection.trials:
             if not any(trial.trial_id.startswith(beginning) for trial in every):
                 hint = f"see: bench status {self.run_id}"
@@ -191,20 +196,15 @@ def moment(text: str | None, now_s: float) -> str:
 
 def tail(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> list[LogLine]:
     """The newest lines of all trials and components, in the order of their times."""
-    RunLogs(workspace, run_id).check(selection)
-    return next(follow(workspace, run_id, selection, n))
+    return _newest(RunLogs(workspace, run_id).check(selection), selection, n)[0]
 
 
 def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
     """The same, then whatever comes, until the run has ended. What comes together is in order."""
     logs = RunLogs(workspace, run_id)
     running = logs.is_running()
-    read_to: dict[LogFolder, int] = {}
-    newest: list[LogLine] = []
-    for folder in logs.folders(selection):
-        lines, read_to[folder] = _last_lines(folder, selection, n)
-        newest += lines
-    yield sorted(newest, key=_time)[-n:] if n else []
+    newest, read_to = _newest(logs.folders(selection), selection, n)
+    yield newest
     while running:
         time.sleep(_PAUSE_S)
         running = logs.is_running()  # asked first: what is written before it ends is read below
@@ -214,6 +214,16 @@ def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int
             came += lines
         if came:
             yield sorted(came, key=_time)
+
+
+def _newest(folders: Iterable[LogFolder], selection: Selection, n: int) -> tuple[list[LogLine], dict[LogFolder, int]]:
+    """The last `n` of all of these, and how far each was read."""
+    read_to: dict[LogFolder, int] = {}
+    newest: list[LogLine] = []
+    for folder in folders:
+        lines, read_to[folder] = _last_lines(folder, selection, n)
+        newest += lines
+    return sorted(newest, key=_time)[-n:] if n else [], read_to
 
 
 def selected_lines(data: bytes, selection: Selection) -> list[LogLine]:

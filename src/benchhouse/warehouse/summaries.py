@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from benchhouse.warehouse.catalog import BUSY_TIMEOUT_MS
+from benchhouse.warehouse.known_answers import KnownAnswers
 from benchhouse.warehouse.query import Result, Warehouse, as_plain, own
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
@@ -32,6 +33,7 @@ _AT_ONCE = 50  # runs that are read together: bounds the memory
 _THESE = "list_contains(CAST($runs AS VARCHAR[]), t.run_id)"
 _GOOD_FIGURES = "NOT t.warmup AND m.scope = 'trial' AND m.\"window\" = ''"
 _filling = threading.Lock()
+_cases = KnownAnswers[list[dict[str, Any]]]()
 
 TRIED = own(
     f"""
@@ -94,8 +96,16 @@ class Summaries:
         """Digest of all that they are made of: where it is the same, so is every answer."""
         return hashlib.sha256(repr(sorted(self._kept().items())).encode()).hexdigest()
 
-    def cases(self) -> list[dict[str, Any]]:
+    def cases(self) -> Sequence[Mapping[str, Any]]:
         """Cases in which a trial has succeeded, with how many runs, by scenario and point."""
+        key = str(self.warehouse.workspace.root), "cases", "", (self.state,)
+        known = _cases.find(key)
+        if known is None:
+            known = self._read_cases()
+            _cases.keep(key, known, sum(map(len, known)))
+        return known
+
+    def _read_cases(self) -> list[dict[str, Any]]:
         rows = self._db.execute(
             "SELECT benchmark_case_id, target_name, max(scenario), max(point), json_group_array(DISTINCT instances), "
             "json_group_array(DISTINCT scenario), count(*), max(experiment), max(version) FROM tried JOIN cases "
@@ -170,7 +180,7 @@ class Summaries:
     # -- bringing it up to date
 
     def _catch_up(self) -> None:
-        if not self._missing()[0] and not self._missing()[1]:
+        if not any(self._missing()):
             return
         with _filling:  # two threads would do the same work
             while True:
