@@ -135,7 +135,7 @@ def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
     both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if len(both) < 2 or any(-math.inf in pair for pair in both):
         return False
-    xs, ys = zip(*both, strict=True)
+    xs, ys = [x for x, _ in both], [y for _, y in both]
     least = _RESTATED * min(max(xs) - min(xs), max(ys) - min(ys))
     apart = [x - y for x, y in both]
     if max(apart) - min(apart) <= least:
