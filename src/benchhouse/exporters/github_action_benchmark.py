@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.exported import ExportedRun, FolderExporter
 
@@ -26,6 +27,11 @@ def write(run: ExportedRun, folder: Path) -> list[str]:
                 | spread
                 | {"extra": f"{figure.words()}\nbench trace {figure.ref}"}
             )
+    if not any(entries.values()):
+        raise BenchError(
+            f"run {run.run_id}: no number of it has a direction, and github-action-benchmark knows nothing else",
+            "declare it with the metric, or export in another format: bench list exporters",
+        )
     for direction, own in entries.items():
         if own:  # the action fails at a file without any
             text = json.dumps(own, ensure_ascii=False, allow_nan=False, indent=1)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.exported import Document, DocumentExporter, ExportedPoint, ExportedRun, Figure
 
 _TIMES = {"ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s"}
@@ -24,6 +25,11 @@ def render(run: ExportedRun) -> Document:
             identity = {"name": f"{name}/{figure.name}", "family_index": family, "per_family_instance_index": index}
             rows += _rows(identity, point, figure, others if figure is leading else [])
         counters |= {_counter(figure): _meaning(figure) for figure in others}
+    if not rows:
+        raise BenchError(
+            f"run {run.run_id}: no point of it has a time, which a benchmark of Google Benchmark is",
+            "export it in a format for other numbers too: --as bencher",
+        )
     text = json.dumps({"context": _context(run, counters), "benchmarks": rows}, ensure_ascii=False, allow_nan=False,
                       indent=1)  # fmt: skip
     return Document(f"{text}\n", tuple(left_out))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
@@ -31,7 +32,9 @@ def gather(workspace: WorkspaceFolder, run_id: str) -> ExportedRun | None:
         return None
     rows = {row["trial_id"]: row for row in trials}
     names = _names(tried)
-    own = grouped([value for value in values if _is_finite(value)], attrgetter("instance_digest"))
+    twice = _told_twice(values)
+    good = [value for value in values if _is_finite(value) and _told_as(value) not in twice]
+    own = grouped(good, attrgetter("instance_digest"))
     ordered = [point.instance_digest for point in tried if point.instance_digest in own]
     exported = tuple(_point(workspace.root, names[digest], own[digest], rows) for digest in ordered)
     first = trials[0]
@@ -45,7 +48,10 @@ def gather(workspace: WorkspaceFolder, run_id: str) -> ExportedRun | None:
         git_commit=", ".join(sorted({row["git_commit"] for row in trials if row["git_commit"]})),
         benchhouse=__version__,
         points=exported,
-        left_out=tuple(_left_out(values, tried, trials, names)),
+        left_out=(
+            *_left_out(values, tried, trials, names),
+            *(f"{names[digest]}: {name} is two different numbers" for digest, name in sorted(twice)),
+        ),
     )
 
 
@@ -64,6 +70,16 @@ def _names(tried: Sequence[TriedPoint]) -> dict[str, str]:
 
 def _is_finite(value: PointValue) -> bool:
     return all(map(math.isfinite, (value.mean, *value.values)))
+
+
+def _told_as(value: PointValue) -> tuple[str, str]:
+    """A point, and what a number of it is called elsewhere."""
+    return value.instance_digest, value.metric if value.stat == "value" else f"{value.metric}.{value.stat}"
+
+
+def _told_twice(values: Sequence[PointValue]) -> set[tuple[str, str]]:
+    """Names that would stand for two numbers: of one metric in two units, or of `a.p99` beside the p99 of `a`."""
+    return {told for told, count in Counter(map(_told_as, values)).items() if count > 1}
 
 
 def _point(root: Path, name: str, values: Sequence[PointValue], rows: Mapping[str, Row]) -> ExportedPoint:
