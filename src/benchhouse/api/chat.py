@@ -15,17 +15,25 @@ from benchhouse.documents.yaml_reader import Refused, load_yaml, resolve_plain
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.report.markdown_text import block, code, folded, plain, table
 from benchhouse.results.numbers import plural, quantity
+from benchhouse.runs.checkout import commits_of
 from benchhouse.runs.trusted import read_trusted
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.roles import Role
 from benchhouse.schema.secrets import blanker, holds_secret
+from benchhouse.warehouse.query import Warehouse, own
 
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
 _MOST_ROWS = 30
 _FOLDERS = ("", "scenarios/")
+
+
+RUNS_OF_COMMITS = own(
+    "SELECT run_id, git_commit FROM benchmark_run_fact "
+    "WHERE scenario = $scenario AND git_commit IS NOT NULL AND NOT git_dirty ORDER BY started DESC, run_id DESC"
+)
 
 
 class ChatDeeds:
@@ -105,13 +113,32 @@ class ChatDeeds:
 
     def _compare(self, about: str, runs: Sequence[str]) -> str:
         runs = [run for run in runs if run not in self._workspace.evaluations]
-        base, new = self._workspace[about].id, _newest(runs)
+        new = _newest(runs)
+        try:
+            base = self._workspace[about].id
+        except NotFoundError:
+            base = self._of_branch(about, new)
         if base == new:
             raise BenchError(f"{new} is the last run of this thread itself", "name an earlier one: /bench status RUN")
         compared = self._workspace.compare(base, new)
         return f"{compared.markdown()}{_closer(new, f'bench compare {base} {new}')}"
 
     # -- parts
+
+    def _of_branch(self, branch: str, run_id: str) -> str:
+        """The newest other run of the same scenario that measured a clean commit of a branch."""
+        commits = set(commits_of(self._workspace.root, branch))
+        if not commits:
+            raise NotFoundError(f"there is neither a run nor a branch {quote(branch)}", "/bench compare RUN")
+        scenario = self._workspace[run_id].record.scenario
+        with Warehouse.open(self._workspace.folder) as warehouse:
+            rows = warehouse.query(RUNS_OF_COMMITS, {"scenario": scenario}).rows
+        runs = [other for other, commit in rows if commit in commits and other != run_id]
+        if not runs:
+            raise NotFoundError(
+                f"no run of {scenario} measured a commit of {quote(branch)}", "run it there, or name a run"
+            )
+        return str(runs[0])
 
     def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> Progress:
         young = 0 <= since_s < YOUNG_S  # its process may not have taken it up yet

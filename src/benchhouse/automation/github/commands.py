@@ -21,7 +21,8 @@ NEEDS: dict[Name, Role] = {
 HELP = """/bench run NAME|FILE [--set key=value]   run a scenario of the workspace
 /bench evaluate --changed-since REF      run the registered benchmarks that a change touches; or: --package NAME,
                                          --model ID, --all
-/bench compare RUN                       the last run of this thread against RUN: an id, a scenario, @last-1
+/bench compare RUN|BRANCH                the last run of this thread against RUN: an id, a scenario, @last-1; or
+                                         against the newest of the same scenario that measured BRANCH
 /bench status [RUN]                      how a run stands; by default the last of this thread
 /bench stop RUN                          end a run or an evaluation
 /bench approve DIGEST                    approve a plan that needs it, by the name of its request or its digest

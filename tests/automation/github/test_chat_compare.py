@@ -1,0 +1,50 @@
+"""`/bench compare main`: against the newest run of the same scenario that measured a clean commit of a branch."""
+
+import subprocess
+
+import pytest
+
+from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.workspace import Workspace
+from benchhouse.automation.github.commands import Command
+from benchhouse.automation.github.deliveries import Order
+from benchhouse.schema.errors import NotFoundError
+
+ORDER = Order("k", "team/bench", "ada-l", "", 7)
+
+
+def git(root, *words):
+    names = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    subprocess.run(["git", *names, *words], cwd=root, check=True, capture_output=True)
+
+
+def test_a_branch_is_the_newest_clean_run_that_measured_it(tmp_path):
+    (tmp_path / ".gitignore").write_text(".bench/\nresults/\n")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"scenario: {name}\nexperiment: command\nworkload: {{argv: ['true'], executions: 1}}\n"
+        )
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "first")
+    workspace = Workspace(tmp_path)
+
+    def run(name):
+        return workspace.run(tmp_path / f"{name}.yaml", new=True).id
+
+    older, wanted, other = run("a"), run("a"), run("b")
+    (tmp_path / "more").touch()
+    dirty = run("a")
+    git(tmp_path, "checkout", "-qb", "change")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "second")
+    new = run("a")
+    deeds = ChatDeeds(workspace, lambda text: None)
+    said = deeds.answer(Command("compare", "main"), "ada", ORDER, [new])
+    assert f"bench compare {wanted} {new}" in said
+    assert not any(name in said for name in (older, other, dirty))
+    with pytest.raises(NotFoundError, match="no run of b measured a commit of 'change'"):
+        deeds.answer(Command("compare", "change"), "ada", ORDER, [other])
+    for nothing in ("nobody", "--all", "main..change", "refs/heads/main"):
+        with pytest.raises(NotFoundError, match="neither a run nor a branch"):
+            deeds.answer(Command("compare", nothing), "ada", ORDER, [new])
