@@ -1,10 +1,22 @@
 """`bench import`: files of other tools become runs, once each."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 DATA = Path(__file__).parents[1] / "importers" / "data"
 HYPERFINE = DATA / "hyperfine-1.15.0.json"
+KILLED = """
+import importlib, os, signal, sys
+from benchhouse.cli import main
+module, _, step = sys.argv.pop(1).rpartition(".")
+setattr(importlib.import_module(module), step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+main()
+"""
 
 
 def test_a_file_becomes_a_run_that_traces_to_its_samples_and_is_imported_once(lab):
@@ -54,3 +66,35 @@ def test_a_torn_file_leaves_nothing(lab):
 
 def test_importers_are_listed(lab):
     assert "hyperfine --export-json" in lab.bench("list", "importers").stdout
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "benchhouse.runs.imports._copy",  # while what was read is written
+        "benchhouse.api.importing.new_run_id",  # it is kept
+        "benchhouse.api.importing.open_run",  # the id of the run is written
+        "benchhouse.api.execution.carry_out",  # the run is open
+        "benchhouse.api.execution.collect",  # the trial is sealed
+    ],
+)
+def test_an_import_that_was_killed_ends_in_one_run(lab, step):
+    command = [sys.executable, "-c", KILLED, step, "import", str(HYPERFINE)]
+    killed = subprocess.run(command, cwd=lab.workspace, env=lab.environment(), capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = json.loads(lab.bench("import", HYPERFINE, "--json").stdout)["runs"][0]
+    assert (done["complete"], done["cases"]) == (True, 2)
+    again = json.loads(lab.bench("import", HYPERFINE, "--json").stdout)["runs"][0]
+    assert (again["run_id"], again["before"]) == (done["run_id"], True)
+    assert [path.name for path in (lab.workspace / ".bench" / "runs").iterdir()] == [done["run_id"]]
+    assert len(list((lab.workspace / ".bench" / "imports").iterdir())) == 1
+    assert len(lab.trials("hyperfine")) == 2
+    assert "as sealed" in lab.bench("verify", "@last").stdout
+
+
+def test_a_name_with_control_characters_reaches_no_terminal(lab):
+    path = lab.workspace / "escape.json"
+    path.write_text(HYPERFINE.read_text().replace("seq 1000", "a\\u001b[2J\\u0000b\\u202e ../../x"))
+    shown = [lab.bench("import", path), lab.bench("show", "@last"), lab.bench("report", "@last")]
+    for done in shown:
+        assert not {"\x1b", "\0", "\u202e"} & set(done.stdout + done.stderr)

@@ -1,6 +1,7 @@
 """What holds for every importer, by one table: its own file is known, samples give our statistics, bad ones nothing."""
 
 import gzip
+import json
 import statistics
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchhouse.analysis.summary import summarise
 from benchhouse.catalog.entries import entries, plug
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.runs.imports import choose, kinds_of, read
+from benchhouse.runs.preparation import Where, prepare
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.imported import Reading
 from benchhouse.schema.layout import WorkspaceFolder
@@ -172,12 +174,105 @@ POISON = {
 }
 
 
-def test_a_gzip_bomb_is_refused(tmp_path):
-    path = tmp_path / "bomb.json.gz"
-    with gzip.open(path, "wb", compresslevel=9) as file:
-        for _ in range(100):
-            file.write(b" " * 1_000_000)
-    assert "times its size" in refused(tmp_path, path, "hyperfine")
+FUTURE = {  # its format's version raised; where the file has none, what a newer one would call otherwise
+    "ado": (b",experiment_id,", b",experiment,"),
+    "aiperf": (b'"schema_version": "1.4"', b'"schema_version": "2.0"'),
+    "fio": (b'"fio-3.33"', b'"fio-4.0"'),
+    "google-benchmark": (b'"json_schema_version": 1', b'"json_schema_version": 2'),
+    "guidellm": (b'"version": 2', b'"version": 9'),
+    "hyperfine": (b'"results"', b'"commands"'),
+    "inference-perf": (b'"successes"', b'"succeeded"'),
+    "k6": (b'"type":"Point"', b'"type":"Sample"'),
+    "loadgen": (b'"result_', b'"outcome_'),
+    "locust": (b"Request Count", b"Requests"),
+    "perf_analyzer": (b'"response_timestamps"', b'"response_times"'),
+    "pgbench": (b"\n", b" - -\n"),
+    "pytest-benchmark": (b'"version": "5', b'"version": "99'),
+    "reframe": (b'"data_version": "4.2"', b'"data_version": "5.0"'),
+    "table": (b"latency_s", b"latency_seconds"),
+    "transformers": (b'"log_history"', b'"history"'),
+    "vectordbbench": (b'"metrics"', b'"measures"'),
+    "vllm-bench": (b'"completed"', b'"succeeded"'),
+}
+FUTURE_LINES = {"aiperf-0.13.0-published-format.jsonl": (b'"metrics"', b'"measures"')}
+
+
+@every_file
+def test_a_file_of_a_future_version_is_refused(kind, name, tmp_path):
+    content = (DATA / name).read_bytes()
+    newer = content.replace(*FUTURE_LINES.get(name, FUTURE[kind]))
+    assert newer != content
+    path = tmp_path / name
+    path.write_bytes(newer)
+    assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
+
+
+NAMES = {  # where a name of somebody's stands
+    "ado": b"serve",
+    "aiperf": b"time_to_first_token",
+    "fio": b"randread",
+    "google-benchmark": b"sum_million/",
+    "guidellm": b"Qwen/Qwen3-0.6B",
+    "hyperfine": b"seq",
+    "k6": b"iteration_duration",
+    "loadgen": b"Server",
+    "locust": b"/missing",
+    "perf_analyzer": b"concurrency",
+    "pytest-benchmark": b"test_",
+    "reframe": b"seq_test",
+    "table": b"a,",
+    "transformers": b"grad_norm",
+    "vectordbbench": b"Milvus",
+    "vllm-bench": b"Qwen/Qwen3-0.6B",
+}
+HOSTILE = {
+    "a path": "../../../../tmp/out",
+    "an absolute path": "/etc/passwd",
+    "a NUL": "a\0b",
+    "escape sequences": "\x1b[2J\x1b]0;title\x07",
+    "line breaks": "a\r\nb: c\n- d",
+    "references": "${HOME} $SHELL {x} !!python/object",
+    "half a character": "\ud800",
+    "right to left": "\u202egnp.exe",
+    "long": "x" * 100_000,
+}
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_hostile_name_is_refused_or_stays_a_text(kind, words, tmp_path):
+    name = FILES[kind][0]
+    bad = HOSTILE[words]
+    is_json = not name.endswith(".csv")
+    bad_bytes = json.dumps(bad)[1:-1].encode() if is_json else bad.encode("utf-8", "surrogatepass")
+    content = (DATA / name).read_bytes()
+    assert NAMES[kind] in content
+    path = tmp_path / name
+    path.write_bytes(content.replace(NAMES[kind], bad_bytes))
+    workspace = WorkspaceFolder(tmp_path / "ws")
+    try:
+        folder = read(workspace, path, kind, mapping_of(name))
+    except BenchError as error:
+        assert str(path) in error.message and len(error.message) < 1000
+        assert not workspace.imports.exists() or not list(workspace.imports.iterdir())
+        return
+    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    prepared = prepare(workspace, folder.scenario, Where())
+    assert len(list(prepared.plan.trials())) == len(reading.cases)
+    written = {item.relative_to(tmp_path).as_posix() for item in tmp_path.rglob("*") if item.is_file()}
+    assert all(item == name or item.startswith("ws/.bench/imports/") for item in written)
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    return gzip.compress((b" " * 100_000 + b"\n") * 400)
+
+
+@every_file
+def test_a_gzip_bomb_is_refused_whoever_reads_it(kind, name, bomb, tmp_path):
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress((DATA / name).read_bytes()) + bomb)
+    assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
 
 
 def test_a_torn_gzip_file_is_refused(tmp_path):

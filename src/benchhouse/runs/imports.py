@@ -99,7 +99,7 @@ def _check_kind(folder: ImportFolder, path: Path, kind: str) -> None:
 
 
 def _check(found: Imported, file: ForeignFile) -> None:
-    """Every case has a number, and a name of its own."""
+    """Every case has a number, and a name of its own; so has each of its metrics."""
     if not found.cases:
         file.problem("there is no result in it")
     seen: dict[str, int] = {}
@@ -107,6 +107,10 @@ def _check(found: Imported, file: ForeignFile) -> None:
         if not case.samples:
             missing = "; ".join(f"{name}: {why}" for name, why in case.missing.items())
             file.problem(f"{case.target['name']} has no number" + (f" ({missing})" if missing else ""))
+        names = [item.metric.name for item in case.samples]
+        if len(set(names)) < len(names):
+            file.problem(f"{case.target['name']} has two metrics of one name: {', '.join(sorted(names))[:200]}")
+        case.settings = {name.replace(".", "_"): value for name, value in case.settings.items()}  # a dot leads inside
         key = repr((case.target, sorted(case.settings.items())))
         seen[key] = seen.get(key, 0) + 1
         if seen[key] > 1:  # the tool ran the same twice
@@ -114,30 +118,34 @@ def _check(found: Imported, file: ForeignFile) -> None:
 
 
 def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) -> None:
-    folder.original.mkdir(parents=True)
-    for path in [part.path for part in file.parts] + ([file.mapping] if file.mapping else []):
-        _copy(path, folder.original / path.name)
     start, cases = 0, []
-    with folder.samples.open("wb") as out:
-        for case in found.cases:
-            series = []
-            for item in case.samples:
-                item_series = ReadSeries(metric=item.metric, start=start, count=len(item.values), told=item.told)
-                series.append(item_series)
-                start += len(item.values)
-                little_endian(item.values).tofile(out)
-            cases.append(_read_case(case, series))
-        out.flush()
-        os.fsync(out.fileno())
+    for case in found.cases:
+        series = []
+        for item in case.samples:
+            series.append(ReadSeries(metric=item.metric, start=start, count=len(item.values), told=item.told))
+            start += len(item.values)
+        cases.append(_read_case(case, series))
     reading = Reading(
         kind=kind, tool=found.tool, tool_version=found.version, measured_at=found.measured_at,
         measured_on=found.measured_on, file=file.path.name, sha256=file.sha256,
         size=sum(part.size for part in file.parts), cases=cases,
     )  # fmt: skip
+    try:
+        scenario, text = dump_yaml(scenario_of(reading)), reading.model_dump_json(indent=1)
+    except ValueError as error:  # half a character in a name
+        file.problem(f"a name in it is no text: {str(error)[:200]}")
+    folder.original.mkdir(parents=True)
+    for path in [part.path for part in file.parts] + ([file.mapping] if file.mapping else []):
+        _copy(path, folder.original / path.name)
+    with folder.samples.open("wb") as out:
+        for item in (item for case in found.cases for item in case.samples):
+            little_endian(item.values).tofile(out)
+        out.flush()
+        os.fsync(out.fileno())
     if file.changed():
         file.problem("it changed while it was read")
-    folder.scenario.write_text(dump_yaml(scenario_of(reading)), encoding="utf-8")
-    folder.reading.write_text(reading.model_dump_json(indent=1), encoding="utf-8")
+    folder.scenario.write_text(scenario, encoding="utf-8")
+    folder.reading.write_text(text, encoding="utf-8")
 
 
 def _copy(source: Path, place: Path) -> None:
