@@ -45,8 +45,13 @@ class Bad:
         return sum(item["verb"] == "create" and "dryRun" not in item["requestURI"] for item in asked)
 
     def is_clean(self) -> None:
-        kinds = "pods,jobs,configmaps"
-        wait_until(lambda: not self.cluster.get(kinds, "--namespace", self.namespace, *OURS), "objects to go")
+        """Nothing is left but pods that were told to end, for which a kubelet takes its time."""
+
+        def is_going(item: dict[str, Any]) -> bool:
+            return item["kind"] == "Pod" and "deletionTimestamp" in item["metadata"]
+
+        kinds = ("pods,jobs,configmaps", "--namespace", self.namespace, *OURS)
+        wait_until(lambda: all(map(is_going, self.cluster.get(*kinds))), "objects to go")
 
 
 @pytest.fixture
@@ -82,6 +87,8 @@ def test_programs_and_secrets_that_no_pod_can_use_are_told(bad: Bad):
     assert "no such file or directory" in bad.words("nothing", python="/no/python")
     said = bad.words("secret", secrets=["nothing"])
     assert 'secret "nothing" not found' in said and "kubectl get secrets" in said
+    wait_until(lambda: not bad.cluster.get("pods", "--namespace", bad.namespace, *OURS), "what it reserved")
+    assert any("/pods/" in item["requestURI"] and item["verb"] == "delete" for item in bad.cluster.requests())
     said = bad.words("root", restricted=True)
     assert "runAsNonRoot" in said and "USER 1000" in said
     bad.is_clean()

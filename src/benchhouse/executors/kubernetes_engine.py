@@ -181,11 +181,19 @@ class KubernetesEngine:
                     self._delete_pod(item)
                 else:
                     self.client.delete(self._path("jobs", item.job))
+                    self._free_place(item)
 
-    def _delete_pod(self, item: SlotPod) -> None:
+    def _delete_pod(self, item: SlotPod, grace_s: int | None = None) -> None:
         """Of a Job that has others: with its index failed, it is not made again."""
         if item.pod:
-            self.client.delete(self._path("pods", item.pod["metadata"]["name"]))
+            self.client.delete(self._path("pods", item.pod["metadata"]["name"]), grace_s=grace_s)
+
+    def _free_place(self, item: SlotPod) -> None:
+        """What a pod has reserved that never began, and has nothing to put in order: a kubelet takes up to a minute,
+        in which the next run waits. An account that may not do that leaves it to the kubelet."""
+        if item.words.state in ("waits", "refused"):
+            with contextlib.suppress(Refused):
+                self._delete_pod(item, grace_s=0)
 
     def close(self) -> None:
         """Delete all that the run has made, and wait until no pod runs that did not end by itself."""
