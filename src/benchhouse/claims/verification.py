@@ -106,10 +106,10 @@ def _restate(
     warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]
 ) -> tuple[list[str], list[str]]:
     """Make the claim again from the rows that its query gives: what is not the same, and what else to say."""
-    result = warehouse.query_again(claim.spec)
+    every_row = warehouse.query_again(claim.spec).dicts()
     rows = []
     for cell in claim.cells:
-        matching = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
+        matching = [row for row in every_row if all(row.get(name) == value for name, value in cell.key.items())]
         if len(matching) != 1:
             return [f"its query gives {len(matching)} rows for {cell.ref}"], []
         rows += matching

@@ -149,15 +149,14 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
     selector = parse_selector(selected)
     run_id = warehouse.require_run(selector.run)
     result = points(warehouse, [run_id])
-    chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
-    _refuse_invalid(refused_figures(warehouse, [run_id]), result, run_id, wanted)
-    metric, stat = _pick_metric(result, run_id, wanted)
-    rows = [
-        row
-        for row in result.dicts()
-        if (row["metric"], row["stat"]) == (metric, stat) and row["instance_digest"] in chosen
+    rows = result.dicts()
+    chosen = {row["instance_digest"] for row in _select_valid(warehouse, rows, run_id, selector)}
+    _refuse_invalid(refused_figures(warehouse, [run_id]), rows, run_id, wanted)
+    metric, stat = _pick_metric(rows, run_id, wanted)
+    picked = [
+        row for row in rows if (row["metric"], row["stat"]) == (metric, stat) and row["instance_digest"] in chosen
     ]
-    return make_cells(result, rows=rows), result.spec
+    return make_cells(result, rows=picked), result.spec
 
 
 def check_cells(
@@ -186,11 +185,13 @@ def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     return Trace.of(token, "point", [shown, *check_cells(warehouse, cells, spec)])
 
 
-def _select_valid(warehouse: Warehouse, result: Result, run_id: str, selector: Selector) -> list[Mapping[str, Any]]:
+def _select_valid(
+    warehouse: Warehouse, rows: Sequence[Mapping[str, Any]], run_id: str, selector: Selector
+) -> list[Mapping[str, Any]]:
     """The rows that fit the selector; where only invalid trials fit it, an error that says so, and why they are."""
     problem = None
     try:
-        if kept := select(result.dicts(), selector):
+        if kept := select(rows, selector):
             return kept
     except BenchError as error:
         problem = error
@@ -222,9 +223,9 @@ def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
     return Trace.of(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
 
 
-def _refuse_invalid(refused: Result, result: Result, run_id: str, wanted: str) -> None:
+def _refuse_invalid(refused: Result, rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) -> None:
     """Say that a metric is INVALID, where it is at every point, instead of that there is none."""
-    valid = {(row["metric"], row["stat"]) for row in result.dicts()}
+    valid = {(row["metric"], row["stat"]) for row in rows}
     known: dict[str, list[str]] = {}
     for row in refused.dicts():
         if (row["metric"], row["stat"]) not in valid:
@@ -234,10 +235,10 @@ def _refuse_invalid(refused: Result, result: Result, run_id: str, wanted: str) -
         raise BenchError(f"run {run_id} has no valid '{wanted}': it is INVALID in every trial", hint=INVALID_HINT)
 
 
-def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
+def _pick_metric(rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) -> tuple[str, str]:
     """`metric`, or `metric.stat`; both may contain dots."""
     known: dict[str, list[str]] = {}
-    for row in result.dicts():
+    for row in rows:
         known.setdefault(row["metric"], []).append(row["stat"])
     known = {metric: list(dict.fromkeys(stats)) for metric, stats in known.items()}
     if name := parse_metric(wanted, known):

@@ -1,7 +1,10 @@
 """The application: the API of the table of verbs, the pages, and what both share."""
 
 import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -54,6 +57,7 @@ from benchhouse.serve.webhooks import Webhooks
 from benchhouse.serve.writes import Writes
 
 DECLARED = (reading, reading_automation, reading_catalog, evaluations, writing)  # the modules that fill VERBS
+_THREADS = 12
 PAGES = (
     ("/", front.front),
     ("/runs", runs.all_runs),
@@ -114,11 +118,19 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
             Webhooks(workspace).route(),
             *pages,
         ],
+        lifespan=_few_threads,
         middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=3)],
         exception_handlers={404: _no_page, 500: _failed},
     )
     app.state.follows = settings.follow_s is not None
     return counted.before(Guard(app, access, connections))
+
+
+@asynccontextmanager
+async def _few_threads(app: Starlette) -> AsyncIterator[None]:
+    """Answers that are under way hold memory, and on a few cores more of them at once are none the sooner ready."""
+    current_default_thread_limiter().total_tokens = _THREADS
+    yield
 
 
 class AgentEndpoint:
