@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchhouse.api.workspace import Workspace
 from benchhouse.catalog.entries import installed as what_is_installed
+from benchhouse.serve import reading_catalog  # noqa: F401 - declares verbs
+from benchhouse.serve.verbs import VERBS
 
 LAB = '''
 from pydantic import BaseModel
@@ -193,6 +196,16 @@ def test_every_combination_of_properties_is_a_board_of_its_own_in_the_order_of_t
         ("light", "ttft_ms"), ("light", "rate"), ("heavy", "ttft_ms"), ("heavy", "rate"),
     ]  # fmt: skip
     assert list(boards("serving", "--where", "workload=heavy")) == [("heavy", "ttft_ms"), ("heavy", "rate")]
+
+
+def test_over_http_a_row_names_a_few_trials_and_counts_all(boards, workspace):
+    verb, whole = VERBS["leaderboard"], boards("serving")["light", "ttft_ms"]["standings"]
+    for asked, most in (({}, 20), ({"named": 2}, 2), ({"named": 0}, 0)):
+        answer = verb.call(Workspace(workspace), verb.asks(benchmark="serving", **asked))
+        (board, *_) = answer["boards"]
+        for row, full in zip(board["standings"], whole, strict=True):
+            assert row["trials"] == full["trials"][:most] and row["runs"] == full["runs"][:most]
+            assert row["n"] == len(full["trials"]) > 0
 
 
 def test_a_static_filter_leaves_results_out(boards):
