@@ -2,7 +2,8 @@
 
     python benchmarks/serve_fuzz.py [--requests 10000] [--json]
 
-The questions are made from the OpenAPI document of the server itself, with names, numbers and bodies that nobody means.
+The questions are made from the OpenAPI document of the server itself and from its table of pages, with names, numbers
+and bodies that nobody means. One of three is for a page, an outlet (badge, feed, metrics), a form or an agent.
 """
 
 import argparse
@@ -19,10 +20,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from benchhouse.serve.app import PAGES
+
 SECRET = "planted-b1946ac92492"
 SCENARIO = "scenario: fuzzed\nexperiment: command\ntarget: {name: t, shell: 'true'}\nrepetitions: 2\n"
 SLOW = ("/api/recipes", "/api/verify", "/api/servers/{server}/check")
-READ_BY_POST = ("/api/plan", "/api/validate", "/api/query")
+QUERIES = (
+    "since", "scenario", "state", "after", "ref", "a", "b", "metric", "at", "along", "mde", "confidence", "q", "run",
+    "audience", "from", "to", "verify", "experiment", "stat", "first", "workload.argv", "target.name", "repetitions",
+)  # fmt: skip
+OUTLETS = ("/badge/{case}/{metric}.svg", "/feed.atom", "/metrics", "/assets/{file}", "/login", "/new/scenario.yaml",
+           "/api/runs/{run}/events", "/{anything}")  # fmt: skip
+FORMS = ("/do/{verb}", "/login", "/logout", "/mcp", "/webhooks/github", "/api/runs", "/api/runs/{run}/stop")
 ODD = (
     "", "@last", "@last-9", "fuzzed", "../../etc/passwd", "/etc/passwd", "%00", "\0", "a" * 600, "<script>", "x'; y",
     "\u202e", "\ud7ff", "-1", "1e999", "nan", "true", "[]", "{}", "SELECT 1", "SELECT * FROM trial_fact",
@@ -71,12 +80,15 @@ def ask_all(base: str, folder: Path, requests: int, chance: random.Random) -> di
         (method, path, operation)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
-        if path not in SLOW and (method == "get" or path in READ_BY_POST)
+        if path not in SLOW and operation["description"].startswith("For the role read,")
     ]
+    pages = [("get", path, of_page(path)) for path in (*(path for path, _ in PAGES), *OUTLETS)]
+    pages += [("post", path, of_page(path)) for path in FORMS]
     hidden = [str(folder), str(Path.home()), SECRET, "Traceback (most recent call last)", "root:x:0"]
     statuses, errors, leaks = Counter[int](), list[str](), list[str]()
     for _ in range(requests):
-        method, target, body, headers = question(*chance.choice(operations), chance)
+        chosen = chance.choice(pages if chance.random() < 1 / 3 else operations)
+        method, target, body, headers = question(*chosen, chance)
         try:
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
@@ -91,6 +103,13 @@ def ask_all(base: str, folder: Path, requests: int, chance: random.Random) -> di
     return {"requests": sum(statuses.values()), "statuses": dict(statuses), "server_errors": errors, "leaks": leaks}
 
 
+def of_page(path: str) -> Any:
+    """A page as the document would have it: names in its path, and what forms send."""
+    inside = re.findall(r"\{(\w+)(?::path)?\}", path)
+    asked = [{"name": name, "in": "path"} for name in inside] + [{"name": name, "in": "query"} for name in QUERIES]
+    return {"parameters": asked}
+
+
 def question(
     method: str, path: str, operation: Any, chance: random.Random
 ) -> tuple[str, str, str | None, dict[str, str]]:
@@ -99,8 +118,9 @@ def question(
     for parameter in operation.get("parameters", ()):
         text = quote(value(chance), safe="")
         if parameter["in"] == "path":
-            path = path.replace(f"{{{parameter['name']}}}", text or "x")
-        elif chance.random() < 0.5:
+            for place in (f"{{{parameter['name']}}}", f"{{{parameter['name']}:path}}"):
+                path = path.replace(place, text or "x")
+        elif chance.random() < 0.3:
             pairs.append(f"{parameter['name']}={text}")
     if chance.random() < 0.1:
         pairs.append(f"{quote(value(chance), safe='')}={quote(value(chance), safe='')}")

@@ -5,7 +5,6 @@ import socket
 import stat
 from urllib.parse import urlencode, urlsplit
 
-import pytest
 from asking import FORM, PAGE, THROUGH, ask, bearer, form_token, token
 
 
@@ -75,10 +74,10 @@ def test_a_browser_logs_in_with_a_token_and_out_again(lab, serve):
     assert ask(base, "/api/baselines", **session)[0] == 401
 
 
-@pytest.mark.parametrize("there", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"])
-def test_a_login_leads_nowhere_else(lab, serve, there):
+def test_a_login_leads_nowhere_else(serve):
     base = serve()
-    assert f'value="{there}"' not in ask(base, f"/login?{urlencode({'next': there})}", **PAGE)[2]
+    for there in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
+        assert f'value="{there}"' not in ask(base, f"/login?{urlencode({'next': there})}", **PAGE)[2], there
 
 
 PROXY = ("--trusted-proxy", "127.0.0.1", "--name", "bench.example.org", "--grant", "ada=admin", "--grant", "@perf=run")

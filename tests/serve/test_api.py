@@ -5,6 +5,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
+from laboratory import Lab
+
 
 def get(url: str, **headers: str) -> tuple[int, dict[str, str], Any]:
     try:
@@ -15,17 +18,23 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], Any]:
         return error.code, dict(error.headers), json.loads(body) if body else None
 
 
-def test_an_answer_is_what_the_command_line_prints_and_has_an_etag(lab, serve):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, show):
+    lab = Lab(tmp_path_factory.mktemp("api"))
     lab.run("once")
-    base = serve()
+    return show(lab)
+
+
+def test_an_answer_is_what_the_command_line_prints_and_has_an_etag(site):
+    lab, base = site.lab, site.base
     status, headers, answer = get(f"{base}/api/runs/@last/status")
     assert status == 200
     assert answer == json.loads(lab.bench("status", "@last", "--json").stdout)
     assert get(f"{base}/api/runs/@last/status", **{"If-None-Match": headers["etag"]})[0] == 304
 
 
-def test_errors_are_problems_with_the_words_of_the_command_line(lab, serve):
-    base = serve()
+def test_errors_are_problems_with_the_words_of_the_command_line(site):
+    lab, base = site.lab, site.base
     status, headers, answer = get(f"{base}/api/runs/nope/status")
     said = lab.bench("status", "nope", code=2).stderr
     assert status == 404 and headers["content-type"] == "application/problem+json"
@@ -34,8 +43,8 @@ def test_errors_are_problems_with_the_words_of_the_command_line(lab, serve):
     assert get(f"{base}/api/nothing")[0] == 404
 
 
-def test_the_openapi_document_has_every_verb(serve):
-    document = get(f"{serve()}/api/openapi.json")[2]
+def test_the_openapi_document_has_every_verb(site):
+    document = get(f"{site.base}/api/openapi.json")[2]
     assert document["openapi"] == "3.1.0"
     assert document["paths"]["/api/runs/{run}/status"]["get"]["operationId"] == "run_status"
     assert "RunStatus" in document["components"]["schemas"]

@@ -83,6 +83,7 @@ def test_every_page_is_accessible_and_fits_its_window(site, visit, accessible, w
     for name, path in pages(site).items():
         assert page.goto(site.base + path).status == 200, page.content()
         found[name] = accessible(page)
+        assert str(site.lab.workspace) not in page.content() or "/evidence/" in path, name
         assert page.title() != "taken" and page.locator("h1").count() == 1, name
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.evaluate("document.documentElement.scrollHeight") < 9000, f"{name}: a name of 10 kB fills it"

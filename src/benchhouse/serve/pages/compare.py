@@ -9,6 +9,7 @@ from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, details, join, table, tag
 from benchhouse.schema.errors import BenchError
+from benchhouse.serve.answering import hide_places
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, choice, field
 from benchhouse.serve.pages.shell import Page, anchor, empty
@@ -29,7 +30,8 @@ def compare(workspace: Workspace, request: Request) -> Page:
     try:
         answer = workspace.compare(*sides, **_options(asked))
     except BenchError as error:
-        content += [tag("p", error.message, class_="verdict trouble"), tag("p", error.hint, class_="hint")]
+        message, hint = (hide_places(text, workspace) for text in (error.message, error.hint))
+        content += [tag("p", message, class_="verdict trouble"), tag("p", hint, class_="hint")]
         return Page("Compare", tuple(content), 400)
     if isinstance(answer, Comparison):
         content += [*_two_sides(request, answer), _gate(workspace, asked)]

@@ -17,7 +17,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.trial import outcome_words
 from benchhouse.serve.pages import actions
 from benchhouse.serve.pages.runs import state_of
-from benchhouse.serve.pages.shell import Page, anchor, link
+from benchhouse.serve.pages.shell import Page, anchor, link, relative
 
 _MOST_FAILURES = 20
 _MOST_NUMBERS = 1000  # of all statistics; of more, the leading ones are shown at first
@@ -52,7 +52,7 @@ def one_run(workspace: Workspace, request: Request) -> Page:
     more = plural(data.statistics_left_out, "further statistic")
     every = anchor(request, f"Show {more} of each point", f"/runs/{run.id}", every="yes")
     left_out = tag("p", every, class_="small soft") if data.statistics_left_out else None
-    content = (*head, left_out, links, sections, script_data)
+    content = (*head, left_out, links, relative(sections, workspace), relative(script_data, workspace))
     return Page(data.scenario, content, top=html.top(data), scripts=("report.js", "live.js"))
 
 

@@ -56,6 +56,11 @@ def anchor(request: Request, text: Content, path: str, **query: str | int | None
     return tag("a", text, href=link(request, path, **query))
 
 
+def relative(content: Markup, workspace: Workspace) -> Markup:
+    """The same with the paths of the workspace relative to it, and without other folders of this machine."""
+    return Markup(hide_places(content, workspace))  # noqa: S704 - it was markup before
+
+
 def empty(words: str, *commands: str) -> Markup:
     """What stands where there is nothing yet, with the commands that make something."""
     lines = [tag("pre", tag("code", command)) for command in commands]

@@ -6,7 +6,7 @@ from benchhouse.api.workspace import AUDIENCES, Workspace
 from benchhouse.report.tags import Content, tag
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, choice, field
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import Page, anchor, empty, relative
 
 
 def audience(workspace: Workspace, request: Request) -> Page:
@@ -25,7 +25,8 @@ def audience(workspace: Workspace, request: Request) -> Page:
     if not workspace.runs():
         return Page("Views", (form, empty("No run yet. Start one:", "bench run SCENARIO.yaml")))
     page = workspace.views.audience(chosen, asked["run"] or "@last", asked["vs"] or None)
-    return Page(page.title, (tag("p", page.lead, class_="verdict"), form, *sections(page)))
+    shown = (relative(section, workspace) for section in sections(page))
+    return Page(page.title, (tag("p", page.lead, class_="verdict"), form, *shown))
 
 
 def release(workspace: Workspace, request: Request) -> Page:
