@@ -165,3 +165,7 @@ def test_a_form_follows_who_types_and_a_level_is_accepted_by_a_button(base, visi
     page.get_by_label("Why").fill("as planned")
     page.get_by_role("button", name="Accept the level of now").click()
     page.get_by_text("the level of now fits it").wait_for()
+    page.goto(f"{base}/new?experiment=once&repetitions=1&scenario=by_form")
+    page.get_by_role("button", name="Start this run").click()
+    page.locator("#live", has_text="finished").wait_for(timeout=120_000)
+    assert page.locator("h1").inner_text() == "by_form"

@@ -283,4 +283,4 @@ def _planned(plan: "PlanSummary", *, priced: bool) -> list[Content]:
 
 def _start(request: Request, filled: _Filled) -> Markup:
     """A button where runs may be started from here."""
-    return actions.form(request, "submit", "Start this run", {"scenario": filled.text}, then="/runs")
+    return actions.form(request, "submit", "Start this run", {"scenario": filled.text}, then="/runs/{run_id}")
