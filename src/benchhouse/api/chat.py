@@ -143,7 +143,9 @@ class ChatDeeds:
     def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> Progress:
         young = 0 <= since_s < YOUNG_S  # its process may not have taken it up yet
         text = _counted(evaluation)
-        if evaluation.state == "running" or (evaluation.state == "interrupted" and young):
+        if evaluation.state == "running" or (
+            evaluation.state in ("planned", "interrupted") and young and evaluation.runs
+        ):
             return Progress(text)
         name = evaluation.evaluation_id
         commands = [f"bench evaluations {name}"]

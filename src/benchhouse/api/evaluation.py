@@ -92,7 +92,7 @@ class Evaluation:
     """What was asked for, as options of `bench evaluate`."""
     created: str = ""
     state: State = "planned"
-    """interrupted: nobody works on it, and runs of it are still to be done."""
+    """planned: nothing was begun yet. interrupted: nobody works on it, and runs of it are still to be done."""
 
     @property
     def unfinished(self) -> bool:
@@ -171,8 +171,12 @@ def carry_out(
 
 def in_background(workspace: "WorkspaceFolder", ledger: EvaluationLedger) -> None:
     """Let another process carry it on."""
-    words = ["evaluate", "--resume", ledger.folder.evaluation_id]
-    execution.carry_in_background(workspace, words, ledger.folder.log, ledger.owner)
+    words, before = ["evaluate", "--resume", ledger.folder.evaluation_id], ledger.lines()
+    try:
+        execution.carry_in_background(workspace, words, ledger.folder.log, ledger.owner)
+    except BenchError:
+        if ledger.lines() == before:  # else it was over before we looked, and says itself how
+            raise
 
 
 def standing(ledger: EvaluationLedger) -> Evaluation:
@@ -180,7 +184,7 @@ def standing(ledger: EvaluationLedger) -> Evaluation:
     record, alive, lines = ledger.record, ledger.owner() is not None, ledger.lines()
     runs = [_stands(planned, lines.get(number)) for number, planned in enumerate(record.runs)]
     over = all(run.state not in ("waiting", "begun") for run in runs)
-    state: State = "running" if alive else "ended" if over else "interrupted"
+    state: State = "running" if alive else "ended" if over else "interrupted" if ledger.begun else "planned"
     return Evaluation(
         record.plan, runs, record.evaluation_id, record.submitter, record.asked, record.created, state
     )  # fmt: skip
