@@ -7,7 +7,7 @@ GROUPS = {
     "Run": ("run", "time", "import", "submit", "start", "status", "stop", "collect", "logs"),
     "Read results": ("report", "compare", "leaderboard", "views", "query", "why", "serve", "mcp"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule", "agent", "github"),
-    "Prove and publish": ("trace", "verify", "claim", "contracts"),
+    "Prove and publish": ("trace", "verify", "claim", "contracts", "export"),
     "Servers, machines, packages": (
         "servers",
         "clients",

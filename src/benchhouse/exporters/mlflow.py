@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.exported import ExportedPoint, ExportedRun, Figure, Names, Sent, StoreExporter
-from benchhouse.schema.secrets import without_secrets
+from benchhouse.schema.secrets import blanker, user_and_password, without_secrets
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -42,7 +42,8 @@ def send(run: ExportedRun, where: str) -> Sent:
             else:
                 _write(client, place, run, point)
     except MlflowException as error:
-        text = str(error).replace(store, shown).partition("\n")[0]
+        password = user_and_password(store)[2]
+        text = blanker([password] if password else [])(str(error)).partition("\n")[0]
         raise BenchError(f"MLflow at {shown}: {text[:300]}", "is that a store, and may you write there?") from error
     lost = tuple(line for point in run.points for line in point.lost_files)
     return Sent(shown, len(run.points) - known, known, lost)

@@ -1,4 +1,4 @@
-"""Export the numbers of a run, or what a packet holds, in the format of another tool."""
+"""Export the numbers of a run, or a packet, for another tool."""
 
 import click
 
