@@ -127,7 +127,12 @@ def _put_folder(folder: Path, fill: Callable[[Path], None]) -> None:
                 sync(path)
         if folder.exists():
             folder.rename(older)
-        temporary.rename(folder)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if older.exists():
+                older.rename(folder)
+            raise
         sync(folder.parent)
     finally:
         for path in (temporary, older):
