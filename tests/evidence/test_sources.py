@@ -108,3 +108,25 @@ def test_an_archive_is_unpacked_and_nothing_leaves_its_folder(lay_out, tmp_path)
 def test_a_source_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(ValueError):
         Source(**({"path": "x"} | wrong))
+
+
+def test_an_object_and_all_below_a_prefix_are_fetched_from_a_bucket(seaweedfs, lay_out, monkeypatch):
+    for name, value in (seaweedfs.environment | {"AWS_ENDPOINT_URL": seaweedfs.url}).items():
+        monkeypatch.setenv(name, value)
+    bucket = seaweedfs.bucket("sources")
+    for key, content in (("set/a.rec", b"one"), ("set/deep/b.rec", b"two"), ("settled", b"beside")):
+        bucket.put(key, content, hashlib.sha256(content).hexdigest())
+    md5 = hashlib.md5(b"one").hexdigest()
+    place, facts = lay_out(
+        {"url": "s3://sources/set/a.rec", "path": "a.rec", "md5": md5}, {"url": "s3://sources/set", "path": "all"}
+    )
+    assert (place / "a.rec").read_bytes() == b"one" and facts[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    assert (place / "all" / "a.rec").read_bytes() == b"one" and (place / "all/deep/b.rec").read_bytes() == b"two"
+    assert sorted(item.name for item in (place / "all").iterdir()) == ["a.rec", "deep"]
+    with pytest.raises(BenchError, match="wrong data"):
+        lay_out({"url": "s3://sources/set/a.rec", "path": "b", "md5": "0" * 32}, folder="second")
+    with pytest.raises(BenchError, match="no such object, and none below it"):
+        lay_out({"url": "s3://sources/nothing", "path": "c"}, folder="third")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(BenchError, match="can't fetch s3://sources/settled: SignatureDoesNotMatch"):
+        lay_out({"url": "s3://sources/settled", "path": "d"}, folder="fourth")
