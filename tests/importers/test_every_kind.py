@@ -21,6 +21,7 @@ DATA = Path(__file__).parent / "data"
 FILES = {
     "ado": ["ado-2.3.0_operation.csv"],
     "aiperf": ["aiperf-0.13.0-published-format.jsonl", "aiperf-0.13.0-published-format.json"],
+    "asv": ["asv-0.6.6.json"],
     "fio": ["fio-3.33.json"],
     "google-benchmark": ["google-benchmark-1.9.5.json"],
     "guidellm": ["guidellm-0.8.1-published-format.json"],
@@ -155,6 +156,7 @@ def replace(*olds: bytes):
 POISON = {
     "ado": replace(b",tiny,"),
     "aiperf": replace(b'"value": ', b'"avg": '),
+    "asv": replace(b'"bench.Sort.time_sort": [['),
     "fio": replace(b'"iops" : '),
     "google-benchmark": replace(b'"real_time": '),
     "guidellm": replace(b'"time_to_first_token_ms": {\n     "successful": {\n      "mean": '),
@@ -177,6 +179,7 @@ POISON = {
 FUTURE = {  # its format's version raised; where the file has none, what a newer one would call otherwise
     "ado": (b",experiment_id,", b",experiment,"),
     "aiperf": (b'"schema_version": "1.4"', b'"schema_version": "2.0"'),
+    "asv": (b'"version": 2', b'"version": 3'),
     "fio": (b'"fio-3.33"', b'"fio-4.0"'),
     "google-benchmark": (b'"json_schema_version": 1', b'"json_schema_version": 2'),
     "guidellm": (b'"version": 2', b'"version": 9'),
@@ -210,6 +213,7 @@ def test_a_file_of_a_future_version_is_refused(kind, name, tmp_path):
 NAMES = {  # where a name of somebody's stands
     "ado": b"serve",
     "aiperf": b"time_to_first_token",
+    "asv": b"bench.Sort",
     "fio": b"randread",
     "google-benchmark": b"sum_million/",
     "guidellm": b"Qwen/Qwen3-0.6B",
@@ -273,6 +277,15 @@ def test_a_gzip_bomb_is_refused_whoever_reads_it(kind, name, bomb, tmp_path):
     path = tmp_path / f"{name}.gz"
     path.write_bytes(gzip.compress((DATA / name).read_bytes()) + bomb)
     assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
+
+
+def test_of_asv_what_was_skipped_and_what_failed_has_no_number_and_counts_as_an_error(tmp_path):
+    path = tmp_path / "asv.json"
+    path.write_bytes((DATA / "asv-0.6.6.json").read_bytes().replace(b"[42]", b"[NaN]"))
+    cases = plug("importers", "asv").read(ForeignFile(path)).cases
+    errors = {case.target["name"]: case.samples[0].values[0] for case in cases}
+    assert errors == {"bench.time_broken": 1, "bench.Sort.time_sort": 0, "bench.track_size": 1}
+    assert [len(case.samples) for case in cases] == [1, 2, 2, 2, 2, 1]
 
 
 def test_a_torn_gzip_file_is_refused(tmp_path):
