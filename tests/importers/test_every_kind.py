@@ -70,7 +70,7 @@ def test_samples_give_a_reference_computation_bit_for_bit(kind, name, tmp_path):
             values = series.values(folder.samples)
             assert values == item.values
             ours = summarise(values)
-            assert ours.mean == pytest.approx(statistics.fmean(values), rel=1e-15)
+            assert ours.mean == min(max(statistics.fmean(values), min(values)), max(values))
             for q, mine in ((0.5, ours.p50), (0.9, ours.p90), (0.99, ours.p99)):
                 assert mine == reference_quantile(values, q)
                 assert mine == pytest.approx(np.quantile(values, q), rel=1e-12, abs=1e-300)
