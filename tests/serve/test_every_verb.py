@@ -35,6 +35,7 @@ OVER_HTTP = {
     "contracts render": "run_contract_rendered",
     "contracts show": "benchmark_contract",
     "contracts validate": "validate_contract",
+    "evaluations": "evaluations",
     "fetch": "data",
     "gate": "gate",
     "github list": "github_orders",
@@ -44,6 +45,7 @@ OVER_HTTP = {
     "leaderboard": "leaderboard",
     "list benchmarks": "benchmarks",
     "list experiments": "experiments",
+    "list exporters": "exporters",
     "list importers": "importers",
     "list targets": "targets",
     "logs tail": "run_logs",
@@ -78,16 +80,18 @@ OVER_HTTP = {
 }
 WRITES = {
     "alarms check", "claim export", "claim key make", "clients run", "clients stop", "dashboards write", "evaluate",
-    "evidence pull", "evidence push", "github report", "images add", "images build", "images pin", "images pull",
-    "import", "infra create", "infra destroy", "logs get", "logs prune", "monitors start", "monitors stop",
-    "packages scan", "run", "schedule add", "schedule run-now", "servers start", "servers stop", "slo find", "start",
-    "time", "token make", "token revoke", "warehouse prune", "warehouse pull", "warehouse push", "warehouse rebuild",
+    "evidence pull", "evidence push", "export", "github report", "images add", "images build", "images pin",
+    "images pull", "import", "infra create", "infra destroy", "logs get", "logs prune", "monitors start",
+    "monitors stop", "packages scan", "packages sign", "run", "schedule add", "schedule run-now", "servers start",
+    "servers stop", "slo find", "start", "time", "token make", "token revoke", "warehouse prune", "warehouse pull",
+    "warehouse push", "warehouse rebuild",
 }  # fmt: skip
 ONLY_HERE = {
     "convert": "reads variables of the environment, which is the server's",
     "evidence verify": "goes to a store that the asker names, with the server's credentials",
     "images verify": "reads every image of the machine, gigabytes of it",
     "packages together": "has a resolver work for minutes, which asks the network",
+    "packages verify": "hashes all that is installed here; `packages` says in short how it stands",
     "packages validate": "has a resolver work for minutes, which asks the network",
     "site check": "asks the programs of the machine that it is called on, and may submit a job",
     "site render": "is for the admin of a cluster, who applies it there",

@@ -97,6 +97,12 @@ def importers(workspace: Workspace, asked: Nothing) -> dict[str, str]:
     return workspace.catalog.importers()
 
 
+@verb("GET", "/catalog/exporters")
+def exporters(workspace: Workspace, asked: Nothing) -> dict[str, str]:
+    """Formats of other tools that results can be exported to, each with what it is."""
+    return workspace.catalog.exporters()
+
+
 @verb("GET", "/catalog/data")
 def data(workspace: Workspace, asked: Nothing) -> "list[answers.Fetchable]":
     """Data that installed experiments declare, and whether it is in the cache."""
