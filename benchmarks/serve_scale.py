@@ -95,7 +95,7 @@ class Values:
             "case": self.cases, "benchmark": ["search"], "format": ["scenario", "trial", "metrics"],
             "contract": [item.contract for item in workspace.contracts.list()], "recipe": ["postgres", "chroma"],
             "experiment": ["vector.search", "command"], "name": ["vector.search", "command"],
-            "package": [], "request": [], "server": servers,
+            "package": [], "request": [], "evaluation": [], "schedule": [], "server": servers,
             "site": [item.site for item in workspace.sites.profiles() if item.site[0] != "("],
             "older": self.runs[-3:-2], "newer": self.runs[-2:-1], "from": self.runs[-3:-2], "to": self.runs[-2:-1],
             "scenario": ["scenario: s\nexperiment: command\ntarget: {name: t, shell: 'true'}\nrepetitions: 2\n"],
