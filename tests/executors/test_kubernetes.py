@@ -1,6 +1,7 @@
 """Runs on a real Kubernetes: what is refused before anything is made, what is told, what is kept, and nothing left."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 from executors.test_gang import summary_of
 from laboratory import Lab, wait_until
-from services.kubernetes_cluster import KubernetesCluster
+from services.kubernetes_cluster import IMAGE, KubernetesCluster
+
+BENCHMARK_AI = Path(__file__).parents[2] / "examples" / "benchmark-ai"
 
 
 @pytest.fixture
@@ -64,6 +67,21 @@ def test_evidence_names_pod_node_image_and_what_it_was_given(
         assert placed["pod_created"] <= placed["pod_scheduled"] <= placed["pod_started"]
         assert placed["pod_uid"]
     assert not objects("jobs", "configmaps")
+    kubernetes.is_tidy()
+
+
+def test_a_descriptor_of_benchmark_ai_runs_in_pods_on_two_nodes(kubernetes: Lab):
+    shutil.copytree(BENCHMARK_AI, kubernetes.workspace / "descriptors")
+    path = kubernetes.workspace / "descriptors" / "horovod-nodes.toml"
+    path.write_text(path.read_text().replace("example.com/horovod:100719", IMAGE))
+    site = json.loads((kubernetes.workspace / "site.yaml").read_text())
+    site["instance_types"] = {"p3.8xlarge": {"cpus": 1, "memory": "500MB"}}
+    (kubernetes.workspace / "site.yaml").write_text(json.dumps(site))
+    done = json.loads(kubernetes.bench("run", path, "--json").stdout)
+    rows = {(row["metric"], row["stat"]): row["mean"] for row in done["points"]}
+    assert rows["throughput", "mean"] == pytest.approx(801.5), "two nodes with four ranks each"
+    (trial,) = kubernetes.trials(done["scenario"])
+    assert trial.meta["placed"]["nodes"].count("node") == 2
     kubernetes.is_tidy()
 
 

@@ -18,6 +18,7 @@ from services.slurm_cluster import slurm as slurm
 from benchhouse.claims.contracts import template
 
 pytestmark = needs_slurm
+BENCHMARK_AI = Path(__file__).parents[2] / "examples" / "benchmark-ai"
 
 
 def status(lab: Lab) -> dict:
@@ -52,6 +53,19 @@ def task_of(lab: Lab, cluster, state: str = "RUNNING") -> str:
 
     wait_until(look, f"a task that is {state}")
     return found[0]
+
+
+def test_descriptors_of_benchmark_ai_run_as_jobs_also_over_two_nodes(slurm):
+    shutil.copytree(BENCHMARK_AI, slurm.workspace / "descriptors")
+    with (slurm.workspace / "site.yaml").open("a") as site:
+        site.write("instance_types: {t3.medium: {cpus: 1}, p3.8xlarge: {cpus: 1}}\n")
+    for name, metric, mean, nodes in (("emit", "accuracy", 0.6, 1), ("horovod-nodes", "throughput", 801.5, 2)):
+        done = json.loads(slurm.bench("run", f"descriptors/{name}.toml", "--runtime", "process", "--json").stdout)
+        rows = {(row["metric"], row["stat"]): row["mean"] for row in done["points"]}
+        assert rows[metric, "mean"] == pytest.approx(mean)
+        (trial,) = slurm.trials(done["scenario"])
+        assert trial.meta["slurm_job_id"] and trial.spec["resources"]["nodes"] == nodes
+    slurm.is_tidy()
 
 
 def test_a_sweep_is_one_array_and_its_evidence_is_that_of_a_laptop(slurm, cluster):
