@@ -35,7 +35,7 @@ FILES = {
     "pytest-benchmark": ["pytest-benchmark-5.3.1.json"],
     "reframe": ["reframe-4.10.4.json"],
     "table": ["table.csv"],
-    "transformers": ["transformers-5.23.0-published-format.json"],
+    "transformers": ["transformers-5.22.0.json"],
     "vectordbbench": ["vectordbbench-2.0.0.json"],
     "vllm-bench": ["vllm-0.33.0-published-format.json"],
 }
