@@ -22,11 +22,14 @@ FILES = {
     "ado": ["ado-2.3.0_operation.csv"],
     "aiperf": ["aiperf-0.13.0-published-format.jsonl", "aiperf-0.13.0-published-format.json"],
     "asv": ["asv-0.6.6.json"],
+    "benchstat": ["go-1.19.8.txt"],
+    "criterion": ["criterion-1.1-published-format.json"],
     "fio": ["fio-3.33.json"],
     "google-benchmark": ["google-benchmark-1.9.5.json"],
     "guidellm": ["guidellm-0.8.1-published-format.json"],
     "hyperfine": ["hyperfine-1.15.0.json"],
     "inference-perf": ["inference-perf-0.7.0-published-format.json"],
+    "jmh": ["jmh-1.37-published-format.json"],
     "k6": ["k6-1.3-published-format.json"],
     "loadgen": ["loadgen-6.0.17-server_detail.txt", "loadgen-6.0.17-single-stream_detail.txt"],
     "locust": ["locust-2.47.0_stats.csv"],
@@ -38,6 +41,8 @@ FILES = {
     "transformers": ["transformers-5.22.0.json"],
     "vectordbbench": ["vectordbbench-2.0.0.json"],
     "vllm-bench": ["vllm-0.33.0-published-format.json"],
+    "wrk": ["wrk-4.1.0.txt", "wrk2-4.0.0-published-format.txt"],
+    "ycsb": ["ycsb-0.17-published-format.txt", "ycsb-0.17-raw-published-format.txt"],
 }
 EVERY = [(kind, name) for kind, names in FILES.items() for name in names]
 MAPPED = {"table.csv": "table-mapping.yaml"}
@@ -157,11 +162,14 @@ POISON = {
     "ado": replace(b",tiny,"),
     "aiperf": replace(b'"value": ', b'"avg": '),
     "asv": replace(b'"bench.Sort.time_sort": [['),
+    "benchstat": replace(b"99723\t       "),
+    "criterion": replace(b'"measured_values":['),
     "fio": replace(b'"iops" : '),
     "google-benchmark": replace(b'"real_time": '),
     "guidellm": replace(b'"time_to_first_token_ms": {\n     "successful": {\n      "mean": '),
     "hyperfine": replace(b'"times": [\n        '),
     "inference-perf": replace(b'"requests_per_sec": '),
+    "jmh": replace(b'"score": '),
     "k6": replace(b'"value":'),
     "loadgen": replace(b'"result_mean_latency_ns", "value": '),
     "locust": replace(b"GET,/,"),
@@ -173,6 +181,8 @@ POISON = {
     "transformers": replace(b'"loss": '),
     "vectordbbench": replace(b'"qps": '),
     "vllm-bench": replace(b'"ttfts": ['),
+    "wrk": replace(b"Requests/sec:   "),
+    "ycsb": replace(b"[READ], Max, ", b"[READ], MaxLatency(us), "),
 }
 
 
@@ -180,11 +190,14 @@ FUTURE = {  # its format's version raised; where the file has none, what a newer
     "ado": (b",experiment_id,", b",experiment,"),
     "aiperf": (b'"schema_version": "1.4"', b'"schema_version": "2.0"'),
     "asv": (b'"version": 2', b'"version": 3'),
+    "benchstat": (b"Benchmark", b"Measured"),
+    "criterion": (b'"benchmark-complete"', b'"benchmark-done"'),
     "fio": (b'"fio-3.33"', b'"fio-4.0"'),
     "google-benchmark": (b'"json_schema_version": 1', b'"json_schema_version": 2'),
     "guidellm": (b'"version": 2', b'"version": 9'),
     "hyperfine": (b'"results"', b'"commands"'),
     "inference-perf": (b'"successes"', b'"succeeded"'),
+    "jmh": (b'"primaryMetric"', b'"primary"'),
     "k6": (b'"type":"Point"', b'"type":"Sample"'),
     "loadgen": (b'"result_', b'"outcome_'),
     "locust": (b"Request Count", b"Requests"),
@@ -196,8 +209,13 @@ FUTURE = {  # its format's version raised; where the file has none, what a newer
     "transformers": (b'"log_history"', b'"history"'),
     "vectordbbench": (b'"metrics"', b'"measures"'),
     "vllm-bench": (b'"completed"', b'"succeeded"'),
+    "wrk": (b"Requests/sec", b"Answers/sec"),
+    "ycsb": (b"RunTime(ms)", b"RunTime(us)"),
 }
-FUTURE_LINES = {"aiperf-0.13.0-published-format.jsonl": (b'"metrics"', b'"measures"')}
+FUTURE_LINES = {
+    "aiperf-0.13.0-published-format.jsonl": (b'"metrics"', b'"measures"'),
+    "ycsb-0.17-raw-published-format.txt": (b"\nREAD,", b"\nREAD,1,"),
+}
 
 
 @every_file
@@ -214,10 +232,13 @@ NAMES = {  # where a name of somebody's stands
     "ado": b"serve",
     "aiperf": b"time_to_first_token",
     "asv": b"bench.Sort",
+    "benchstat": b"Join/parts",
+    "criterion": b"sort/1000",
     "fio": b"randread",
     "google-benchmark": b"sum_million/",
     "guidellm": b"Qwen/Qwen3-0.6B",
     "hyperfine": b"seq",
+    "jmh": b"org.example.Sorting.sort",
     "k6": b"iteration_duration",
     "loadgen": b"Server",
     "locust": b"/missing",
@@ -228,7 +249,10 @@ NAMES = {  # where a name of somebody's stands
     "transformers": b"grad_norm",
     "vectordbbench": b"Milvus",
     "vllm-bench": b"Qwen/Qwen3-0.6B",
+    "wrk": b"http://127.0.0.1:18734/missing",
+    "ycsb": b"READ",
 }
+PLAIN_TEXT = ("benchstat", "wrk", "ycsb")
 HOSTILE = {
     "a path": "../../../../tmp/out",
     "an absolute path": "/etc/passwd",
@@ -247,7 +271,7 @@ HOSTILE = {
 def test_a_hostile_name_is_refused_or_stays_a_text(kind, words, tmp_path):
     name = FILES[kind][0]
     bad = HOSTILE[words]
-    is_json = not name.endswith(".csv")
+    is_json = not name.endswith(".csv") and kind not in PLAIN_TEXT
     bad_bytes = json.dumps(bad)[1:-1].encode() if is_json else bad.encode("utf-8", "surrogatepass")
     content = (DATA / name).read_bytes()
     assert NAMES[kind] in content

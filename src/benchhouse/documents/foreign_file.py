@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ _MOST_UNPACKED = 64 << 30
 _MOST_RATIO = 200  # of what a gzip file says to what it takes; JSON lines of one sort reach 40
 _FREE_BYTES = 16 << 20  # unpacked before the ratio counts
 _MOST_LINE = 1 << 20
+_SHOWN = 60  # characters of what is wrong
 
 
 class ForeignFile:
@@ -82,6 +84,25 @@ class ForeignFile:
                     self.problem("the last line has no end: it looks cut off", number)
                 if stripped := line.rstrip(b"\r\n"):
                     yield number, stripped
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Each line as text."""
+        for number, line in self.lines():
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                self.problem("not UTF-8", number)
+            yield number, text
+
+    def number(self, text: str, what: str, line: int) -> float:
+        """A number that stands in a line as text; `what` it is, for the message."""
+        try:
+            value = float(text)
+        except ValueError:
+            self.problem(f"{what[:_SHOWN]}: expected a number, found {text[:_SHOWN]!r}", line)
+        if not math.isfinite(value):
+            self.problem(f"{what[:_SHOWN]}: not a finite number", line)
+        return value
 
     def json(self) -> Node:
         """The whole file as one JSON document."""

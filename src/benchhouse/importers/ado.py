@@ -1,7 +1,5 @@
 """ado: what `ado show measurements operation ID -o csv` writes, one row a measurement."""
 
-import math
-
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.schema.imported import Case, Imported, Importer, their
@@ -44,7 +42,7 @@ def _case(file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: l
     case = Case({"name": first["experiment_id"]}, {name: _setting(first[name]) for name in settings})
     good = [(line, row) for line, row in same if row.get("valid", "True") == "True"]
     for name in names:
-        values = [_number(file, name, row[name], line) for line, row in good if row[name] not in _NONE]
+        values = [file.number(row[name], name, line) for line, row in good if row[name] not in _NONE]
         if values:
             case.add(their(TOOL, name, "1", f"the observed property {name}, in a unit that ado does not keep"), values)
     if "valid" in first:
@@ -53,16 +51,6 @@ def _case(file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: l
         case.doubts.append(("ado_failed", reason))
     case.missing["units"] = "ado has none"
     return case
-
-
-def _number(file: ForeignFile, name: str, text: str, line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        file.problem(f"{name}: expected a number, found {text[:60]!r}", line)
-    if not math.isfinite(value):
-        file.problem(f"{name}: not a finite number", line)
-    return value
 
 
 def _setting(text: str) -> str | float:

@@ -1,7 +1,5 @@
 """locust: `PREFIX_stats.csv`, which `--csv PREFIX` writes."""
 
-import math
-
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.schema.experiment import Role
@@ -28,13 +26,7 @@ def read(file: ForeignFile) -> Imported:
 def _case(file: ForeignFile, row: dict[str, str], line: int) -> Case:
     def number(name: str) -> float | None:
         text = row.get(name, "N/A")
-        try:
-            value = None if text == "N/A" else float(text)
-        except ValueError:
-            file.problem(f"{name}: expected a number, found {text[:60]!r}", line)
-        if value is not None and not math.isfinite(value):
-            file.problem(f"{name}: not a finite number", line)
-        return value
+        return None if text == "N/A" else file.number(text, name, line)
 
     case = Case({"name": f"{row.get('Type', '')} {row.get('Name', '')}".strip()})
     requests, failures = number("Request Count"), number("Failure Count")
