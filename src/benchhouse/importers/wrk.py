@@ -10,7 +10,8 @@ _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _BYTES = {"B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30, "TB": 2.0**40, "PB": 2.0**50}
 _SENT = "from the send of a request to the end of its answer"
 _FROM = {
-    "wrk": f"{_SENT}, failed ones too; wrk 4 adds values where a slow answer held other requests back",
+    "wrk": f"{_SENT}, failed ones too, but for answers slower than --timeout; wrk 4 adds values that it did "
+    "not measure, where a slow answer held other requests back (coordinated omission)",
     "wrk2": "from the time at which a request was due at the rate (-R) to the end of its answer, failed ones too",
 }
 _TITLE = re.compile(r"Running (\S+) test @ (.+)")
