@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from laboratory import wait_until
 
 from benchhouse.catalog import listing
 from benchhouse.catalog.entries import entries, find_plug, plug
@@ -278,3 +280,14 @@ def test_two_processes_that_see_different_packages_do_not_spoil_each_others_cach
 
     assert {item.name for item in listed()} == {"good", "other", "third"}
     assert len(list((tmp_path / "log").iterdir())) == 1  # described once
+
+
+def test_a_killed_reader_leaves_nobody_who_describes(packages, tmp_path):
+    mark = tmp_path / "pid"
+    code = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
+    packages.add("pack", "pack_a", code, "good = pack_a:run")
+    reader = subprocess.Popen([sys.executable, "-m", "benchhouse", "list", "experiments"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: mark.is_file() and mark.read_text(), "an import that hangs")
+    reader.kill()
+    reader.wait()
+    wait_until(lambda: not Path("/proc", mark.read_text()).exists(), "the end of the import", 20)

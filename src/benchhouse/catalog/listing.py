@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
 from benchhouse.documents.problems import guess_hint
+from benchhouse.processes.tree import die_with_parent
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.progress import tell
@@ -271,9 +272,12 @@ def _fork_and_describe(todo: Sequence[Entry], whole: bool) -> tuple[list[bytes],
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
+            die_with_parent(signal.SIGKILL, parent)  # else an import that hangs, or a full pipe, would wait for ever
+            os.close(reader)
             silence = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(silence, descriptor)

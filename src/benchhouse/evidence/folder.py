@@ -128,7 +128,7 @@ def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
             piece = before + piece
             if any(secret in piece for secret in secrets):
                 return True
-            before = piece[-overlap:]
+            before = piece[max(len(piece) - overlap, 0) :]
     return False
 
 
