@@ -56,6 +56,35 @@ def test_a_folder_gives_a_run_for_each_file_that_is_known(lab):
     assert "1 file no importer knows" in done.stderr and "b.txt" in done.stderr
 
 
+def test_what_is_wrong_in_a_folder_keeps_nothing_else_back(lab):
+    folder = lab.workspace / "old"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(HYPERFINE.read_bytes()[:700])
+    (folder / "b.json").write_bytes(HYPERFINE.read_bytes())
+    (folder / "c.gz").write_bytes(b"\x1f\x8bno")
+    (folder / "loadgen.txt").write_bytes((DATA / "loadgen-6.0.17-server_detail.txt").read_bytes())
+    for part in ("1", "1.1"):
+        (folder / f"pgbench_log.{part}").write_bytes((DATA / "pgbench-15.18_log.10584").read_bytes())
+    done = lab.bench("import", ".", code=2)
+    assert "b.json: 2 cases of hyperfine, imported" in done.stdout and "pgbench_log.1: 1 case" in done.stdout
+    assert "doubtful: LoadGen itself calls this result INVALID" in done.stdout
+    assert "not imported: old/a.json:" in done.stderr and "not imported: old/c.gz: can't be read" in done.stderr
+    again = json.loads(lab.bench("import", lab.workspace, "--json", code=2).stdout)
+    assert [run["before"] for run in again["runs"]] == [True] * 3, "evidence and state are no results of other tools"
+    assert [Path(file["file"]).name for file in again["refused"]] == ["a.json", "c.gz"]
+
+
+def test_what_is_so_of_one_case_alone_names_it(lab):
+    done = lab.bench("import", DATA / "google-benchmark-1.9.5-complexity.json")
+    assert "doubtful: no device (broken)" in done.stdout
+    assert "no samples (sum): the file has aggregates of it alone" in done.stdout
+
+
+def test_a_mapping_says_that_it_is_a_table(lab):
+    done = lab.bench("import", DATA / "table.csv", "--mapping", DATA / "table-mapping.yaml")
+    assert "cases of mytool" in done.stdout
+
+
 def test_a_torn_file_leaves_nothing(lab):
     torn = lab.workspace / "torn.json"
     torn.write_bytes(HYPERFINE.read_bytes()[:700])

@@ -130,13 +130,16 @@ def test_names_that_become_one_are_told_apart_whatever_their_order():
     assert len(long["x" * 30]) == 20 and long["x" * 30] != long["x" * 31]
 
 
-def test_the_exporter_of_the_guide_works_as_it_stands(greetings, packages, numbers):
+def test_the_exporters_of_the_guide_work_as_they_stand(greetings, packages, numbers, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "export-results.md").read_text(encoding="utf-8")
-    (code,) = [block.removeprefix("python\n") for block in page.split("```")[1::2] if block.startswith("python\n")]
+    code, files = [block.removeprefix("python\n") for block in page.split("```")[1::2] if block.startswith("python\n")]
     packages.add("bench-csv", "bench_csv", code, "csv = bench_csv:CSV", group="exporters")
     lines = greetings.export("@last", "csv").text.splitlines()
     row = numbers(greetings)["name=plain", "wall_ms", "mean"]
     assert f'"greetings/name=plain",wall_ms.mean,ms,3,{row.mean!r}'.split(",", 1)[1] in "\n".join(lines)
+    packages.add("bench-files", "bench_files", files, "files = bench_files:FILES", group="exporters")
+    greetings.export("@last", "files", tmp_path / "out")
+    assert f"wall_ms.mean,{row.mean!r}\n" in (tmp_path / "out" / "greetings-name-plain.csv").read_text()
 
 
 def test_exporters_are_listed(doubted):

@@ -1,6 +1,6 @@
 """Results of other tools as runs: `bench import`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from benchhouse.runs.ledger import Ledger, new_run_id
 from benchhouse.runs.preparation import Where, prepare
 from benchhouse.runs.records import open_run, resume_run
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Reading
+from benchhouse.schema.imported import ReadCase, Reading
 from benchhouse.schema.layout import ImportFolder
 
 if TYPE_CHECKING:
@@ -53,32 +53,60 @@ class ImportedRun:
     figures: tuple[OwnFigure, ...]
     missing: dict[str, str]
     """What the file does not say, and why."""
+    doubts: tuple[str, ...] = ()
+    """What makes its numbers doubtful, as the importer found or the tool itself says."""
+
+
+@dataclass(frozen=True)
+class RefusedFile:
+    """A file of a folder that an importer knows and that is not as its tool writes it."""
+
+    file: str
+    because: str
+    hint: str
 
 
 @dataclass(frozen=True)
 class Imports:
-    """What `bench import` did: runs, and files of a folder that no importer knows."""
+    """What `bench import` did: runs, and of a folder what was refused, and files that no importer knows."""
 
     runs: tuple[ImportedRun, ...]
     unknown: tuple[str, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
 
 
 def import_path(
     workspace: "Workspace", path: Path, kind: str | None, mapping: Path | None, listener: RunListener = QUIET
 ) -> Imports:
-    """Import a file, or each file of a folder that an importer knows, in the order of their names."""
+    """Import a file, or each file of a folder that an importer knows, in the order of their names.
+
+    A file of a folder that is refused keeps none of the others back.
+    """
     if not path.is_dir():
         return Imports((_import_file(workspace, path, kind, mapping, listener),))
-    files = sorted(item for item in path.rglob("*") if item.is_file() and not item.name.startswith("."))
-    chosen = {item: kind or next(iter(imports.kinds_of(item)), None) for item in files}
-    known = [item for item, found in chosen.items() if found]
-    parts = {part for item, found in chosen.items() if found for part in imports.further_parts(item, found)}
-    known = [item for item in known if item not in parts]
-    if not known:
-        kinds = ", ".join(imports.importers())
-        raise BenchError(f"{path}: no file in it is of a kind that an importer knows", f"there are {kinds}")
-    runs = tuple(_import_file(workspace, item, kind, mapping, listener) for item in known)
-    return Imports(runs, tuple(str(item) for item in files if item not in known and item not in parts))
+    runs, unknown, refused = list[ImportedRun](), list[str](), list[RefusedFile]()
+    parts = set[Path]()
+    for item in _files(path, workspace.folder.results):
+        try:
+            if item in parts:
+                continue
+            if not (kinds := [kind] if kind else imports.kinds_of(item)):
+                unknown.append(str(item))
+                continue
+            parts.update(imports.further_parts(item, kinds[0]))
+            runs.append(_import_file(workspace, item, kind, mapping, listener))
+        except BenchError as error:
+            refused.append(RefusedFile(str(item), error.message, error.hint))
+    if not runs and not refused:
+        kinds = list(imports.importers())
+        raise BenchError(f"{path}: no file in it is of a kind that an importer knows", f"there are {', '.join(kinds)}")
+    return Imports(tuple(runs), tuple(unknown), tuple(refused))
+
+
+def _files(folder: Path, evidence: Path) -> list[Path]:
+    """All below a folder but hidden ones, and our own evidence, which holds what was imported before."""
+    every = (item for item in folder.rglob("*") if item.is_file() and not item.is_relative_to(evidence))
+    return sorted(item for item in every if not any(part[0] == "." for part in item.relative_to(folder).parts))
 
 
 def _import_file(
@@ -114,14 +142,32 @@ def _imported(reading: Reading, run: Run, folder: ImportFolder, *, before: bool,
         before=before,
         complete=complete,
         figures=tuple(_figures(reading, folder)),
-        missing={name: why for case in reading.cases for name, why in case.missing.items()},
+        missing=_of_cases(reading, lambda case: case.missing.items()),
+        doubts=tuple(_of_cases(reading, lambda case: ((message, code) for code, message in case.doubts))),
     )
+
+
+def _label(case: ReadCase) -> str:
+    settings = ", ".join(f"{name}={value}" for name, value in case.settings.items())
+    return f"{case.target['name']} {settings}".strip()
+
+
+def _of_cases(reading: Reading, pairs: Callable[[ReadCase], Iterable[tuple[str, str]]]) -> dict[str, str]:
+    """What is so of cases: as it is where it is so of all, else with the name of the first."""
+    cases: dict[tuple[str, str], list[ReadCase]] = {}
+    for case in reading.cases:
+        for pair in dict.fromkeys(pairs(case)):
+            cases.setdefault(pair, []).append(case)
+    named: dict[str, str] = {}
+    for (name, value), own in cases.items():
+        more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+        named[name if len(own) == len(reading.cases) else f"{name} ({_label(own[0])}{more})"] = value
+    return named
 
 
 def _figures(reading: Reading, folder: ImportFolder) -> Iterator[OwnFigure]:
     for case in reading.cases:
-        settings = ", ".join(f"{name}={value}" for name, value in case.settings.items())
-        label = f"{case.target['name']} {settings}".strip()
+        label = _label(case)
         for series in case.series:
             if series.told:
                 ours = summarise(series.values(folder.samples)).stats()

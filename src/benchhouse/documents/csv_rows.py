@@ -11,7 +11,6 @@ def csv_rows(file: ForeignFile) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.reader((line.decode("utf-8", "replace") + "\n" for _, line in file.lines()), strict=True)
     try:
         header = next(reader, [])
-        header[:1] = [heading.removeprefix("\ufeff") for heading in header[:1]]
         if len(set(header)) < len(header):
             file.problem("two columns have one heading", 1)
         for cells in reader:

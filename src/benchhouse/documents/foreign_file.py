@@ -1,5 +1,6 @@
 """A file that another tool wrote: its text and its JSON, with limits, and problems with their place."""
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -8,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
@@ -17,6 +18,7 @@ from benchhouse.schema.errors import BenchError
 
 HEAD_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_WHOLE = 256 << 20  # bytes of a document that is read as a whole: in memory it takes several times that
 _MOST_UNPACKED = 64 << 30
 _MOST_RATIO = 200  # of what a gzip file says to what it takes; JSON lines of one sort reach 40
@@ -57,9 +59,9 @@ class ForeignFile:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def head(self) -> bytes:
-        """The first bytes, unpacked; fewer where the file is torn."""
+        """The first bytes, unpacked, without what Windows adds to a text; fewer where the file is torn."""
         with self._reading(), self.open() as file:
-            return file.read(HEAD_BYTES)
+            return file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
     @cached_property
     def packed(self) -> bool:
@@ -70,7 +72,10 @@ class ForeignFile:
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked, and no more of them than a result can have."""
         with self._reading(), self.path.open("rb") as file:
-            yield cast(BinaryIO, BufferedReader(_Unpacked(self, file), 1 << 18)) if self.packed else file
+            stream = BufferedReader(cast(RawIOBase, _Unpacked(self, file)), 1 << 18) if self.packed else file
+            if stream.peek(2)[:2] in _UTF16:
+                self.problem("UTF-16, as PowerShell writes it; make it UTF-8: iconv -f UTF-16 -t UTF-8")
+            yield stream
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Each line with its number from 1, without its end; empty ones are left out."""
@@ -82,6 +87,7 @@ class ForeignFile:
                     self.problem(f"a line of more than {_MOST_LINE >> 20} MiB", number)
                 if not line.endswith(b"\n"):
                     self.problem("the last line has no end: it looks cut off", number)
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if stripped := line.rstrip(b"\r\n"):
                     yield number, stripped
 

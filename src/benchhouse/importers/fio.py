@@ -9,6 +9,7 @@ from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
 
 TOOL = "fio"
 _SETTINGS = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct", "size", "rwmixread")
+_DIRECTIONS = ("read", "write", "trim", "mixed")
 BANDWIDTH = their(TOOL, "bandwidth_mb_per_s", "MB/s", "bytes of the job / its runtime, 10^6 bytes", "higher")
 IOPS = their(TOOL, "iops", "1/s", "operations of the job / its runtime", "higher", "throughput")
 ERROR = their(TOOL, "error_code", "1", "errno of the first error of the job; 0: none", "lower")
@@ -17,7 +18,8 @@ _MEANS = {
     "clat": "latency of an operation from its submission to the kernel to its end",
     "slat": "time to submit an operation",
 }
-_PERCENTILES = {"50.000000": "p50", "90.000000": "p90", "95.000000": "p95", "99.000000": "p99", "99.900000": "p99.9"}
+_PERCENTILES = {"50.000000": "p50", "90.000000": "p90", "95.000000": "p95", "99.000000": "p99", "99.900000": "p99.9",
+                "99.990000": "p99.99"}  # fmt: skip
 
 
 def claims(head: bytes, name: str) -> bool:
@@ -34,16 +36,20 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _cases(job: Node, shared: Node | None) -> Iterator[Case]:
-    """One for each direction in which the job moved something."""
+    """One for each direction in which the job moved something; one for a job that moved nothing."""
     settings: dict[str, Setting] = {}
     for options in (shared, job.get("job options")):
         for name in _SETTINGS:
             if options is not None and (text := options.maybe_text(name)) is not None:
                 settings[name] = text
-    for direction in ("read", "write", "trim"):
-        moved = job.get(direction)
-        if moved is None or not moved["total_ios"].number():
-            continue
+    directions = [(direction, moved) for direction in _DIRECTIONS if (moved := job.get(direction)) is not None]
+    moving = [(direction, moved) for direction, moved in directions if moved["total_ios"].number()]
+    if not moving:
+        idle = Case({"name": job["jobname"].text()}, settings)
+        idle.add_figure(ERROR, job["error"].number())
+        idle.doubts.append(("fio_moved_nothing", f"the job {idle.target['name']} neither read nor wrote anything"))
+        yield idle
+    for direction, moved in moving:
         case = Case({"name": job["jobname"].text()}, settings | {"direction": direction})
         case.add_figure(BANDWIDTH, moved["bw_bytes"].number() / 1e6 if moved.get("bw_bytes") else None)
         case.add_figure(IOPS, moved["iops"].number())

@@ -10,9 +10,11 @@ TOOL = "google-benchmark"
 _MS = {"ns": 1e6, "us": 1e3, "ms": 1.0, "s": 1e-3}
 _FORMULA = "of one iteration: the mean over `iterations` of a repetition; single iterations are not in the file"
 REAL = their(TOOL, "real_time_ms", "ms", f"wall time {_FORMULA}", "lower", "latency")
+ERRORS = their(TOOL, "error_rate", "1", "repetitions without a time: an error, or skipped / all", "lower", "error_rate")
 CPU = their(TOOL, "cpu_time_ms", "ms", f"CPU time {_FORMULA}", "lower")
 _RATES = {"items_per_second": "1/s", "bytes_per_second": "B/s"}
 _AGGREGATES = {"mean": "mean", "median": "p50", "stddev": "stdev"}
+_FITTED = ("real_coefficient", "cpu_coefficient")
 _OWN = frozenset({
     "family_index", "per_family_instance_index",
     "repetitions", "repetition_index", "threads", "iterations", "real_time",
@@ -48,10 +50,16 @@ def read(file: ForeignFile) -> Imported:
 def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
     """A benchmark; its repetitions are the samples."""
     case = Case({"name": name})
-    failed = [row for row in rows if (flag := row.get("error_occurred")) is not None and flag.value is True]
-    for row in failed:
-        case.doubts.append(("repetition_failed", row.maybe_text("error_message") or "no message"))
-    good = [row for row in rows if row not in failed]
+    good = []
+    for row in rows:
+        for flag, message in (("error_occurred", "error_message"), ("skipped", "skip_message")):
+            if (said := row.get(flag)) is not None and said.value is True:
+                case.doubts.append((f"repetition_{flag.partition('_')[0]}", row.maybe_text(message) or "no message"))
+                break
+        else:
+            good.append(row)
+    if rows:
+        case.add_figure(ERRORS, 1 - len(good) / len(rows))
     for metric, key in ((REAL, "real_time"), (CPU, "cpu_time")):
         told = {
             stat: item[key].number() / _scale(item)
@@ -65,7 +73,9 @@ def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
                 own = their(TOOL, f"{key}_{stat}_ms", "ms", f"{stat} over repetitions of {metric.formula}", "lower")
                 case.add_figure(own, value)
     if not good:
-        case.missing["samples"] = "the file has aggregates alone (--benchmark_report_aggregates_only)"
+        _fitted(case, aggregates)
+        if not rows:
+            case.missing["samples"] = "the file has aggregates of it alone"
         return case
     for key, unit in _RATES.items():
         if good[0].get(key) is not None:
@@ -77,6 +87,17 @@ def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
             case.add(metric, (row[key].number() for row in good))
     case.facts["iterations"] = [row.maybe_number("iterations") for row in good]
     return case
+
+
+def _fitted(case: Case, aggregates: list[Node]) -> None:
+    """What the library says of a family of benchmarks: the curve through their times."""
+    for item in aggregates:
+        for key in _FITTED:
+            if (value := item.maybe_number(key)) is not None:
+                formula = f"{key} of {item['big_o'].text()} in the curve that the library fitted to the family's times"
+                case.add_figure(their(TOOL, f"{key}_ms", "ms", formula), value / _scale(item))
+        if (error := item.maybe_number("rms")) is not None:
+            case.add_figure(their(TOOL, "fit_rms", "1", "error of the fitted curve / mean time"), error)
 
 
 def _clean(key: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.documents.json_lines import batches
-from benchhouse.schema.experiment import Role
+from benchhouse.schema.experiment import Direction, Role
 from benchhouse.schema.imported import Case, Imported, Importer, their
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _MEANS = {
     "http_req_duration": "sending + waiting + receiving of a request, failed ones too, without connecting and TLS",
     "iteration_duration": "one iteration of a virtual user, its sleeps included",
 }
+_WORK = ("http_reqs", "iterations")  # of these counters more a second is better; of others, nobody knows
 _NEITHER, _POINT, _METRIC = 0, 1, 2
 _TYPES = """{metric: 'VARCHAR', type: 'VARCHAR',
   data: 'STRUCT("time" VARCHAR, "value" DOUBLE, "type" VARCHAR, "contains" VARCHAR)'}"""
@@ -108,7 +109,8 @@ def _add(case: Case, name: str, kind: str, contains: str, values: "array[float]"
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     if kind == "trend":
         role: Role | None = "latency" if name == "http_req_duration" else None
-        case.add(their(TOOL, clean, unit, _MEANS.get(name, f"the trend {name} of k6"), "lower", role), values)
+        better: Direction | None = "lower" if contains == "time" else None
+        case.add(their(TOOL, clean, unit, _MEANS.get(name, f"the trend {name} of k6"), better, role), values)
     elif kind == "rate":
         failing = name == "http_req_failed"
         own = "error_rate" if failing else clean
@@ -118,8 +120,10 @@ def _add(case: Case, name: str, kind: str, contains: str, values: "array[float]"
     elif kind == "counter":
         case.add_figure(their(TOOL, clean, unit, f"the sum of the counter {name}"), math.fsum(values))
         if seconds:
-            per_s = their(TOOL, f"{clean}_per_s", f"{unit}/s", f"{name} / seconds from the first point to the last",
-                          "higher", "throughput" if name == "http_reqs" else None)  # fmt: skip
+            formula = f"{name} / seconds from the first point to the last"
+            more: Direction | None = "higher" if name in _WORK else None
+            whole: Role | None = "throughput" if name == "http_reqs" else None
+            per_s = their(TOOL, f"{clean}_per_s", f"{unit}/s", formula, more, whole)
             case.add_figure(per_s, math.fsum(values) / seconds)
     else:
         case.add_figure(their(TOOL, clean, unit, f"the last value of the gauge {name}"), values[-1])

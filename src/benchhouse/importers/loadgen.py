@@ -5,16 +5,21 @@ from typing import Any
 
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.experiment import Role
+from benchhouse.schema.experiment import Metric, Role
 from benchhouse.schema.imported import Case, Imported, Importer, their
 
 TOOL = "loadgen"
 _MARK = b":::MLLOG "
-_PERCENTILE = re.compile(r"result_([\d.]+)_percentile_(?:per_token_)?latency_ns")
+_LATENCY = re.compile(
+    r"result_(?:(first_token|time_(?:per|to)_output_token)_)?(?:(min|mean|max)|([\d.]{1,9})_percentile)"
+    r"(_(?:per_)?query)?(?:_latency)?(?:_ns)?"
+)
 _FROM_DUE = "from the time the query was scheduled (Server) or issued (SingleStream, MultiStream, Offline)"
+_AT = "the value at n * p, counted from 0, as LoadGen says it"
 _RATES = ("result_completed_samples_per_sec", "result_scheduled_samples_per_sec", "result_samples_per_second",
-          "result_qps_with_loadgen_overhead", "result_qps_without_loadgen_overhead")  # fmt: skip
-_LATENCIES = {"result_min_latency_ns": "min", "result_mean_latency_ns": "mean", "result_max_latency_ns": "max"}
+          "result_qps_with_loadgen_overhead", "result_qps_without_loadgen_overhead",
+          "result_completed_tokens_per_second", "result_tokens_per_second",
+          "result_token_throughput_with_loadgen_overhead")  # fmt: skip
 _SETTINGS = {
     "effective_scenario": "scenario", "effective_target_qps": "target_qps",
     "effective_samples_per_query": "samples_per_query", "effective_test_mode": "mode",
@@ -51,14 +56,15 @@ def _case(said: dict[str, Node], errors: int) -> Case:
     for key in _RATES:
         if (node := said.get(key)) is not None:
             name = key.removeprefix("result_").replace("per_second", "per_s").replace("per_sec", "per_s")
-            role: Role | None = "throughput" if "scheduled" not in name and "overhead" not in name else None
-            case.add_figure(their(TOOL, name, "1/s", f"{name} as LoadGen says it", "higher", role), node.number())
+            tokens = "token" in name
+            role: Role | None = None if tokens or "scheduled" in name or "overhead" in name else "throughput"
+            unit, formula = "tokens/s" if tokens else "1/s", f"{name} as LoadGen says it"
+            case.add_figure(their(TOOL, name, unit, formula, "higher", role), node.number())
     for key, node in said.items():
-        found = _PERCENTILE.fullmatch(key)
-        if stat := _LATENCIES.get(key) or (f"p{float(found[1]):g}" if found and "token" not in key else ""):
-            formula = f"{stat} {_FROM_DUE}; the nearest rank, as LoadGen says it"
-            metric = their(TOOL, f"latency_{stat}_ms", "ms", formula, "lower", "latency" if stat == "p50" else None)
-            case.add_figure(metric, node.number() / 1e6)
+        if found := _LATENCY.fullmatch(key):
+            case.add_figure(_latency(*found.groups()), node.number() / 1e6)
+    if (key := "result_token_throughput") in said:
+        case.missing[key] = "LoadGen divides tokens by nanoseconds of all latencies together: no rate"
     case.missing["samples"] = "the detail log has none: LoadGen writes them to mlperf_log_trace.json where asked"
     case.facts |= {"validity": said["result_validity"].value}
     if said["result_validity"].value != "VALID":
@@ -69,6 +75,15 @@ def _case(said: dict[str, Node], errors: int) -> Case:
     if errors:
         case.doubts.append(("loadgen_errors", f"LoadGen noted {errors} errors"))
     return case
+
+
+def _latency(of: str | None, extreme: str | None, percentile: str | None, of_query: str | None) -> Metric:
+    """The metric that a key of LoadGen names, in milliseconds."""
+    stat = extreme or f"p{float(percentile or 0):g}"
+    name = "ttft" if of == "first_token" else "tpot" if of else "query_latency" if of_query else "latency"
+    formula = f"{stat} of the time of an output token after the first" if name == "tpot" else f"{stat} {_FROM_DUE}"
+    role: Role | None = "latency" if (name, stat) == ("latency", "p50") else None
+    return their(TOOL, f"{name}_{stat}_ms", "ms", f"{formula}; {_AT}", "lower", role)
 
 
 LOADGEN = Importer("MLPerf LoadGen: mlperf_log_detail.txt", claims, read)

@@ -15,7 +15,7 @@ _HEADER = b"Type,Name,Request Count,Failure Count,"
 
 
 def claims(head: bytes, name: str) -> bool:
-    return head.removeprefix(b"\xef\xbb\xbf").startswith(_HEADER)
+    return head.startswith(_HEADER)
 
 
 def read(file: ForeignFile) -> Imported:

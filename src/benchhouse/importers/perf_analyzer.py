@@ -28,17 +28,17 @@ def read(file: ForeignFile) -> Imported:
 def _case(item: Node, name: str) -> Case:
     mode, value = item["experiment"]["mode"].text(), item["experiment"]["value"].number()
     case = Case({"name": name}, {mode: value})
-    first, ends, firsts, starts = list[float](), list[float](), list[float](), list[float]()
+    starts, ends, first, last = list[float](), list[float](), list[float](), list[float]()
     for request in item["requests"].items():
         sent, answers = request["timestamp"].number(), request["response_timestamps"].numbers()
         if not answers or min(answers) < sent:
             request.refuse("no response after it was sent")
         starts.append(sent)
         ends.append(answers[-1])
-        firsts.append((answers[-1] - sent) / 1e6)
+        last.append((answers[-1] - sent) / 1e6)
         if len(answers) > 1:
             first.append((answers[0] - sent) / 1e6)
-    case.add(E2E, firsts)
+    case.add(E2E, last)
     case.add(TTFT, first) if first else case.missing.update({TTFT.name: "no request has several responses"})
     elapsed = max(ends, default=0.0) - min(starts, default=0.0)
     case.add_figure(RATE, len(starts) / elapsed * 1e9 if elapsed > 0 else None)

@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,16 +11,18 @@ from benchhouse.schema.imported import Case, Imported, Importer, their
 
 TOOL = "pgbench"
 _LINE = re.compile(
-    rb"(\d+) (\d+) (\d+|skipped|failed|serialization|deadlock) (\d+) (\d{9,11}) (\d{1,6})(?: (\d+))?(?: \d+)?"
+    rb"(\d+) (\d+) (\d+|skipped|failed|serialization|deadlock) (\d+) (\d{9,11}) (\d{1,6})(?: (\d+))?(?: (\d+))?"
 )
-_NUMBERED = re.compile(r"(.+\.\d+)(\.\d+)?")
+_NUMBERED = re.compile(r".+\.\d+")
+_MOST_TRIES = 1000  # of one transaction: a higher number in a line is no number of tries, but microseconds
 LATENCY = their(
     TOOL, "latency_ms", "ms",
-    "of a transaction that did not fail, from its start to the end of its last answer; at a rate (-R) from the time at "
-    "which it was to start; the wait for a connection is not in it",
+    "of a transaction that did not fail, from its start to the end of its last answer, all its tries; at a rate (-R) "
+    "from the time at which it was to start; the wait for a connection is not in it",
     "lower", "latency",
 )  # fmt: skip
 LAG = their(TOOL, "schedule_lag_ms", "ms", "at a rate (-R): by how much a transaction began late", "lower")
+RETRIES = their(TOOL, "retries", "1", "tries of a transaction that did not fail, after the first", "lower")
 TPS = their(
     TOOL, "transactions_per_s", "1/s",
     "transactions that did not fail / seconds from the start of the first that the log has to the end of the last",
@@ -37,23 +40,28 @@ def claims(head: bytes, name: str) -> bool:
 
 
 def parts(path: Path) -> list[Path]:
-    """`pgbench_log.PID` and, of further threads, `pgbench_log.PID.1` beside it."""
-    named = _NUMBERED.fullmatch(path.name)
-    if named is None or named[2]:
+    """`pgbench_log.PID` and, of further threads, `pgbench_log.PID.1` beside it, whichever of them is asked for."""
+    if _NUMBERED.fullmatch(path.stem) and path.with_suffix("").is_file():
+        path = path.with_suffix("")
+    if not _NUMBERED.fullmatch(path.name):
         return [path]
-    others = (item for item in path.parent.glob(f"{path.name}.*") if item.name.removeprefix(f"{path.name}.").isdigit())
+    others = (item for item in path.parent.iterdir() if item.stem == path.name and item.suffix[1:].isdigit())
     return [path, *sorted(others, key=lambda item: int(item.suffix[1:]))]
 
 
 def read(file: ForeignFile) -> Imported:
     by_script: dict[int, _Script] = {}
+    logged, ran = Counter[bytes](), dict[bytes, int]()
     for part in file.parts:
         for number, line in part.lines():
             found = _LINE.fullmatch(line)
             if found is None:
                 part.problem("not a line of a transaction log (aggregated logs have no samples)", number)
             by_script.setdefault(int(found[4]), _Script()).add(found)
-    cases = [script.case(number) for number, script in sorted(by_script.items())]
+            logged[found[1]] += 1
+            ran[found[1]] = max(ran.get(found[1], 0), int(found[2]))
+    sampled = any(ran[client] > logged[client] for client in logged)
+    cases = [script.case(number, sampled) for number, script in sorted(by_script.items())]
     begun = min((script.first for script in by_script.values()), default=0.0)
     when = datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds") if begun else None
     return Imported(TOOL, None, cases, when)
@@ -63,13 +71,13 @@ class _Script:
     """What the log says of one script."""
 
     def __init__(self) -> None:
-        self.latencies, self.lags = array("d"), array("d")
+        self.latencies, self.seventh, self.eighth = array("d"), array("d"), array("d")
         self.skipped = self.failed = 0
         self.clients = set[int]()
         self.first, self.last = float("inf"), 0.0
 
     def add(self, line: "re.Match[bytes]") -> None:
-        client, _, took, _, seconds, microseconds, lag = line.groups()
+        client, _, took, _, seconds, microseconds, seventh, eighth = line.groups()
         self.clients.add(int(client))
         if took == b"skipped":
             self.skipped += 1
@@ -81,18 +89,20 @@ class _Script:
         latency_us = int(took)
         self.latencies.append(latency_us / 1e3)
         self.first, self.last = min(self.first, end - latency_us / 1e6), max(self.last, end)
-        if lag is not None:
-            self.lags.append(int(lag) / 1e3)
+        if seventh is not None:
+            self.seventh.append(int(seventh))
+        if eighth is not None:
+            self.eighth.append(int(eighth))
 
-    def case(self, number: int) -> Case:
+    def case(self, number: int, sampled: bool) -> Case:
         case = Case({"name": f"script {number}"}, {"clients": len(self.clients)})
         case.add(LATENCY, self.latencies)
         elapsed = self.last - self.first
-        case.add_figure(TPS, len(self.latencies) / elapsed if elapsed > 0 else None, "the log spans no time")
-        if self.lags:
-            case.add(LAG, self.lags)
-            every = len(self.latencies) + self.failed + self.skipped
-            case.add_figure(SKIPPED, self.skipped / every)
+        if sampled:
+            case.missing[TPS.name] = "the log has some of the transactions alone (--sampling-rate)"
+        else:
+            case.add_figure(TPS, len(self.latencies) / elapsed if elapsed > 0 else None, "the log spans no time")
+        self._add_further(case)
         done = len(self.latencies) + self.failed
         if self.failed:
             case.add_figure(FAILED, self.failed / done)
@@ -100,6 +110,17 @@ class _Script:
             case.missing[FAILED.name] = "the log has none that failed; before version 15, pgbench does not log them"
         case.missing["tool's own figures"] = "pgbench prints them and does not log them"
         return case
+
+    def _add_further(self, case: Case) -> None:
+        """The lag where there is a rate (-R), then retries with --max-tries: of one column only its size may tell."""
+        if self.eighth or self.skipped or max(self.seventh, default=0) > _MOST_TRIES:
+            case.add(LAG, (lag_us / 1e3 for lag_us in self.seventh))
+            case.add_figure(SKIPPED, self.skipped / (len(self.latencies) + self.failed + self.skipped))
+        elif self.seventh:
+            why = "the log has one further column, and does not say whether of lags (-R) or of retries (--max-tries)"
+            case.missing |= {LAG.name: why, RETRIES.name: why}
+        if self.eighth:
+            case.add(RETRIES, self.eighth)
 
 
 PGBENCH = Importer("pgbench --log, each transaction", claims, read, parts)

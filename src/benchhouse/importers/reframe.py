@@ -1,13 +1,12 @@
 """ReFrame: the report of a session, which `--report-file` names."""
 
-from collections.abc import Iterator
-
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
 
 TOOL = "reframe"
 _KNOWN = 4
+_FAILED = their(TOOL, "error_rate", "1", "0: ReFrame says 'pass'; 1: it does not", "lower", "error_rate")
 
 
 def claims(head: bytes, name: str) -> bool:
@@ -20,15 +19,13 @@ def read(file: ForeignFile) -> Imported:
     version = session["data_version"].text()
     if version.partition(".")[0] != str(_KNOWN):
         file.problem(f"its format has version {version}; {_KNOWN} is known")
-    cases = [case for run in document["runs"].items() for test in run["testcases"].items() for case in _cases(test)]
-    if not cases:
-        file.problem("no test in it has a performance value")
+    cases = [_case(test) for run in document["runs"].items() for test in run["testcases"].items()]
     when, where = session.maybe_text("time_start"), session.maybe_text("hostname")
     return Imported(TOOL, session.maybe_text("version"), cases, when, where)
 
 
-def _cases(test: Node) -> Iterator[Case]:
-    """One for a test that has values; a failed one with a doubt."""
+def _case(test: Node) -> Case:
+    """A test; one that did not pass with a doubt, whether it has values or not."""
     settings: dict[str, Setting] = {key: test.maybe_text(key) for key in ("system", "partition", "environ")}
     case = Case({"name": (test.get("display_name") or test["name"]).text()}, settings)
     values = test.get("perfvalues")
@@ -42,11 +39,14 @@ def _cases(test: Node) -> Iterator[Case]:
         case.add(their(TOOL, name, str(unit), f"the performance variable {name} of the test{reference}"),
                  (entry[0].number(),))  # fmt: skip
         case.facts.setdefault("references", {})[name] = [item.value for item in entry[1:4]]
-    if test.maybe_text("result") != "pass":
-        case.doubts.append(("test_failed", f"{test.maybe_text('fail_phase')}: {test.maybe_text('fail_reason')}"))
-    if case.samples:
-        case.missing["samples"] = "a test has one value of each variable"
-        yield case
+    missing = "a test has one value of each variable" if case.samples else "the test has no performance value"
+    case.missing["samples"] = missing
+    result = test.maybe_text("result")
+    case.add_figure(_FAILED, float(result != "pass"))
+    if result != "pass":
+        why = f"{test.maybe_text('fail_phase')}: {test.maybe_text('fail_reason')}"
+        case.doubts.append((f"test_{result}", f"{case.target['name']}: {why}"))
+    return case
 
 
 REFRAME = Importer("reframe --report-file", claims, read)

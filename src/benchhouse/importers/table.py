@@ -1,6 +1,8 @@
 """Any table, CSV or Parquet, with a mapping file that says what its columns are."""
 
+import csv
 import math
+import os
 from array import array
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,6 +19,9 @@ from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 
 _BLOCK_BYTES = 8 << 20
+_MOST_ROWS_A_BYTE = 20  # of a Parquet file: more of them is no table of samples, but a bomb
+_FREE_ROWS = 1 << 20
+_MOST_DIGITS = 15  # that a float keeps
 
 
 class Column(Model):
@@ -100,35 +105,42 @@ def _tables(file: ForeignFile, mapped: Mapped) -> Any:
             opened = _parquet if stream.read(4) == b"PAR1" else _csv
             stream.seek(0)
             if opened is _csv:
-                _require_end(file)
+                _require_whole(file, [*numbers, *texts])
             yield from opened(stream, dict.fromkeys([*numbers, *texts]), numbers)
     except (pa.ArrowException, OSError) as error:
         file.problem(f"no table with the columns of {file.mapping}: {str(error)[:300]}")
 
 
-def _require_end(file: ForeignFile) -> None:
-    last = b""
+def _require_whole(file: ForeignFile, wanted: list[str]) -> None:
     with file.open() as stream:
+        last = stream.readline(_BLOCK_BYTES)
+        headings = next(csv.reader([last.decode("utf-8", "replace")]), [])
         while block := stream.read(_BLOCK_BYTES):
-            last = block[-1:]
-    if last not in (b"\n", b"\r"):
+            last = block
+    if doubled := [name for name in wanted if headings.count(name) > 1]:
+        file.problem(f"two columns have the heading {doubled[0][:60]!r}", 1)
+    if last[-1:] not in (b"\n", b"\r"):
         file.problem("the last line has no end: it looks cut off; if it is whole, end it with a line break")
 
 
 def _csv(stream: Any, wanted: Mapping[str, None], numbers: list[str]) -> Any:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
     kinds = dict.fromkeys(wanted, pa.string()) | dict.fromkeys(numbers, pa.float64())
-    convert = csv.ConvertOptions(column_types=kinds, include_columns=list(wanted), null_values=[""])
-    yield from csv.open_csv(stream, csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
+    convert = arrow_csv.ConvertOptions(column_types=kinds, include_columns=list(wanted), null_values=[""])
+    yield from arrow_csv.open_csv(stream, arrow_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
 
 
 def _parquet(stream: Any, wanted: Mapping[str, None], numbers: list[str]) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    for batch in parquet.ParquetFile(stream).iter_batches(columns=list(wanted)):
+    opened = parquet.ParquetFile(stream)
+    most_rows = _FREE_ROWS + _MOST_ROWS_A_BYTE * stream.seek(0, os.SEEK_END)
+    if opened.metadata.num_rows > most_rows:
+        raise pa.ArrowInvalid(f"{opened.metadata.num_rows} rows in so small a file: not a table of samples")
+    for batch in opened.iter_batches(columns=list(wanted)):
         missing = [name for name in wanted if name not in batch.schema.names]
         if missing:
             raise pa.ArrowKeyError(f"no column {missing[0]}")
@@ -140,14 +152,25 @@ def _parquet(stream: Any, wanted: Mapping[str, None], numbers: list[str]) -> Any
 
 
 def _setting(value: Any) -> Setting:
-    """A number where the text is one."""
+    """What tells cases apart: equal only where it is the same in the table."""
     if isinstance(value, str):
+        return _number_or_text(value)
+    if isinstance(value, float):
+        return str(value) if not math.isfinite(value) else int(value) if value.is_integer() else value
+    return value if value is None or isinstance(value, int | bool) else str(value)
+
+
+def _number_or_text(text: str) -> int | float | str:
+    """A number where it can't be written otherwise: `007`, `7.0` and the version `1.10` are texts."""
+    if len(text) <= _MOST_DIGITS:
         for kind in (int, float):
             try:
-                return kind(value)
+                number = kind(text)
             except ValueError:
                 continue
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+            if str(number) == text and math.isfinite(number) and (kind is int or number != int(number)):
+                return number
+    return text
 
 
 TABLE = Importer("any table (CSV or Parquet), with --mapping FILE", claims, read, with_mapping=True)

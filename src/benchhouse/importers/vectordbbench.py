@@ -7,6 +7,8 @@ from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
 TOOL = "vectordbbench"
 _QPS = "the most of all tried concurrencies: searches / seconds, as VectorDBBench says it"
 _SERIAL = "of searches one after the other, as VectorDBBench says it"
+_FAILED = their(TOOL, "error_rate", "1", "1: the case failed, or its time was up", "lower", "error_rate")
+_GOOD = ":)"
 _METRICS = (
     (their(TOOL, "qps", "1/s", _QPS, "higher", "throughput"), "qps", 1.0),
     (their(TOOL, "latency_p99_ms", "ms", _SERIAL, "lower", "latency"),
@@ -26,9 +28,7 @@ def claims(head: bytes, name: str) -> bool:
 
 def read(file: ForeignFile) -> Imported:
     document = file.json()
-    cases = [_case(item) for item in document["results"].items() if item.maybe_text("label") == ":)"]
-    if not cases:
-        file.problem("no case in it succeeded")
+    cases = [_case(item) for item in document["results"].items()]
     return Imported(TOOL, None, cases, document.maybe_text("timestamp"))
 
 
@@ -39,9 +39,14 @@ def _case(item: Node) -> Case:
     for name, node in config["db_case_config"].members():
         if isinstance(node.value, str | int | float | bool):
             settings[name] = node.value
-    label = config.maybe_text("db_config", "db_label") or ""
-    case = Case({"name": f"{config['db'].text()} {label}".strip()}, settings)
-    metrics = item["metrics"]
+    place = config.maybe_text("db_config", "db_label") or ""
+    case = Case({"name": f"{config['db'].text()} {place}".strip()}, settings)
+    metrics, label = item["metrics"], item["label"].text()
+    case.add_figure(_FAILED, float(label != _GOOD))
+    if label != _GOOD:
+        case.doubts.append(("case_failed", f"VectorDBBench marks this case {label!r}: it has no result"))
+        case.missing["samples"] = "the case did not succeed"
+        return case
     for metric, key, scale in _METRICS:
         value = metrics.maybe_number(key)
         if value:  # it writes 0 for what it did not measure

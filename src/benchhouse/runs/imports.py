@@ -1,8 +1,10 @@
 """Files of other tools on their way to a run: whose file it is, what it holds, and the folder that keeps both."""
 
 import hashlib
+import math
 import os
 import shutil
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import sync
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Case, Imported, Importer, ReadCase, Reading, ReadSeries, little_endian
+from benchhouse.schema.imported import Case, Imported, Importer, ReadCase, Reading, ReadSeries, Setting, little_endian
 from benchhouse.schema.layout import ImportFolder, WorkspaceFolder
 
 GROUP = "importers"
@@ -38,11 +40,11 @@ def further_parts(path: Path, kind: str) -> list[Path]:
     return importer.parts(path)[1:]
 
 
-def choose(path: Path, kind: str | None) -> tuple[str, Importer]:
-    """The importer that is named, or the only one that claims the file."""
+def choose(path: Path, kind: str | None, *, mapped: bool = False) -> tuple[str, Importer]:
+    """The importer that is named, or the only one that claims the file; with a mapping, the only one that takes it."""
     if kind is not None:
         return kind, plug(GROUP, kind)
-    claimed = kinds_of(path)
+    claimed = [name for name, importer in importers().items() if importer.with_mapping] if mapped else kinds_of(path)
     if len(claimed) == 1:
         return claimed[0], plug(GROUP, claimed[0])
     if claimed:
@@ -62,10 +64,15 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
     """
     if not path.is_file():
         raise BenchError(f"{path} is not a file", "give a result file that another tool wrote")
-    kind, importer = choose(path, kind)
+    kind, importer = choose(path, kind, mapped=mapping is not None)
     if importer.with_mapping and mapping is None:
         raise BenchError(f"{path}: a {kind} file needs a mapping", "say what its columns are: --mapping FILE.yaml")
-    file = ForeignFile(path, mapping, importer.parts(path)[1:])
+    if mapping and not importer.with_mapping:
+        raise BenchError(f"a {kind} file says itself what is in it", "leave --mapping out, or say --as table")
+    first, *further = importer.parts(path)
+    if first != path:
+        raise BenchError(f"{path} is a part of the result that {first.name} begins", f"bench import {first}")
+    file = ForeignFile(path, mapping, further)
     digests = [part.sha256 for part in file.parts] + ([ForeignFile(mapping).sha256] if mapping else [])
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     folder = ImportFolder(workspace.imports / digest)
@@ -75,7 +82,9 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
     try:
         found = importer.read(file)
     except (ValueError, ArithmeticError, LookupError, TypeError) as error:
-        file.problem(f"not as {kind} writes it: {str(error)[:200] or type(error).__name__}")
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        file.problem(f"not as {kind} writes it: {type(error).__name__}: {str(error)[:200]} (at {place})")
     _check(found, file)
     workspace.imports.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(workspace.imports)
@@ -102,7 +111,7 @@ def _check(found: Imported, file: ForeignFile) -> None:
     """Every case has a number, and a name of its own; so has each of its metrics."""
     if not found.cases:
         file.problem("there is no result in it")
-    seen: dict[str, int] = {}
+    seen: dict[tuple[frozenset[tuple[str, Setting]], ...], int] = {}
     for case in found.cases:
         if not case.samples:
             missing = "; ".join(f"{name}: {why}" for name, why in case.missing.items())
@@ -110,11 +119,22 @@ def _check(found: Imported, file: ForeignFile) -> None:
         names = [item.metric.name for item in case.samples]
         if len(set(names)) < len(names):
             file.problem(f"{case.target['name']} has two metrics of one name: {', '.join(sorted(names))[:200]}")
-        case.settings = {name.replace(".", "_"): value for name, value in case.settings.items()}  # a dot leads inside
-        key = repr((case.target, sorted(case.settings.items())))
+        case.settings = {  # a dot leads inside
+            name.replace(".", "_"): _finite(value) for name, value in case.settings.items()
+        }
+        key = frozenset(case.target.items()), frozenset(item for item in case.settings.items() if item[1] is not None)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] > 1:  # the tool ran the same twice
             case.settings["occurrence"] = seen[key]
+        for item in case.samples:
+            if item.metric.role == "latency" and (least := min(item.values)) < 0:
+                message = f"{item.metric.name} goes down to {least:g} {item.metric.unit}: a clock was set back"
+                case.doubts.append(("negative_time", message))
+
+
+def _finite(value: Setting) -> Setting:
+    """A rate of `inf` is a text: scenarios have finite numbers."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) -> None:
