@@ -190,22 +190,23 @@ def test_what_is_called_valid_lies_within_its_bound_of_the_truth(play, monkeypat
         assert ctx.errors["iops"]["value"] > 0.2 * ctx.values["iops"][0]
 
 
-@pytest.mark.parametrize(
-    ("delay_ns", "beyond"), [(0, set()), (3_000_000, {"mean", "p50", "p90", "p95", "p99", "p99.9"})]
-)
+@pytest.mark.parametrize(("delay_ns", "beyond"), [(0, set()), (3_000_000, {"mean", "p50", "p90", "p95"})])
 def test_a_thread_that_never_waits_has_valid_figures_and_one_that_always_does_has_none(
     play, monkeypatch, delay_ns, beyond
 ):
-    """Reads of 5 ms, of which the kernel says that none or 3 ms were spent on waiting for a core."""
+    """Reads of 5 ms, of which the kernel says that none or 3 ms were spent on waiting for a core.
+
+    On a busy machine the slowest of the 64 takes so long that 3 ms are little of it.
+    """
     real = os.preadv
     monkeypatch.setattr("benchhouse.load.delays.RunDelay.look", lambda self: delay_ns)
     monkeypatch.setattr("benchhouse.load.delays.Watch.woke", lambda self, due, rung, alone: (monotonic_ns(), 0))
     monkeypatch.setattr("benchhouse.load.delays.Watch.wait_until_known", lambda self, until: None)
     monkeypatch.setattr("benchhouse.drivers.fileio_loop.os.preadv", lambda *read: (sleep(0.005), real(*read))[1])
     ctx = play(file_io, {}, {"pattern": "read", "file_size": "256KiB", "block_size": 4096, "cache": "keep"})
-    assert ctx.beyond["latency"] == beyond
+    assert ctx.beyond["latency"] - {"p99", "p99.9"} == beyond
     assert ctx.beyond["iops"] == ({"value"} if beyond else set())
-    assert beyond or max(ctx.errors["latency"].values()) < 0.5
+    assert beyond or (not ctx.beyond["latency"] and max(ctx.errors["latency"].values()) < 0.5)
 
 
 def test_fio_tells_no_delays_and_its_figures_have_no_bounds(play):
