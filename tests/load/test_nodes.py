@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ class Sleeper:
 class Unreachable(Sleeper):
     def open(self):
         raise OSError("nobody is there")
+
+
+class Marking(Sleeper):
+    """Leaves a byte for each answer in a file that has the number of its process."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def open(self):
+        self._file = (self._folder / str(os.getpid())).open("ab", buffering=0)
+
+    def call(self, item):
+        reply = super().call(item)
+        self._file.write(b".")
+        return reply
+
+    def close(self):
+        self._file.close()
 
 
 def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally, link=None):
@@ -91,21 +110,29 @@ def test_a_node_that_is_lost_is_named_with_what_it_had_in_flight_while_the_other
     shape = Shape(concurrency=6, duration=3, warmup=0, processes=3, nodes="all")
 
     before = {*children(os.getpid())}  # servers of other tests
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def has_answers(pid: int) -> bool:
+        """Each of its two clients for three quarters of a second at least, however busy the machine is: they write
+        their calls down, and their helper tells of them, four times a second."""
+        path = marks / str(pid)
+        return path.exists() and path.stat().st_size >= 150
 
     def kill():
         helpers: list[int] = []
 
         def begun() -> bool:
             helpers[:] = sorted({*children(os.getpid())} - before)
-            return len(helpers) == 2 and all(children(helper) for helper in helpers)
+            processes = children(helpers[victim]) if len(helpers) == 2 else []
+            return bool(processes) and all(map(has_answers, processes))
 
-        wait_until(begun, "load processes of both")
-        time.sleep(1.5)  # of these, about a second of load
+        wait_until(begun, "answers of the load processes")
         os.kill(helpers[victim], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    book, _ = spread_load(tmp_path, monkeypatch, shape)
+    book, _ = spread_load(tmp_path, monkeypatch, shape, driver=partial(Marking, marks))
     killer.join()
     lost = {one.shard: one for one in book.lost}
     assert set(lost) == ({0, 2} if victim == 0 else {1})
