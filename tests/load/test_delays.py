@@ -170,7 +170,7 @@ def test_what_is_called_valid_lies_within_its_bound_of_the_truth(address, driver
 @DRIVERS
 def test_on_a_crowded_core_the_tail_is_invalid_and_not_the_trial(address, driver):
     """Calls that also compute for 4 ms lose the core to the others now and then, for as long as these have turns."""
-    book, bounds, valid = load(driver, address, 2, crowded(3), computes_ns=4 * MS)
+    book, bounds, valid = load(driver, address, 2, crowded(3), computes_ns=4 * MS, concurrency=2, requests=200)
     assert len(valid) < len(bounds)
     assert max(book.tally.waited) > 2 * MS
     assert book.late_ns > 0
@@ -180,17 +180,16 @@ def test_on_a_crowded_core_the_tail_is_invalid_and_not_the_trial(address, driver
 @DRIVERS
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_stop_of_the_process_is_in_the_bound_of_what_it_touched(address, driver, threads):
-    book, bounds, valid = load(
-        driver, address, threads, stopped(2.0, PAUSE_S), concurrency=threads, requests=900 * threads
-    )
+    around, shape = stopped(1.0, PAUSE_S), {"concurrency": threads, "requests": 450 * threads}
+    book, bounds, valid = load(driver, address, threads, around, **shape)
     assert len(valid) < len(bounds)
     touched = sum(waited > 0.5 * PAUSE_S * 1e9 for waited in book.tally.waited)
     assert 1 <= touched < len(book.tally.true) / 2
 
 
 def test_a_stop_is_in_the_lateness_of_what_was_due_meanwhile(address):
-    """Of 900 requests 60 are due while nothing can be sent."""
-    book, _, _ = load(Asker, address, 1, stopped(2.0, PAUSE_S), rps=200, arrivals="constant", requests=900)
+    """Of 400 requests 60 are due while nothing can be sent."""
+    book, _, _ = load(Asker, address, 1, stopped(1.0, PAUSE_S), rps=200, arrivals="constant", requests=400)
     assert sum(late > 0.5 * PAUSE_S * 1e9 for late in book.tally.late) > 10
 
 
