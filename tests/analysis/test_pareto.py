@@ -44,11 +44,16 @@ def crossing(knots, level, direction="higher", seed=1, y_scale=None):
     return cross(knots, level, x_scale=x_scale, y_scale=y_scale, direction=direction, seed=seed)
 
 
-@pytest.mark.parametrize("n", [3, 5, 10])
 @pytest.mark.parametrize(
-    ("spread_x", "spread_y", "level"),
-    [(0.0, 0.03, 0.95), (0.002, 0.03, 0.95), (0.01, 0.05, 0.93), (0.03, 0.05, 0.93)],
-    ids=["exact recall", "little noise", "much noise", "recall that goes back"],
+    ("spread_x", "spread_y", "level", "n"),
+    [
+        pytest.param(0.0, 0.03, 0.95, 3, id="exact recall-3"),
+        pytest.param(0.0, 0.03, 0.95, 10, id="exact recall-10"),
+        pytest.param(0.002, 0.03, 0.95, 5, id="little noise-5"),
+        pytest.param(0.01, 0.05, 0.93, 3, id="much noise-3"),
+        pytest.param(0.01, 0.05, 0.93, 10, id="much noise-10"),
+        pytest.param(0.03, 0.05, 0.93, 5, id="recall that goes back-5"),
+    ],
 )
 def test_intervals_cover_the_truth_and_the_middle_is_not_off(n, spread_x, spread_y, level):
     source, truth = np.random.default_rng([n, 1]), at_recall(level)

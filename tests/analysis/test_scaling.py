@@ -27,8 +27,7 @@ def stages(curve, n=5, spread=0.0, source=None, places=PLACES):
     return [Stage(place, (curve(place) * noise()).tolist()) for place in places]
 
 
-@pytest.mark.parametrize("n", [3, 5])
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize(("name", "n"), list(zip(CURVES, [3, 5, 5, 3], strict=True)))  # more: tradeoff_coverage.py
 def test_the_interval_covers_where_growth_stops(name, n):
     source, curve = np.random.default_rng([n, 1]), CURVES[name]
     found = [find_stop(stages(curve, n, 0.02, source), seed=seed) for seed in range(100)]

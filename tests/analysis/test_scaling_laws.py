@@ -33,7 +33,7 @@ def test_a_curve_without_noise_gives_its_parameters(name):
 
 @pytest.mark.parametrize(("name", "n"), [("amdahl", 3), ("gustafson", 5), ("usl", 3), ("usl", 5)])
 def test_intervals_cover_the_parameters(name, n):
-    """95 of 100; with 200 curves, 91 to 99 is chance."""
+    """95 of 100; with 200 curves, 91 to 99 is chance. benchmarks/scaling_fit.py takes thousands."""
     curve, truth = CURVES[name]
     source = np.random.default_rng([n, 22])
     laws = [fit(name, stages(curve, n=n, spread=0.03, source=source), seed=seed) for seed in range(200)]

@@ -150,10 +150,10 @@ def test_the_queue_of_the_benchmark_obeys_erlang(queues):
 def test_the_knee_of_a_queue_is_found_although_its_slow_requests_come_in_clumps(queues):
     case = queues.CASES[2]
     knee = queues.true_knee(case)
-    searches, _ = queues.search_all(case, knee, runs=16, seed=3)  # benchmarks/slo_search.py makes hundreds
+    searches, _ = queues.search_all(case, knee, runs=10, seed=3)  # benchmarks/slo_search.py makes hundreds
     results = [search.result() for search in searches]
     assert np.quantile([abs(result.knee / knee - 1.0) for result in results], 0.9) <= 0.03
-    assert sum(result.low <= knee <= result.high for result in results) >= 14
+    assert sum(result.low <= knee <= result.high for result in results) >= 9
 
 
 def test_a_search_that_begins_at_the_lowest_load_allowed_goes_up():
