@@ -28,18 +28,19 @@ def scenario(lab, url, **workload):
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     """M/M/1 at 250/s: a tenth of the requests take more than 40 ms where 250 - rate = ln(10) / 0.04 s."""
     knee = 250 - math.log(10) / 0.04
-    asked = ["--slo", "e2e.p90<40ms", "--to", "500", "--requests", "6000", "--precision", "10%"]
+    asked = ["--slo", "e2e.p90<40ms", "--to", "500", "--requests", "4000", "--precision", "10%"]
     with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
-        path = scenario(lab, server.url, rps=50, error_limit="20ms")  # on a busy machine the client is late
+        # The client of a busy machine is late, and would be asked again and again: the knee tells by how much.
+        path = scenario(lab, server.url, rps=100, error_limit="100ms")
         done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
     answer = json.loads(done.stdout)
     found = answer["found"]
     assert found["status"] in ("found", "budget")
-    assert found["low"] * 0.9 <= knee <= found["high"] * 1.1
-    assert found["requests"] <= 6000
+    assert found["low"] * 0.9 <= knee <= found["high"] * 1.1 < 2 * found["low"]
+    assert found["requests"] <= 4000
     assert len(answer["probes"]) == found["probes"] >= 3
     assert json.loads((lab.workspace / "reports" / "knee-slo" / "slo.json").read_text()) == answer
-    assert "probe 1: 50 requests/s, " in done.stderr
+    assert "probe 1: 100 requests/s, " in done.stderr
     lab.bench("report", answer["probes"][-1]["run_id"])
     lab.is_tidy()
 
