@@ -1,5 +1,6 @@
 """Whole loads against the mock server, whose log says what really happened."""
 
+import gc
 import os
 import resource
 import signal
@@ -123,6 +124,15 @@ def test_think_time_passes_between_an_answer_and_the_next_request():
 def test_the_cpu_of_a_load_process_is_never_more_than_a_core():
     with MockLLM() as server:
         assert 0 < load(server.url, concurrency=4, requests=200, warmup=0, tokens=64).cpu_share <= 1.01
+
+
+def test_what_is_frozen_stays_so_over_a_load():
+    """As what a worker imports before it forks, of which no experiment is to copy a page."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with MockLLM() as server:
+        load(server.url, concurrency=1, requests=2, warmup=0)
+    assert gc.get_freeze_count() > before / 2 > 0  # some of it may have ended meanwhile
 
 
 @pytest.mark.serial

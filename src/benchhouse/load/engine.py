@@ -132,13 +132,11 @@ class Load:
         if problem := load.prepare(mine):
             raise NotReached(problem)
         gc.collect()
-        gc.freeze()
         gc.disable()  # a collection in mid-run is a pause in every open stream
         try:
             load.run(Clock(shape, wait_for_edge(), shard))
         finally:
             gc.enable()
-            gc.unfreeze()
         book.flush()
         book.close()
         book.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
