@@ -123,6 +123,8 @@ def test_a_forged_approval_starts_nothing(team):
         admit(team.ws.folder, team.plan("environment: {A: '1'}"))
     with pytest.raises(NeedsApprovalError, match="another resources"):
         admit(team.ws.folder, team.plan("resources: {cpus: 2}"))
+    with pytest.raises(NeedsApprovalError, match="another price"):
+        admit(team.ws.folder, team.plan("price_per_hour: 0.01"))
     assert "needs approval" in team.refusal("seed: 7").message
     for key, more, words in (
         ("eve", {}, "not signed by a key that ada has"),
@@ -141,6 +143,20 @@ def test_a_forged_approval_starts_nothing(team):
     team.file(name).write_text(copy_text(SignedApproval(approval=_read(team, name).approval, signature="")))
     says("not signed by a key that ada has")
     assert team.ws.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [("partition: large", "another queue"), ("partition: small\nslurm: {exclusive: true}", "another settings of the")],
+)
+def test_an_approval_is_for_the_queue_that_was_asked_for(team, other, words):
+    asked = team.plan("executor: slurm\npartition: small")
+    with pytest.raises(NeedsApprovalError) as refused:
+        admit(team.ws.folder, asked)
+    team.approve(refused.value.request)
+    with pytest.raises(NeedsApprovalError, match=words):
+        admit(team.ws.folder, team.plan(f"executor: slurm\n{other}"))
+    assert admit(team.ws.folder, asked).approval.approval.request.name == refused.value.request
 
 
 def test_two_approvals_for_two_plans_of_one_scenario_name_open_one_plan_each(team):
@@ -173,6 +189,36 @@ def test_an_approval_by_a_key_that_ended_is_void(team):
     create_run(team.ws.folder, team.plan(), Path("s.yaml"))
 
 
+def test_a_revocation_that_is_damaged_voids_its_approval_alone(team):
+    name = team.approve(team.refusal().request).name
+    (team.ws.folder.approvals / f"{name}.revoked.json").write_text("<<<<<<< HEAD\n")
+    (standing,) = team.ws.approvals.list()
+    assert standing.state == "void" and standing.says.startswith("nobody can say whether it was revoked:")
+    refused = team.refusal()
+    assert "nobody can say whether it was revoked" in refused.message and refused.request != name
+    team.approve(refused.request)
+    assert create_run(team.ws.folder, team.plan(), Path("s.yaml")).record.approval == refused.request
+
+
+def test_the_use_of_an_approval_is_on_record_whoever_was_killed(team):
+    name = team.approve(team.refusal().request).name
+    ledger = create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    journal = team.ws.folder.approval_journal
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]))  # killed before it was said
+    _, prepared = resume_run(team.ws.folder, ledger.folder.run_id)
+    for _ in range(2):
+        admit(team.ws.folder, prepared, ledger)
+    used = [(line.name, line.run_id) for line in team.ws.approvals.log() if line.action == "used"]
+    assert used == [(name, ledger.folder.run_id)]
+
+
+def test_a_reason_with_any_line_break_stays_on_record(team):
+    name = team.approve(team.refusal().request, reason="one\u2028two\x85three").name
+    team.ws.approvals.revoke(name, by="ada", reason="\u2029")
+    assert [line.action for line in team.ws.approvals.log()][-2:] == ["approved", "revoked"]
+
+
 def _read(team, name) -> SignedApproval:
     team.forge(name, "ada")
     return SignedApproval.model_validate_json(team.file(name).read_bytes())
@@ -201,8 +247,15 @@ def test_a_server_vouches_for_whom_it_knows_and_the_approval_says_so(team):
         team.ws.approvals.approve(name, by="bob", door="bench serve")
     approved = team.ws.approvals.approve(name, by="ada", door="bench serve")
     assert (approved.says, approved.door) == ("approved by ada, as server vouches", "bench serve")
+    first = team.file(name).read_bytes()
+    again = team.ws.approvals.approve(name, by="ada", door="bench serve")  # killed before it answered
+    assert again == approved and team.file(name).read_bytes() == first
     run = create_run(team.ws.folder, team.plan(), Path("s.yaml"))
     assert Ledger(run.folder).record.approval == name
+    assert team.ws.approvals.approve(name, by="ada", door="bench serve").run_id == run.folder.run_id
+    with pytest.raises(NeedsApprovalError, match="was used by run"):
+        create_run(team.ws.folder, team.plan(), Path("s.yaml"))
+    assert team.ws.approvals.approve(name, by="ada", door="bench serve", for_s=60.0).state == "approved"
 
 
 def test_an_approved_run_that_expired_asks_again_and_goes_on_by_the_new_approval(team):

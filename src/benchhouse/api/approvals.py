@@ -4,6 +4,7 @@ import builtins
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -79,7 +80,8 @@ class Approvals(VerbGroup):
 
         It is signed with a key of the person `by`: `key`, or the first of their own that trusted.yaml knows. A server
         or an agent that knows who decided says so by `door` ("github, ada-l in #12"), and signs with its own key,
-        `.bench/approval_key`, which trusted.yaml names as one that vouches.
+        `.bench/approval_key`, which trusted.yaml names as one that vouches. Asked twice for the same, as after a kill,
+        there is one approval.
         """
         files, trusted = ApprovalFiles(self._folder), self._trusted()
         request = files.request(files.find(digest))
@@ -99,6 +101,8 @@ class Approvals(VerbGroup):
             time=made,
             expires=after(made, for_s),
         )
+        if door and _approved_before(files, trusted, approval):
+            return self.show(request.name)
         signed = SignedApproval(approval=approval, signature=sign(approval.signed_bytes(), private, NAMESPACE))
         if why := doubt(files, trusted, signed):
             raise BenchError(f"{request.name} was not approved: {why}", "see trusted.yaml")
@@ -201,6 +205,22 @@ def _may_approve(trusted: TrustedFile, person: str, signer: str, request: Approv
         raise BenchError(f"{person} asked for {request.name}, and nobody approves what they asked for", "ask another")
     if signer != person and not trusted.people[signer].vouches:
         raise BenchError(f"the key is {signer}'s, who may not sign for {person}", "sign with a key of your own: --key")
+
+
+def _approved_before(files: ApprovalFiles, trusted: TrustedFile, approval: Approval) -> bool:
+    """Whether just this was approved, and holds, but for the moment: another one would let another run begin."""
+    try:
+        kept = files.approval(approval.request.name)
+    except UnreadableError:
+        return False
+    if kept is None or doubt(files, trusted, kept):
+        return False
+    return _but_for_its_time(kept.approval) == _but_for_its_time(approval)
+
+
+def _but_for_its_time(approval: Approval) -> dict[str, object]:
+    lasts = datetime.fromisoformat(approval.expires) - datetime.fromisoformat(approval.time)
+    return approval.model_dump(exclude={"time", "expires"}) | {"lasts": lasts}
 
 
 def _standing_of(request: ApprovalRequest, **more: object) -> ApprovalStanding:

@@ -50,7 +50,7 @@ def read(path: Path, kind: type[Line]) -> tuple[list[Line], int]:
     except (FileNotFoundError, IsADirectoryError):
         return [], 0
     lines, bad = [], 0
-    for line in filter(str.strip, text.splitlines()):
+    for line in filter(str.strip, text.split("\n")):
         try:
             lines.append(kind.model_validate_json(line))
         except ValueError:

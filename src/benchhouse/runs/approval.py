@@ -33,6 +33,12 @@ from benchhouse.schema.roles import may
 from benchhouse.schema.trust import TrustedFile
 
 _LEEWAY = 1.5  # time and money are guessed: what is asked for is half as much again
+_PAID = {
+    "price": {"price_per_hour"},
+    "queue": {"partition", "account", "qos"},
+    "settings of the executor": {"slurm", "dask", "ray", "spark", "kubernetes"},
+}
+"""What of a scenario says whose money a run takes, and how much an hour of it is: a plan does not cover it."""
 
 
 class NeedsApprovalError(BenchError):
@@ -77,9 +83,8 @@ def admit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger | None 
 def used_up(workspace: WorkspaceFolder, signed: SignedApproval, run_id: str) -> NeedsApprovalError | None:
     """Why this run can't be the one that an approval is for; from now on it is, where it can."""
     approval, files = signed.approval, ApprovalFiles(workspace)
-    begun_before = bool(files.used_by(approval))
     if (used_by := files.use(approval, run_id)) == run_id:
-        if not begun_before:
+        if not files.told_used(approval):  # who was killed in between has not said it
             files.record(approved_line(signed, "used", approval.request.asked_by, run_id=run_id))
         return None
     name = approval.request.name
@@ -92,8 +97,11 @@ def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) ->
     approver, signer = (trusted.people.get(name) for name in (approval.approved_by, approval.signed_by))
     if datetime.fromisoformat(approval.expires) <= datetime.now(UTC):
         return f"it expired on {approval.expires[:16]} UTC"
-    if revoked := files.revocation(approval):
-        return f"it was revoked by {revoked}"
+    try:
+        if revoked := files.revocation(approval):
+            return f"it was revoked by {revoked}"
+    except UnreadableError as error:
+        return f"nobody can say whether it was revoked: {error.message}"
     if approver is None or not may(approver.role, "approve"):
         return f"{approval.approved_by} may not approve, by trusted.yaml"
     if approval.approved_by in (approval.request.asked_by, approval.request.login):
@@ -123,8 +131,10 @@ class _Door:
 
     @cached_property
     def _conditions(self) -> dict[str, str]:
-        site = self.prepared.site.model_dump(mode="json", exclude={"description"})
-        return conditions(self.prepared) | {"site profile": digest(site)}
+        site, scenario = self.prepared.site, self.prepared.plan.scenario
+        paid = {name: digest(scenario.model_dump(mode="json", include=fields)) for name, fields in _PAID.items()}
+        profile = digest(site.model_dump(mode="json", exclude={"description"}))
+        return conditions(self.prepared) | paid | {"site profile": profile}
 
     def by_approval(self) -> Prepared | None:
         """Held to the first approval that holds; the run, where it was made, is the one that it is for."""

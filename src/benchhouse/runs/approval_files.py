@@ -115,6 +115,11 @@ class ApprovalFiles:
         except FileNotFoundError:
             return ""
 
+    def told_used(self, approval: Approval) -> bool:
+        """Whether the record says that it was used."""
+        digest = approval.digest()
+        return any(line.action == "used" and line.approval == digest for line in self.records())
+
     def record(self, line: ApprovalRecord) -> None:
         """Append a line, synced."""
         journals.append(self.workspace.approval_journal, line, "ask again")

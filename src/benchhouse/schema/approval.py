@@ -37,7 +37,7 @@ class ApprovalRequest(Model):
     executor: str = Field(description="Where its jobs go.")
     site: str = Field(description="Name of the site profile.")
     conditions: dict[str, str] = Field(
-        description="Digests of what the plan does not cover: code, environment, resources, site."
+        description="Digests of what the plan does not cover: code, environment, resources, site, price, queue."
     )
     budget: Budget = Field(description="What the run may then use; what is not named is not limited.")
     over: list[str] = Field(default_factory=empty_list, description="What goes beyond the submitter's budget.")
