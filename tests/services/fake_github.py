@@ -72,7 +72,8 @@ class FakeGitHub:
 
     def said(self, login: str = "bench[bot]") -> list[str]:
         """Bodies of what we wrote."""
-        return [comment["body"] for comment in self.comments if comment["user"]["login"] == login]
+        known = [comment for comment in self.comments if comment["user"]]
+        return [comment["body"] for comment in known if comment["user"]["login"] == login]
 
     def answer(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> tuple[int, Any]:
         repository = "/".join(path.split("/")[2:4])

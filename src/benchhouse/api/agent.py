@@ -97,7 +97,8 @@ class RunDeeds:
 
 
 def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None:
-    """How a run ended that was begun so long ago, collected; None while it goes on."""
+    """How a run ended that was begun so long ago, collected; None while it goes on. Raises BenchError where that can't
+    be seen or written now: an agent outlives a full disk."""
     young = 0 <= since_s < YOUNG_S  # below zero: the clock went back
     try:
         run = workspace[run_id]
@@ -109,6 +110,8 @@ def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None
         status = run.status()
     except NotFoundError:
         return None if young else Ending("failed", "its ledger is gone")
+    except OSError as error:
+        raise BenchError(str(error), "make room, or make it writable; it is looked at again") from error
     if status.state == "finished" and set(status.outcomes) <= {"succeeded"}:
         return Ending("succeeded")
     if status.state == "interrupted":

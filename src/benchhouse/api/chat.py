@@ -16,7 +16,7 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.report.markdown_text import block, code, folded, plain, table
 from benchhouse.results.numbers import plural, quantity
 from benchhouse.runs.checkout import commits_of
-from benchhouse.runs.trusted import read_trusted
+from benchhouse.runs.trusted import read_trusted, require
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.roles import Role
@@ -78,6 +78,8 @@ class ChatDeeds:
     def answer(self, command: Command, by: str, order: Order, runs: Sequence[str]) -> str:
         if command.name == "approve":
             return self._blank(self._approve(command.about, by, order))
+        if command.name == "stop":
+            return self._blank(self._stop(command.about, by))
         return self._blank(_ANSWERS[command.name](self, command.about, runs))
 
     # -- commands
@@ -101,10 +103,13 @@ class ChatDeeds:
     def _approve(self, digest: str, by: str, order: Order) -> str:
         door = f"github, {order.login} in {order.repository}#{order.number}"
         approved = self._workspace.approvals.approve(digest, by=by, door=door)
+        if approved.run_id:
+            return f"{code(approved.name)} was used by run {code(approved.run_id)}; another run has to ask again."
         return f"Approved for one run: {code(approved.name)}. Who asked for it gives the same command again."
 
-    def _stop(self, about: str, runs: Sequence[str]) -> str:
+    def _stop(self, about: str, by: str) -> str:
         if about in self._workspace.evaluations:
+            require(self._workspace.folder, "admin", "ending an evaluation", by)
             self._workspace.evaluations.stop(about)
             return f"Evaluation {code(about)} is stopped; what it has measured is kept."
         run = self._workspace[about]
@@ -155,7 +160,7 @@ class ChatDeeds:
 
     def _scenario(self, name: str, settings: Sequence[tuple[str, str]]) -> Source:
         root = self._workspace.root
-        if re.fullmatch(r"[A-Za-z0-9._-]+", name) and not name.endswith((".yaml", ".yml")):
+        if re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name) and not name.endswith((".yaml", ".yml")):
             there = [f"{folder}{name}.yaml" for folder in _FOLDERS if (root / folder / f"{name}.yaml").is_file()]
             name = there[0] if there else f"{name}.yaml"
         path = scenario_inside(root, name)
@@ -185,7 +190,6 @@ class ChatDeeds:
 _ANSWERS: dict[str, Callable[[ChatDeeds, str, Sequence[str]], str]] = {
     "help": ChatDeeds._help,
     "status": ChatDeeds._status,
-    "stop": ChatDeeds._stop,
     "compare": ChatDeeds._compare,
 }
 

@@ -90,9 +90,14 @@ def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
 def scenario_inside(root: Path, name: str) -> Path:
     """A scenario file of a workspace, for somebody who may not have any other file read."""
     root = root.resolve()
-    path = (root / name).resolve()
+    path = root / name
     hidden = any(part.startswith(".") for part in Path(name).parts)
-    if hidden or not path.is_relative_to(root) or path.suffix not in (".yaml", ".yml") or not path.is_file():
+    try:
+        path = path.resolve()
+        there = path.is_relative_to(root) and path.suffix in (".yaml", ".yml") and path.is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        there = False
+    if hidden or not there:
         raise NotFoundError(f"there is no scenario file {quote(name)} in the workspace", "give its path there")
     return path
 

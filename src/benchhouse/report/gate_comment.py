@@ -13,6 +13,8 @@ from benchhouse.results.numbers import percent
 from benchhouse.schema.quoting import visible
 
 _MOST_ROWS = 30
+_MOST_FOLDED = 30_000  # of the table of all others
+_MOST = 60_000  # GitHub takes 65,536 characters
 _MOST_NAMES = 8
 Text = Annotated[str, Field(max_length=500)]
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9@][A-Za-z0-9._:=,@-]{0,300}$")]
@@ -82,7 +84,7 @@ def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) 
     if rows:
         parts.append(_table(rows[:_MOST_ROWS]))
         if len(rows) > _MOST_ROWS:
-            parts.append(folded(f"{len(rows) - _MOST_ROWS:,} more", _table(rows[_MOST_ROWS:])))
+            parts.append(_others(rows[_MOST_ROWS:]))
         parts += _chart(rows, gate.mde)
     if gate.missing:
         shown = "; ".join(map(plain, gate.missing[:_MOST_NAMES]))
@@ -101,7 +103,15 @@ def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) 
         parts.append(
             f"[Evidence, and the chart as a picture]({evidence}); base {code(gate.base)}, new {code(gate.new)}."
         )
-    return visible("\n\n".join(parts) + "\n")
+    return visible("\n\n".join(parts) + "\n")[:_MOST]
+
+
+def _others(rows: list[GateRow]) -> str:
+    """As many as have room; all of them are in the evidence."""
+    each = len(_table(rows)) // len(rows) + 1
+    shown = rows[: max(1, _MOST_FOLDED // each)]
+    left_out = f", of which the first {len(shown):,} are shown" if len(shown) < len(rows) else ""
+    return folded(f"{len(rows):,} more{left_out}", _table(shown))
 
 
 def _chart(rows: list[GateRow], limit: float) -> list[str]:

@@ -8,6 +8,7 @@ from benchhouse.api.chat import ChatDeeds
 from benchhouse.api.workspace import Workspace
 from benchhouse.automation.github.commands import Command
 from benchhouse.automation.github.deliveries import Order
+from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import NotFoundError
 
 ORDER = Order("k", "team/bench", "ada-l", "", 7)
@@ -48,3 +49,16 @@ def test_a_branch_is_the_newest_clean_run_that_measured_it(tmp_path):
     for nothing in ("nobody", "--all", "main..change", "refs/heads/main"):
         with pytest.raises(NotFoundError, match="neither a run nor a branch"):
             deeds.answer(Command("compare", nothing), "ada", ORDER, [new])
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "x" * 300 + ".yaml", "../" * 600 + "etc/passwd.yaml", "a/" * 900 + "b.yaml"]
+)
+def test_a_name_that_no_file_can_have_is_not_there(tmp_path, name):
+    deeds = ChatDeeds(Workspace(tmp_path), lambda text: None)
+    with pytest.raises(NotFoundError, match="there is no scenario file") as told:
+        deeds.start(Command("run", name), new_run_id(), "ada")
+    assert told.value.hint
+    for verb in ("status", "stop"):
+        with pytest.raises(NotFoundError, match="there is no run"):
+            deeds.answer(Command(verb, name), "ada", ORDER, [])

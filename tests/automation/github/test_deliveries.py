@@ -33,6 +33,7 @@ def test_a_comment_with_a_command_is_an_order():
         ("issue_comment", {"action": "edited", "comment__body": "/bench run s"}, "a comment was edited"),
         ("issue_comment", {"comment__body": "/bench run s", "comment__updated_at": "2020-01-01T00:00:00Z"}, "edited"),
         ("issue_comment", {"comment__body": "/bench " + "x" * 70_000}, "too long"),
+        ("issue_comment", {"comment__body": "/bench run s", "comment__user": None}, "its writer is gone"),
         ("push", {}, "the branch was deleted"),
         ("push", {"deleted": False, "ref": "refs/heads/else"}, "not a push to master"),
         ("release", {"action": "deleted"}, "a release was deleted"),

@@ -68,6 +68,22 @@ def test_a_comment_of_a_person_is_never_overwritten(stage):
     assert stage.fake.edits == {} and len(stage.fake.said()) == 1
 
 
+def test_a_comment_of_nobody_is_none_of_ours(stage):
+    stage.fake.write("<!-- benchhouse report speed -->")["user"] = None
+    assert stage(workflow_run()).code == 0
+    assert stage.fake.edits == {} and len(stage.fake.said()) == 1
+
+
+@pytest.mark.parametrize("name", ["index=flat, size=1000, batch=32", "<@" * 250])
+def test_however_many_numbers_there_are_the_comment_is_one_that_github_takes(stage, name):
+    rows = [ROW | {"point": f"{name[:480]} {number}", "judgement": "good"} for number in range(5000)]
+    assert stage(workflow_run(), GATE | {"rows": [ROW, *rows]}).code == 0
+    (comment,) = stage.fake.said()
+    assert len(comment) < 65_536 and comment.endswith("<!-- benchhouse report speed -->")
+    if "<" not in name:
+        assert "4,971 more, of which the first" in comment and "[Evidence" in comment
+
+
 def test_what_a_stranger_writes_into_the_file_is_only_text(stage):
     nasty = "@team [x](http://evil) <img src=x> `$(reboot)`\n# head"
     row = ROW | {"point": nasty, "metric": nasty}

@@ -148,6 +148,15 @@ def test_it_asks_no_sooner_than_github_says(stage, status, headers, body, least_
     assert len(stage.fake.said()) == 1
 
 
+def test_a_clock_that_was_ahead_holds_nothing_up(stage):
+    stage.ask("/bench run nightly")
+    stage.time[0] += 400 * 86400
+    stage.steps(2)
+    stage.time[0] -= 400 * 86400
+    stage.steps()
+    assert len(stage.deeds.started) == 1 and len(stage.fake.said()) == 2 and stage.order().state == "done"
+
+
 @pytest.mark.parametrize("status", [301, 307, 403, 404, 410, 422])
 def test_what_github_denies_is_given_up_and_said_once(stage, status):
     stage.ask("/bench status x")
@@ -220,6 +229,7 @@ def test_new_comments_are_polled_once_and_edits_are_not(stage):
     stage.fake.write("/bench status x")
     stage.fake.write("/bench status mallory", login="mallory")
     stage.fake.edit(old, "/bench run edited")
+    stage.fake.write("/bench run ghost")["user"] = None  # GitHub's answer where an account was deleted
     stage.steps(10, 30)
     assert stage.deeds.started == [] and len(stage.fake.said()) == 1
     assert {kept.order.login for kept in stage.worker.store.recent(9)} == {"ada", "mallory"}

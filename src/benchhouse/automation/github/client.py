@@ -50,7 +50,7 @@ class GitHub:
             asked = {"per_page": _PAGE, "page": page} | ({"since": since} if since else {})
             comments = self._ask("GET", f"{path}?{urlencode(asked)}")
             for comment in comments:
-                if marker in (comment["body"] or "") and (not by_bot or comment["user"]["type"] == "Bot"):
+                if marker in (comment["body"] or "") and (not by_bot or (comment["user"] or {}).get("type") == "Bot"):
                     return int(comment["id"])
             if len(comments) < _PAGE:
                 break

@@ -95,6 +95,8 @@ def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> t
         return None, f"no {WORD} in it" if WORD not in text else "too long"
     if comment["created_at"] != comment["updated_at"]:
         return None, "edited"
+    if comment["user"] is None:
+        return None, "its writer is gone"
     key = f"{repository.lower()}#{number} comment {int(comment['id'])}"
     return Order(key, repository, str(comment["user"]["login"]), text, number, at=str(comment["created_at"])), ""
 

@@ -122,9 +122,10 @@ class GitHubStore:
             marks = ", ".join("?" * len(values))
             self._db.ask(f"INSERT INTO orders VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - marks
 
-    def open_orders(self, now: float) -> list[Kept]:
-        """What is to be done or looked at now, oldest first."""
-        return self._orders("WHERE state != 'done' AND next_try <= ? ORDER BY time, key LIMIT 200", [now])
+    def open_orders(self, now: float, longest_wait_s: float) -> list[Kept]:
+        """What is to be done or looked at now, oldest first; also what waits for longer, by a clock that was ahead."""
+        where = "WHERE state != 'done' AND (next_try <= ? OR next_try > ?) ORDER BY time, key LIMIT 200"
+        return self._orders(where, [now, now + longest_wait_s])
 
     def recent(self, limit: int) -> list[Kept]:
         """The newest first."""

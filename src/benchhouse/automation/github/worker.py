@@ -87,7 +87,7 @@ class Worker:
             for repository in self.repositories:
                 if not now < self._poll_at.get(repository, 0.0) <= now + _LONGEST_WAIT_S:  # else the clock went back
                     self._poll_at[repository] = self._poll(repository, now)
-            for kept in self.store.open_orders(now):
+            for kept in self.store.open_orders(now, _LONGEST_WAIT_S):
                 if self._lead(self.clock()):  # answers take their time
                     self._advance(kept)
             if not now < self._prune_at <= now + _PRUNE_S:
