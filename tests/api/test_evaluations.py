@@ -111,10 +111,12 @@ def test_it_is_stopped_and_carried_on_within_the_budget_of_all(workspace):
     (workspace.root / "hold-2").unlink()
     workspace.evaluations.resume(name)
     assert [run.state for run in ended(workspace, name).runs] == ["complete"] * 3
-    again = evaluation.create(workspace, {"package": "one", "again": True, "budget": Budget(trials=3)})
-    again.write(again.begin(0, None).model_copy(update={"state": "complete", "used": Used(trials=3)}))
-    rest = workspace.evaluations.carry_on(again.folder.evaluation_id).runs[1:]
-    assert {(run.state, run.why) for run in rest} == {("not run", "the budget of the evaluation is spent: trials")}
+    for spent, state in ((0, "complete"), (2, "incomplete")):  # in an earlier session
+        again = evaluation.create(workspace, {"package": "one", "again": True, "budget": Budget(trials=3)})
+        again.write(again.begin(spent, None).model_copy(update={"state": state, "used": Used(trials=3)}))
+        runs = workspace.evaluations.carry_on(again.folder.evaluation_id).runs
+        rest = [run for number, run in enumerate(runs) if number != spent]
+        assert {(run.state, run.why) for run in rest} == {("not run", "the budget of the evaluation is spent: trials")}
 
 
 def test_it_takes_an_admin_whoever_carries_it_on(workspace):
@@ -127,6 +129,11 @@ def test_it_takes_an_admin_whoever_carries_it_on(workspace):
     with pytest.raises(BenchError, match="ada has the role run"):
         workspace.evaluations.carry_on(name)
     assert list_runs(workspace.folder) == []
+    deeds, stop = ChatDeeds(workspace, lambda text: None), Command("stop", name)
+    trusted.write_text("people: {ada: {role: admin}, bob: {role: approve}}\n")
+    with pytest.raises(BenchError, match="ending an evaluation needs the role admin, and bob has the role approve"):
+        deeds.answer(stop, "bob", Order("k", "team/bench", "bob-l", "", 7), [])
+    assert "is stopped" in deeds.answer(stop, "ada", Order("k", "team/bench", "ada-l", "", 7), [])
 
 
 def test_a_comment_evaluates_and_is_answered(workspace):

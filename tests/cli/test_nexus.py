@@ -141,3 +141,11 @@ def test_what_is_not_there_is_told(nexus, words, said):
     code, out, err = nexus(*words.split())
     assert code == 2
     assert said in out + err
+
+
+def test_evaluate_is_that_of_bench(nexus, bench):
+    code, out, err = nexus("evaluate", "--all", "--dry-run", "--json")
+    assert code == 0, err
+    (item,) = json.loads(out)["plan"]["benchmarks"]
+    assert (item["benchmark"], item["state"]) == ("zips/gz/small", "to run")
+    assert out == bench("evaluate", "--all", "--dry-run", "--json").out

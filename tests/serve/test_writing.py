@@ -180,7 +180,11 @@ def test_an_evaluation_is_begun_once_by_an_admin_and_answers_its_schema(lab, ser
     assert kept == json.loads(ask(base, f"/api/evaluations/{line['id']}", **who)[2]) == first[2]
     assert json.loads(lab.bench("evaluations", "--json").stdout)[0]["submitter"] == "adminer"
     assert post(base, "/evaluations/@last/stop", {}, **who)[2]["stopped_pid"] is None
-    assert json.loads(ask(base, "/api/evaluation-plan?all=true", **who)[2])["trials"] == 0
+    plan = "/api/evaluation-plan?all=true"
+    assert json.loads(ask(base, plan, **who)[2])["trials"] == 0
+    for role, status in (("run", 403), ("admin", 200)):  # by the name of the token, whoever the server belongs to
+        (lab.workspace / "trusted.yaml").write_text(f"people: {{adminer: {{role: {role}}}}}\n")
+        assert ask(base, plan, **who)[0] == status, role
     for wrong in (
         {},
         {"all": True, "package": "one"},

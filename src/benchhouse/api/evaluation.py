@@ -158,7 +158,7 @@ def carry_out(
     ledger.own()
     try:
         lines = ledger.lines()
-        purse = _Purse(record.budget, [line.used for line in lines.values() if line.state == "complete"])
+        purse = _Purse(record.budget, {number: line.used for number, line in lines.items()})
         session = _Session(workspace, ledger, listener, each, purse)
         for number, planned in enumerate(record.runs):
             before = lines.get(number)
@@ -218,17 +218,19 @@ class _Purse:
     """What is left of the budget of all runs."""
 
     budget: Budget | None
-    used: list[Used]
+    used: dict[int, Used]
+    """By each run, in all sessions."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._wall_before = sum(item.wall for item in self.used)  # of earlier sessions, those runs alone
+        self._wall_before = sum(item.wall for item in self.used.values())  # of earlier sessions, those runs alone
 
-    def left(self) -> Budget | None:
-        """For the next run; raises BenchError where something is spent."""
+    def left(self, number: int) -> Budget | None:
+        """For a run, which has what it used before; raises BenchError where something is spent."""
         if self.budget is None:
             return None
-        used = {name: sum(getattr(item, name) for item in self.used) for name in Used.model_fields}
+        others = [item for other, item in self.used.items() if other != number]
+        used = {name: sum(getattr(item, name) for item in others) for name in Used.model_fields}
         used["wall"] = self._wall_before + time.monotonic() - self.started
         left = {name: value - used[name] for name, value in self.budget.model_dump().items() if value is not None}
         if gone := [name for name, value in left.items() if value <= 0]:
@@ -255,24 +257,29 @@ class _Session:
     def carry_out(self, number: int, planned: PlannedRun, before: RunLine | None) -> None:
         """What can't be started is an answer, too."""
         folder, line = self.workspace.folder, before
+        known, used = (before.run_id, before.used) if before else ("", Used())
+        known = known if known and folder.run(known).record.is_file() else ""
         try:
-            left = self.purse.left()
+            left = self.purse.left(number)
             line = self.ledger.begin(number, before)
             ledger, prepared = self._opened(planned, line.run_id, left)
             summary = execution.carry_out(folder, ledger, prepared, listener=self.listener)
         except _SpentError as error:
-            self.ledger.write(RunLine(time=now(), number=number, state="not run", why=error.message, next=error.hint))
+            left_out = RunLine(
+                time=now(), number=number, state="not run", run_id=known, why=error.message, next=error.hint, used=used
+            )
+            self.ledger.write(left_out)
             return
         except BenchError as error:
             self.listener.note(f"{planned.benchmark}: {error.message}")
             run_id = line.run_id if line and folder.run(line.run_id).record.is_file() else ""
             refused = RunLine(
-                time=now(), number=number, state="refused", run_id=run_id, why=error.message, next=error.hint
+                time=now(), number=number, state="refused", run_id=run_id, why=error.message, next=error.hint, used=used
             )
             self.ledger.write(refused)
             return
         used = _used(ledger, prepared)
-        self.purse.used.append(used)
+        self.purse.used[number] = used
         self.each(Run(self.workspace, line.run_id, summary))
         ended = RunLine(
             time=now(), number=number, state="complete", run_id=line.run_id, outcomes=dict(summary.outcomes), used=used

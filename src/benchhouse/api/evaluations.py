@@ -1,9 +1,6 @@
 """`ws.evaluations`: evaluations that were begun, also by a server or a comment; how they stand, go on and are ended."""
 
 import builtins
-import os
-import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
@@ -11,8 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from benchhouse.api import evaluation
 from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
 from benchhouse.api.verb_group import VerbGroup
+from benchhouse.nexus.evaluation import EvaluationPlan
 from benchhouse.nexus.evaluation_ledger import EvaluationLedger, find_evaluation, list_evaluations
-from benchhouse.schema.errors import BenchError
+from benchhouse.processes.owner_lock import interrupt
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
@@ -48,7 +46,11 @@ class Evaluations(VerbGroup):
         return evaluation.standing(find_evaluation(self._folder, token))
 
     def __contains__(self, evaluation_id: str) -> bool:
-        return self._folder.evaluation(evaluation_id).record.is_file()
+        return evaluation_id in list_evaluations(self._folder)
+
+    def plan(self, *, by: str = "", **wanted: Unpack[EvaluateKeywords]) -> EvaluationPlan:
+        """What one would run and what it would reuse; nothing is begun. `by` as in `submit`."""
+        return evaluation.plan(self._workspace, wanted, by)[0]
 
     def submit(self, evaluation_id: str = "", *, by: str = "", **wanted: Unpack[EvaluateKeywords]) -> Evaluation:
         """Plan one, and let another process carry it out. Asked for twice by the same id there is one.
@@ -83,20 +85,8 @@ class Evaluations(VerbGroup):
     def stop(self, token: str) -> StoppedEvaluation:
         """End it and the run that is under way; what is sealed stays."""
         ledger = find_evaluation(self._folder, token)
-        stopped = _end(ledger)
+        stopped = interrupt(ledger.owner, f"evaluation {ledger.folder.evaluation_id}", _PATIENCE_S)
         begun = next((line.run_id for line in ledger.lines().values() if line.state == "begun"), "")
         if begun and self._folder.run(begun).record.is_file():
             self._workspace[begun].stop()
         return StoppedEvaluation(ledger.folder.evaluation_id, stopped, begun)
-
-
-def _end(ledger: EvaluationLedger) -> int | None:
-    deadline, stopped = time.monotonic() + _PATIENCE_S, None
-    while (owner := ledger.owner()) is not None:
-        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
-            os.kill(owner, signal.SIGINT)
-            stopped = owner
-        if time.monotonic() > deadline:
-            raise BenchError(f"process {owner} did not end within {_PATIENCE_S:g} s", f"kill -9 {owner}")
-        time.sleep(0.05)
-    return stopped

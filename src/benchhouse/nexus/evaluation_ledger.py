@@ -146,8 +146,8 @@ class EvaluationLedger:
 
     def begin(self, number: int, before: RunLine | None) -> RunLine:
         """Its id is on disk before the run is: whoever is killed in between finds it again."""
-        run_id = (before.run_id if before else "") or new_run_id()
-        return self.write(RunLine(time=now(), number=number, state="begun", run_id=run_id))
+        run_id, used = (before.run_id, before.used) if before else ("", Used())
+        return self.write(RunLine(time=now(), number=number, state="begun", run_id=run_id or new_run_id(), used=used))
 
 
 def planned_run(step: Step) -> PlannedRun:

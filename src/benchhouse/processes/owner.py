@@ -23,6 +23,14 @@ def pid_of(text: str) -> int | None:
     return int(owner["pid"]) if owner else None
 
 
+def pid_here(text: str) -> int | None:
+    """Of a process that lives, as this process may call it; None of one elsewhere, whose number is another's here."""
+    owner = _IDENTITY.fullmatch(text)
+    if owner is None or int(owner["namespace"]) != _namespace() or not alive(int(owner["pid"]), int(owner["start"])):
+        return None
+    return int(owner["pid"])
+
+
 def is_gone(text: str) -> bool:
     """Whether that process has ended; one of another pid namespace can't be judged, so it counts as alive."""
     owner = _IDENTITY.fullmatch(text)

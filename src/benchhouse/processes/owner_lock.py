@@ -3,10 +3,13 @@
 import contextlib
 import fcntl
 import os
+import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from benchhouse.processes.owner import identity, is_gone, pid_of
+from benchhouse.processes.owner import identity, pid_here
+from benchhouse.schema.errors import BenchError
 
 
 class OwnerLock:
@@ -33,7 +36,8 @@ class OwnerLock:
         self._handle = None
 
     def owner(self) -> int | None:
-        """Process id of who holds it, 0 where it has not written it yet, or None."""
+        """Process id of who holds it, or None. 0: it has not written it yet, or is of another machine or container,
+        whose numbers mean other processes here."""
         try:
             handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # nothing else: an owner that can't be seen is not none
@@ -43,9 +47,33 @@ class OwnerLock:
             return None
         except BlockingIOError:
             text = os.pread(handle, 100, 0).decode()  # of the one before, in the moment after the lock was taken
-            return 0 if is_gone(text) else pid_of(text) or 0
+            return pid_here(text) or 0
         finally:
             os.close(handle)
+
+
+def interrupt(owner: Callable[[], int | None], what: str, wait_s: float) -> int | None:
+    """End whoever works on something, as Ctrl-C does; its process id, None where nobody worked on it."""
+    deadline = time.monotonic() + wait_s
+    told: int | None = None
+    while (pid := owner()) is not None:
+        if pid and pid != told:
+            try:
+                with contextlib.suppress(ProcessLookupError):  # it has ended since we looked
+                    os.kill(pid, signal.SIGINT)
+            except PermissionError as error:
+                raise BenchError(
+                    f"{what} is being worked on by process {pid}, which is somebody else's", "ask them to end it"
+                ) from error
+            told = pid
+        if time.monotonic() > deadline:
+            if not pid:
+                raise BenchError(
+                    f"{what} is being worked on by a process of another machine or container", "end it there"
+                )
+            raise BenchError(f"process {pid} did not end within {wait_s:g} s", f"kill -9 {pid}, then stop again")
+        time.sleep(0.05)
+    return told
 
 
 def _lock(handle: int) -> bool:

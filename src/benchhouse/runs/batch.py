@@ -1,9 +1,6 @@
 """Runs from outside: jobs that outlive us are handed over and looked at later, and any run can be stopped."""
 
-import os
-import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,13 +8,13 @@ from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.owner_lock import interrupt
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.keepers import attached_folders, settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Carrier, Executor, JobState
 from benchhouse.schema.service import ServiceFolder
@@ -151,16 +148,8 @@ def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 90.0) -> Stopp
     if cluster:  # on another machine its process has another's number here
         cluster.stop(job)
         ledger.tell("stopped", reason=f"job {job} was ended")
-    deadline = time.monotonic() + wait_s
-    stopped: int | None = None
     said: list[str] = []
-    while (owner := ledger.owner()) is not None:
-        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
-            os.kill(owner, signal.SIGINT)
-            stopped = owner
-        if time.monotonic() > deadline:
-            raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
-        time.sleep(0.05)
+    stopped = interrupt(ledger.owner, f"run {run_id}", wait_s)
     ledger.own()
     try:
         cancelled = _cancel(workspace, ledger, said.append)

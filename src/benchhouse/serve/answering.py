@@ -150,7 +150,7 @@ class Endpoint:
             written = self._writes.carry_out(verb, asked, asker_of(request), key)
             headers = {"Idempotency-Replayed": "true"} if written.again else {}
             return Response(hide_places(written.body, self._workspace), headers=headers, media_type=JSON)
-        answer = verb.call(self._workspace, asked)
+        answer = verb.answer(self._workspace, asked, asker_of(request).name)
         if isinstance(answer, Text):
             body = hide_places(answer.text, self._workspace).encode("utf-8", "replace")
             response = tagged(request, body, f"{answer.media_type}; charset=utf-8")

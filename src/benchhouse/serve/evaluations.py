@@ -57,9 +57,9 @@ def evaluation(workspace: Workspace, asked: OfEvaluation) -> "answers.Evaluation
 
 
 @verb("GET", "/evaluation-plan", scope="admin")
-def evaluation_plan(workspace: Workspace, asked: ToPlan) -> "answers.EvaluationPlan":
+def evaluation_plan(workspace: Workspace, asked: ToPlan, by: str) -> "answers.EvaluationPlan":
     """What an evaluation would run and what it would reuse; nothing is begun."""
-    return workspace.evaluate(dry_run=True, **_keywords(asked)).plan
+    return workspace.evaluations.plan(by=by, **_keywords(asked))
 
 
 @verb("POST", "/evaluations", scope="admin")

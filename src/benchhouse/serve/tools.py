@@ -104,7 +104,7 @@ class Tool:
         if self.verb.writes:
             text = hide_places(writes.carry_out(self.verb, asked, asker, key).body, workspace)
         else:
-            text = json_text(self.verb.call(workspace, asked), workspace)
+            text = json_text(self.verb.answer(workspace, asked, asker.name), workspace)
         answer = json.loads(text)
         return _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
 

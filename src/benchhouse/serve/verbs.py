@@ -5,12 +5,15 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import Role as Scope
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
 
 Method = Literal["GET", "POST"]
 
@@ -67,6 +70,8 @@ class Verb:
     """The field of the answer that is a table; empty: the answer itself is one; None: there is none."""
     texts: tuple[str, ...] = ()
     """Media types, where the answer is a text."""
+    personal: bool = False
+    """Whether it writes nothing, and is called with the name of who asks."""
 
     @cached_property
     def answers(self) -> Any:
@@ -79,6 +84,10 @@ class Verb:
     def writes(self) -> bool:
         """Whether it is called with an `Order` too."""
         return self.method == "POST" and self.scope != "read"
+
+    def answer(self, workspace: "Workspace", asked: Asked, by: str) -> Any:
+        """What it says, where it writes nothing; `by` is who asks."""
+        return self.call(workspace, asked, by) if self.personal else self.call(workspace, asked)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -98,7 +107,8 @@ VERBS: dict[str, Verb] = {}
 def verb(
     method: Method, path: str, scope: Scope = "read", *, rows: str | None = None, texts: tuple[str, ...] = ()
 ) -> Callable[[Any], Any]:
-    """Declare a function of a workspace and of what is asked; its name, its types and its first line are the verb's.
+    """Declare a function of a workspace, of what is asked and, where it takes `by`, of who asks; its name, its types
+    and its first line are the verb's.
 
     An answer that is a list is a table, which can be had as CSV and Arrow too; `rows` names the field that is one.
     `texts` are the media types of one that is a document. A POST with another scope than read writes: it is a function
@@ -106,9 +116,11 @@ def verb(
     """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        asks = list(inspect.signature(function).parameters.values())[1].annotation
+        taken = inspect.signature(function).parameters
+        asks = list(taken.values())[1].annotation
         table = "" if str(function.__annotations__["return"]).startswith("list[") else rows
-        VERBS[function.__name__] = Verb(function.__name__, method, path, asks, function, scope, table, texts)
+        name = function.__name__
+        VERBS[name] = Verb(name, method, path, asks, function, scope, table, texts, personal="by" in taken)
         return function
 
     return declare
