@@ -14,7 +14,7 @@ description = "what it is"
 {info}
 [info.labels]
 task_name = "my.task"
-team = "core"
+team = "core"{labels}
 [hardware]
 instance_type = "{instance}"
 strategy = "{strategy}"
@@ -30,7 +30,7 @@ benchmark_code = '''{code}'''
 
 def made(site=None, executor="local", **parts):
     defaults = {"instance": "p3.8xlarge", "strategy": "single_node", "code": "python3 train.py"}
-    text = BASE.format(**{"info": "", "hardware": "", "env": "", "rest": ""} | defaults | parts)
+    text = BASE.format(**{"info": "", "labels": "", "hardware": "", "env": "", "rest": ""} | defaults | parts)
     return convert(parse_toml(text, "d.toml"), site or Site(), executor, {"HF_TOKEN": "s3cret"})
 
 
@@ -161,6 +161,16 @@ def test_what_has_no_effect_is_told():
     assert converted.file.scenario.labels["framework"] == "mxnet"
 
 
+def test_a_framework_that_is_no_value_of_a_label_is_kept_as_one_and_told():
+    converted = made(rest='framework = "py torch"\nframework_version = "2.1.0+cu118"')
+    labels = converted.file.scenario.labels
+    assert (labels["framework"], labels["framework_version"]) == ("py-torch", "2.1.0-cu118")
+    assert "ml.framework_version = 2.1.0+cu118: kept as the label '2.1.0-cu118'" in converted.notes
+    own = made(labels='\nframework = "ours"', rest='framework = "mxnet"')
+    assert own.file.scenario.labels["framework"] == "ours"
+    assert own.notes == ["ml.framework = mxnet: info.labels says ours"]
+
+
 def test_on_kubernetes_the_image_is_that_of_the_pods():
     read = scenario(executor="kubernetes")
     assert (read.kubernetes.image, read.kubernetes.shm, read.artifacts.container) == ("user/repo:tag", 2**30, None)
@@ -178,6 +188,8 @@ def test_on_kubernetes_the_image_is_that_of_the_pods():
         ({"strategy": "client_sever"}, 10, "expected 'single_node'"),
         ({"strategy": "inference"}, 1, "strategy inference needs a [server]"),
         ({"rest": '[[output.metrics]]\nname = "a"\nunits = "1"\npattern = "(a+"'}, 20, "not a regular expression"),
+        ({"rest": '[[output.metrics]]\nname = "a"\npattern = "a{99999999999}"'}, 19, "repetition number is too large"),
+        ({"rest": f'[[output.metrics]]\nname = "a"\npattern = "{"(" * 3000}"'}, 19, "nested too deep"),
         ({"rest": '[[data.sources]]\nsrc = "http://host/x"\npath = "/x"\nmd5 = "12"'}, 20, "does not match"),
         ({"hardware": "distributed = {num_instances = 0}"}, 11, "at least 1"),
         ({"instance": "t3.small", "strategy": "horovod",

@@ -14,6 +14,8 @@ from benchhouse.experiments.emitted import Emitted
 from benchhouse.experiments.pattern_search import PatternSearch, SlowPattern
 from benchhouse.schema.experiment import Context, Direction
 from benchhouse.schema.model import Model
+from benchhouse.schema.patterns import compiled
+from benchhouse.schema.quoting import quote
 
 SEARCHED_BYTES = 16 * 2**20  # of each output
 
@@ -38,9 +40,9 @@ class OutputMetric(Model):
         if pattern is None:
             return None
         try:
-            groups = re.compile(pattern).groups
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+            groups = compiled(pattern).groups
+        except ValueError as error:
+            raise ValueError(f"{quote(pattern)} is {error}") from error
         if groups != 1:
             raise ValueError(f"{pattern!r} has {groups} groups; put exactly one around the number")
         return pattern

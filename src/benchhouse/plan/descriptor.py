@@ -15,10 +15,11 @@ from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.plan.descriptor_server import server_recipe
-from benchhouse.plan.descriptor_words import begins_elsewhere, escaped, given_by, script_words, simple_words
+from benchhouse.plan.descriptor_words import as_label, begins_elsewhere, escaped, given_by, script_words, simple_words
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.schema.descriptor import SINGLE_RUN, Descriptor, OutputMetric, Source
 from benchhouse.schema.instance_types import InstanceType, find_instance_type, instance_names
+from benchhouse.schema.patterns import compiled
 from benchhouse.schema.site import Site
 from benchhouse.schema.sources import DATA
 
@@ -68,10 +69,7 @@ class _View:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", descriptor.name).strip("._-")[:100]
         self._put("scenario", name or "benchmark", named)
         self._put("description", escaped(" ".join(info.description.split())), ("info", "description"))
-        labels = {key: escaped(value) for key, value in info.labels.items()}
-        for key in ("framework", "framework_version"):
-            labels |= {key: escaped(value)} if (value := getattr(descriptor.ml, key)) else {}
-        self._put("labels", labels, ("info", "labels"))
+        self._put("labels", self._labels(), ("info", "labels"))
         ranks = descriptor.hardware.distributed is not None or descriptor.hardware.strategy == "horovod"
         self._put("experiment", "training.run" if ranks else "command", ("hardware", "strategy"))
         self._hardware()
@@ -84,6 +82,15 @@ class _View:
         if descriptor.server:
             self._server()
         self._tell()
+
+    def _labels(self) -> dict[str, str]:
+        labels = dict(self.descriptor.info.labels)
+        for key in ("framework", "framework_version"):
+            value = getattr(self.descriptor.ml, key)
+            if value and labels.setdefault(key, label := as_label(value)) != value:
+                kept = f"kept as the label '{label}'" if labels[key] == label else f"info.labels says {labels[key]}"
+                self.notes.append(f"ml.{key} = {value}: {kept}")
+        return {key: escaped(value) for key, value in labels.items()}
 
     def _put(self, key: str, value: Any, place: Loc) -> None:
         self.data[key] = value
@@ -186,9 +193,9 @@ class _View:
         if not metric.pattern:
             return made
         try:
-            groups = re.compile(metric.pattern).groups
-        except re.error as error:
-            self._refuse((*loc, "pattern"), f"not a regular expression: {error}", "one with a group around the number")
+            groups = compiled(metric.pattern).groups
+        except ValueError as error:
+            self._refuse((*loc, "pattern"), str(error), "one with a group around the number")
             return made
         pattern = metric.pattern if groups else f"({metric.pattern})"
         return made | {"pattern": escaped(pattern), "take": "all"}

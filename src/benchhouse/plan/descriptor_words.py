@@ -14,6 +14,12 @@ def escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
+def as_label(text: str) -> str:
+    """A text as the value of a label: at most 63 letters, digits, `-`, `_` and `.`, which begins and ends with one of
+    the first two."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("._-")
+
+
 def given_by(value: str) -> str:
     """A variable's value: `$NAME` alone stays a reference, as that is how a secret is given."""
     return value if _REFERENCE.fullmatch(value) else escaped(value)

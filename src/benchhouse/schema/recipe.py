@@ -11,7 +11,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from benchhouse.schema.image import tagged, with_digest
 from benchhouse.schema.model import SEALED, Model
 from benchhouse.schema.names import Name
+from benchhouse.schema.patterns import compiled
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import exposed, is_plain_secret
 
@@ -52,9 +54,9 @@ class Ready(Model):
             if not self.pattern:
                 raise ValueError("a log probe needs a pattern")
             try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ValueError(f"{self.pattern!r} is not a regular expression: {error}") from error
+                compiled(self.pattern)
+            except ValueError as error:
+                raise ValueError(f"{quote(self.pattern)} is {error}") from error
         if self.kind == "command" and not self.command:
             raise ValueError("a command probe needs a command")
         return self

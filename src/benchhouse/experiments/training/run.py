@@ -1,6 +1,5 @@
 """Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
 
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -48,7 +47,9 @@ from benchhouse.experiments.training.watch import FLOOR_S, TIMES, Watch
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.patterns import compiled
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.telemetry import STEADY
 
 _SHOWN = 300  # characters of a rank's last lines in a message
@@ -133,9 +134,9 @@ class TrainingWorkload(Ranks, Goals, WithData):
     def _groups(cls, patterns: dict[str, str]) -> dict[str, str]:
         for name, pattern in patterns.items():
             try:
-                groups = re.compile(pattern).groups
-            except re.error as error:
-                raise ValueError(f"{name}: {pattern!r} is not a regular expression: {error}") from error
+                groups = compiled(pattern).groups
+            except ValueError as error:
+                raise ValueError(f"{name}: {quote(pattern)} is {error}") from error
             if groups != 1:
                 raise ValueError(f"{name}: {pattern!r} has {groups} groups; put exactly one around the number")
         if patterns and "step" not in patterns:
