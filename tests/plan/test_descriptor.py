@@ -114,6 +114,14 @@ pattern = "(1)"
     }  # fmt: skip
     assert (read.resources.cpus, read.resources.gpus) == (34, 4)
     assert any("only what the client prints is measured" in note for note in converted.notes)
+    more = server.replace("success_threshold = 2", "period_seconds = 5, failure_threshold = 2")
+    more = more.replace("ports", 'liveness_probe = "http://localhost/"\nports').replace(
+        "[server.env]", 'aws_zone_id = "a"\n[server.env]'
+    )
+    told = " ".join(made(strategy="inference", rest=more.replace("server:1.2", "server:latest")).notes)
+    for words in ("readiness_probe: period_seconds, failure_threshold: it is asked", "liveness_probe: a server that",
+                  "server.hardware.aws_zone_id: it runs", "user/server:latest: another image tomorrow"):  # fmt: skip
+        assert words in told and not any(words in note for note in converted.notes)
     privileged = server.replace("ports", "privileged = true\nports")
     assert any("privileged" in message for _, message in refused(strategy="inference", rest=privileged))
 

@@ -14,7 +14,7 @@ from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.plan.descriptor_server import server_recipe
+from benchhouse.plan.descriptor_server import server_recipe, without_effect
 from benchhouse.plan.descriptor_words import as_label, begins_elsewhere, escaped, given_by, script_words, simple_words
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.schema.descriptor import SINGLE_RUN, Descriptor, OutputMetric, Source
@@ -296,9 +296,7 @@ class _View:
             self._put("services", {"server": {"recipe": recipe}}, loc)
             if models:
                 self.notes.append("server.models: not fetched: say in start_command where they lie on the machine")
-        if server.output.metrics:
-            names = ", ".join(metric.name for metric in server.output.metrics)
-            self.notes.append(f"server.output.metrics: {names}: only what the client prints is measured")
+            self.notes += without_effect(server)
 
     def _tell(self) -> None:
         """What has no effect."""
@@ -313,8 +311,8 @@ class _View:
         self.notes += [f"hardware.{name}: machines are chosen by the executor" for name in zones]
         if descriptor.custom_params:
             self.notes.append(f"custom_params: nothing reads {', '.join(descriptor.custom_params)}")
-        if descriptor.data.id:
-            self.notes.append(f"data.id = {descriptor.data.id}: sources are known by their address")
+        if names := [item.id for item in (descriptor.data, *descriptor.data.sources) if item.id]:
+            self.notes.append(f"data: id = {', '.join(names)}: sources are known by their address")
 
 
 def _below(path: str) -> str:

@@ -9,6 +9,7 @@ from benchhouse.schema.image import tagged
 from benchhouse.schema.recipe import LOOPBACK
 
 _PATIENCE_S = 600  # a server that loads a model takes its time
+_ASKED_OTHERWISE = ("initial_delay_seconds", "period_seconds", "timeout_seconds", "failure_threshold")
 
 
 def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, list[tuple[str, str, str]]]:
@@ -38,6 +39,30 @@ def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, lis
     except ValueError as error:
         return None, [("docker_image", str(error), "an image and its version: name:1.2")]
     return recipe, []
+
+
+def without_effect(server: Server) -> list[str]:
+    """What of it nothing here has a use for, and why."""
+    env, notes = server.env, list[str]()
+    probe = env.readiness_probe
+    if isinstance(probe, Probe) and (given := [key for key in _ASKED_OTHERWISE if key in probe.model_fields_set]):
+        many = f"it is asked again and again until it answers, for {_PATIENCE_S} s at most"
+        notes.append(f"server.env.readiness_probe: {', '.join(given)}: {many}")
+    lives = [key for key in ("liveliness_probe", "liveness_probe") if getattr(env, key) is not None]
+    notes += [
+        f"server.env.{key}: a server that ends is seen at once; one that hangs, by what its client asks"
+        for key in lives
+    ]
+    zones = [key for key in ("availability_zone", "aws_zone_id") if getattr(server.hardware, key)]
+    notes += [f"server.hardware.{key}: it runs beside its client" for key in zones]
+    if tagged(env.docker_image).tag == "latest":
+        notes.append(
+            f"server.env.docker_image = {env.docker_image}: another image tomorrow, so not kept as what served"
+        )
+    if server.output.metrics:
+        names = ", ".join(metric.name for metric in server.output.metrics)
+        notes.append(f"server.output.metrics: {names}: only what the client prints is measured")
+    return notes
 
 
 def _ready(probe: Probe | str | None, port: int) -> dict[str, Any]:
