@@ -36,6 +36,12 @@ def test_examples_run_where_their_program_exists(name, bench, tmp_path):
     rows = {(row["metric"], row["stat"]): row for row in json.loads(done.out)["points"]}
     assert rows[metric, "mean"]["unit"] == unit
     assert mean is None or rows[metric, "mean"]["mean"] == pytest.approx(mean)
+    if name == "emit":
+        for table in ("benchmark_run_fact", "trial_fact"):
+            sql = f"SELECT json_extract_string(labels, '$.task_name') AS task FROM {table}"
+            assert bench("query", sql, "--csv").out == "task\nemitted_accuracy\n"
+        (config,) = tmp_path.glob("results/*/*/effective_config.yaml")
+        assert yaml.safe_load(config.read_text())["labels"] == {"task_name": "emitted_accuracy"}
     if name == "single-node-cpu":
         (meta,) = tmp_path.glob("results/*/*/meta.json")
         staged = json.loads(meta.read_text())["custom"]["data"]

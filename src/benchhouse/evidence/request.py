@@ -28,6 +28,7 @@ def effective_config(spec: TrialSpec) -> str:
     config = {
         "schema_version": 1,
         "scenario": spec.scenario,
+        "labels": spec.labels,
         "experiment": spec.experiment.name,
         "version": spec.experiment.version,
         "target": escaped(spec.target),

@@ -171,6 +171,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "code_digest": prepared.code_digest,
         "parallel": options.parallel or prepared.plan.scenario.parallel,
         "plan_digest": prepared.plan.digest,
+        "labels": dict(prepared.plan.scenario.labels),
         "folder": prepared.plan.input_folder,
         "source": checkout(prepared.home),
         "cache": str(places.cache()),

@@ -1,11 +1,9 @@
 """What of a run goes to a search engine: its numbers and its logs, as documents with ids that stay."""
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from benchhouse.documents.yaml_reader import parse_yaml
-from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.logs import JOURNAL, RunLogs, Selection, TrialLogs
 from benchhouse.runs.search_engine import Document
 from benchhouse.schema.digests import digest
@@ -24,9 +22,10 @@ _NAMED_BY = ("trial_id", "metric", "stat", "scope", "window")
 
 def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: bool) -> Iterator[Document]:
     """All of a collected run, each with the labels of its scenario."""
-    labels = _labels(workspace, run_id)
     with Warehouse.open(workspace) as warehouse:
         rows = warehouse.query(_NUMBERS, runs=[run_id]).dicts()
+        kept = warehouse.query("SELECT labels FROM benchmark_run_fact", runs=[run_id]).rows
+    labels = json.loads(kept[0][0] or "{}") if kept else {}
     for row in rows:
         name = digest([str(row[key]) for key in _NAMED_BY])[:32]
         yield Document(f"{prefix}-measurements", name, {**row, "labels": labels})
@@ -51,13 +50,3 @@ def _log_documents(
                     line = LogLine.model_validate_json(text).model_dump(exclude_unset=True)
                     name = digest([run_id, folder.path.name, attempt, number])[:32]
                     yield Document(index, name, line | about | {"attempt": attempt})
-
-
-def _labels(workspace: WorkspaceFolder, run_id: str) -> dict[str, Any]:
-    """Those of its scenario; none where that is of another machine."""
-    path = Ledger(workspace.run(run_id)).folder.scenario
-    try:
-        labels = parse_yaml(path.read_text(encoding="utf-8"), str(path)).data.get("labels")
-    except (OSError, BenchError):
-        return {}
-    return dict(labels) if isinstance(labels, dict) else {}

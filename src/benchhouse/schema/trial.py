@@ -108,6 +108,7 @@ class TrialSpec(Model):
     parameters: dict[str, Any]
     axes: list[str] = Field(default_factory=empty_list, description="Names of the parameters that vary in this run.")
     folder: str = Field("", description="Folder that relative paths among the inputs start in; empty: there are none.")
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels of the scenario.")
     repetition: int
     warmup: bool = False
     seed: int

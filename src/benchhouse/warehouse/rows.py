@@ -147,6 +147,7 @@ def _from_spec(spec: TrialSpec) -> Row:
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),
         "axes": canonical_json(axes_of(spec)).decode(),
+        "labels": canonical_json(spec.labels).decode(),
         "point": point_label(spec),
         # A seed may use all 64 bits; the column is signed.
         "seed": spec.seed if spec.seed < 1 << 63 else spec.seed - (1 << 64),
@@ -267,7 +268,7 @@ def _run_row(trials: Sequence[Row]) -> Row:
     governed = _governed(trials, gaps)
     if not waits:
         gaps |= {"queue_s": json.loads(first["unknown"] or "{}").get("queue_s", "no trial says")}
-    same = ("scenario", "plan_digest", "experiment", "experiment_version", "runtime")
+    same = ("scenario", "plan_digest", "experiment", "experiment_version", "runtime", "labels")
     return {name: first[name] for name in same} | _shared_ids(trials, gaps) | _run_keys(trials) | {
         "executor": ", ".join(sorted({row["executor"] for row in trials})),
         **governed,

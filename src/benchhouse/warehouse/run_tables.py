@@ -30,6 +30,7 @@ _EXECUTOR = Column(
 RUNTIME = Column(
     "runtime", "text", "What jobs ran inside: process, venv, ...; `process, shared` where trials shared it."
 )
+_LABELS = Column("labels", "text", "Labels of the scenario or descriptor, canonical JSON.")
 _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
 _TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")
 _REPETITION = Column("repetition", "integer", "Which repetition of its instance, from 1 or 0 as planned.")
@@ -52,6 +53,7 @@ RUN_FACT = Table(
     "One row per run, derived from the evidence of its trials alone.",
     (
         *_RUN_IDENTITY,
+        _LABELS,
         _SCHEDULER_RUN,
         Column("intent", "text", "What the run was for, as its contract says: kind of workload, variable under test."),
         Column("mode", "text", "publication or realism: what is left of what its contract asks for; or rejected."),
@@ -89,6 +91,7 @@ TRIAL_FACT = Table(
     "One row per sealed trial.",
     (
         *_TRIAL_IDENTITY,
+        _LABELS,
         Column("distribution", "text", "Python distribution that provides the experiment."),
         Column("distribution_version", "text", "Its version."),
         Column("component", "text", "Component of the common metrics schema."),

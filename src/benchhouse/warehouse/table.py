@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 Kind = Literal["text", "texts", "integer", "number", "numbers", "truth", "time"]
 Row = dict[str, Any]
 

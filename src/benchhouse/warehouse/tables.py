@@ -1,4 +1,4 @@
-"""The list of tables, version 7. A further one is declared in a file of its own and is one line here.
+"""The list of tables, version 8. A further one is declared in a file of its own and is one line here.
 
 Tables of evidence, which `rows.py` fills, raise SCHEMA_VERSION when they change; those with a `source` need not.
 """
