@@ -101,8 +101,8 @@ def test_importers_are_listed(lab):
     "step",
     [
         "benchhouse.runs.imports._copy",  # while what was read is written
-        "benchhouse.api.importing.new_run_id",  # it is kept
-        "benchhouse.api.importing.open_run",  # the id of the run is written
+        "benchhouse.api.importing.prepare",  # it is kept, with the id of its run
+        "benchhouse.api.importing.open_run",  # the run is planned
         "benchhouse.api.execution.carry_out",  # the run is open
         "benchhouse.api.execution.collect",  # the trial is sealed
     ],

@@ -6,6 +6,7 @@ import pytest
 
 from benchhouse.runs import imports
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.imported import Reading
 from benchhouse.schema.layout import WorkspaceFolder
 
 
@@ -60,6 +61,13 @@ def test_a_job_of_fio_that_moved_nothing_is_a_case_with_its_error(read, changed)
     assert (broken.target["name"], figures(broken)) == ("broken", {"error_code": [2]})
 
 
+def test_a_job_of_fio_that_broke_off_is_told(read, changed):
+    (good,) = read("fio", changed("fio-3.33.json", lambda document: None)).cases
+    (broken,) = read("fio", changed("fio-3.33.json", lambda document: document["jobs"][0].update(error=28))).cases
+    assert not good.doubts and figures(broken)["error_code"] == [28]
+    assert broken.doubts == [("fio_error", "the job randread ended with the error 28 (errno)")]
+
+
 def test_what_fio_says_of_both_directions_together_is_read(read, changed):
     def unite(document):
         job = document["jobs"][0]
@@ -87,6 +95,73 @@ def test_a_case_of_vectordbbench_that_failed_counts_as_an_error(read, changed):
 
     good, broken, _ = read("vectordbbench", changed("vectordbbench-2.0.0.json", fail)).cases
     assert figures(good)["error_rate"] == [0] and figures(broken) == {"error_rate": [1]}
+
+
+def test_a_refused_request_of_vllm_without_words_is_no_answer_in_no_time(read, changed):
+    def refuse(document):
+        document["errors"][5] = ""  # it has no first token, and took no time
+
+    (told,) = read("vllm-bench", changed("vllm-0.33.0-published-format.json", lambda document: None)).cases
+    (case,) = read("vllm-bench", changed("vllm-0.33.0-published-format.json", refuse)).cases
+    assert figures(case) == figures(told) and min(figures(case)["ttft"]) > 0 and not case.doubts
+
+    def lose(document):
+        document["completed"] = 38
+
+    (case,) = read("vllm-bench", changed("vllm-0.33.0-published-format.json", lose)).cases
+    assert case.doubts == [("vllm_bench_counts", "its lists have 39 good requests, and it says that 38 were completed")]
+
+
+@pytest.mark.parametrize(
+    ("told", "rate"),
+    [
+        ({"request_count": 90, "error_request_count": 10}, 0.1),
+        ({"request_count": 75, "error_summary": [{"count": 20}, {"count": 5}]}, 0.25),
+        ({"request_count": 90, "error_summary": []}, 0),
+        ({"request_count": 90}, None),
+    ],
+)
+def test_a_summary_of_aiperf_has_its_errors_and_says_that_it_was_cancelled(told, rate, read, changed):
+    def count(document):
+        counts = {name: {"unit": "requests", "avg": n} for name, n in told.items() if isinstance(n, int)}
+        document |= told | counts | {"was_cancelled": rate is None}
+
+    (case,) = read("aiperf", changed("aiperf-0.13.0-published-format.json", count)).cases
+    assert figures(case).get("error_rate") == (None if rate is None else [rate])
+    assert [code for code, _ in case.doubts] == (["aiperf_cancelled"] if rate is None else [])
+
+
+def test_no_request_at_all_is_no_error_rate(read, changed):
+    def lose(document):
+        document["successes"]["count"] = document["failures"]["count"] = 0
+
+    (case,) = read("inference-perf", changed("inference-perf-0.7.0-published-format.json", lose)).cases
+    assert "error_rate" not in figures(case) and case.missing["error_rate@inference-perf"] == "there is no request"
+
+
+def test_aggregates_of_google_benchmark_alone_have_rates_and_counters(read, changed):
+    def aggregate(document):
+        (row,) = (item for item in document["benchmarks"] if item["name"] == "counted")
+        row |= {"name": "counted_mean", "run_type": "aggregate", "aggregate_name": "mean"}
+        document["benchmarks"] = [row]
+
+    (case,) = read("google-benchmark", changed("google-benchmark-1.9.5-complexity.json", aggregate)).cases
+    found = figures(case)
+    assert (found["items_per_second_mean"], found["counter.hits_mean"]) == ([7347.777201875332], [7])
+    assert found["real_time_mean_ms"] == [0.03843665426317365] and len(found) == 4
+
+
+def test_a_property_that_ado_observed_is_no_setting_because_a_settings_name_ends_alike(read, data, tmp_path):
+    path = tmp_path / "operation.csv"
+    text = (data / "ado-2.3.0_operation.csv").read_text()
+    header, *rows = text.replace(",latency_ms,", ",tch,").splitlines()
+    batches = [row.split(",")[4] for row in rows]
+    lines = [
+        ",".join([*row.split(",")[:8], batch, *row.split(",")[9:]]) for row, batch in zip(rows, batches, strict=True)
+    ]
+    path.write_text("\n".join([header, *lines]) + "\n")
+    case = read("ado", path).cases[2]
+    assert case.settings == {"batch": 2, "model": "tiny"} and figures(case)["tch"] == [2]
 
 
 def test_latencies_of_tokens_and_of_queries_are_in_the_detail_log_of_loadgen(read, data):
@@ -146,6 +221,39 @@ def test_a_negative_time_is_told(data, tmp_path):
     path.write_text((data / "hyperfine-1.15.0.json").read_text().replace("0.000706036", "-0.000706036"))
     reading = imports.read(WorkspaceFolder(tmp_path), path, None).reading.read_text()
     assert '"negative_time"' in reading and "a clock was set back" in reading
+
+
+def test_a_time_to_the_first_token_below_zero_and_more_errors_than_requests_are_told(changed, tmp_path):
+    def spoil(document):
+        document["ttfts"][0] = -0.25
+        document["failed"] = 41
+
+    path = changed("vllm-0.33.0-published-format.json", spoil)
+    reading = Reading.model_validate_json(imports.read(WorkspaceFolder(tmp_path), path, None).reading.read_bytes())
+    assert ("negative_time", "ttft@vllm-bench goes down to -250 ms: a clock was set back") in reading.cases[0].doubts
+    assert ("no_share", "error_rate@vllm-bench is 1.025: errors are a share of what was tried") in reading.cases[
+        0
+    ].doubts
+
+
+def test_more_cases_than_a_scenario_can_have_are_refused_before_anything_is_kept(changed, tmp_path):
+    def multiply(document):
+        row = document["benchmarks"][0]
+        document["benchmarks"] = [
+            row | {"name": f"{at} {'x' * 100_000}", "run_name": f"{at} {'x' * 100_000}"} for at in range(50)
+        ]
+
+    path = changed("google-benchmark-1.9.5.json", multiply)
+    with pytest.raises(BenchError, match="50 cases are too many for one run"):
+        imports.read(WorkspaceFolder(tmp_path / "ws"), path, None)
+    assert not list((tmp_path / "ws" / ".bench" / "imports").iterdir())
+
+
+def test_two_who_import_one_file_at_once_make_one_run(data, tmp_path):
+    """What was read names the run before anybody makes it."""
+    workspace = WorkspaceFolder(tmp_path)
+    folders = [imports.read(workspace, data / "hyperfine-1.15.0.json", None) for _ in range(2)]
+    assert folders[0].run.read_text() == folders[1].run.read_text() != ""
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,39 @@ def test_a_parquet_bomb_is_refused(mapping, tmp_path):
         read(WorkspaceFolder(tmp_path), path, "table", mapping)
 
 
+def test_a_parquet_file_whose_texts_would_fill_the_memory_is_refused(mapping, tmp_path):
+    path = tmp_path / "bomb.parquet"
+    text = pa.array(["a" * 1_000_000])
+    rows = pa.table({"v": text.take(pa.array([0] * 200)), "x": pa.repeat(1.0, 200)})
+    parquet.write_table(rows, path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    with pytest.raises(BenchError, match="v: a text of more than 4096 bytes"):
+        read(WorkspaceFolder(tmp_path), path, "table", mapping)
+    parquet.write_table(rows, path, compression="zstd", use_dictionary=False)
+    with pytest.raises(BenchError, match="too many for so small a file"):
+        read(WorkspaceFolder(tmp_path), path, "table", mapping)
+
+
+def test_a_column_that_differs_in_every_row_is_no_setting(mapping, monkeypatch, tmp_path):
+    monkeypatch.setattr("benchhouse.importers.table._MOST_CASES", 3)
+    path = tmp_path / "table.csv"
+    path.write_text("v,x\n1,1\n2,1\n3,1\n3,2\n")
+    assert len(plug("importers", "table").read(ForeignFile(path, mapping)).cases) == 3
+    path.write_text("v,x\n1,1\n2,1\n3,1\n4,2\n")
+    with pytest.raises(BenchError, match="more than 3 cases: does one of v differ in every row"):
+        read(WorkspaceFolder(tmp_path), path, "table", mapping)
+    assert not (tmp_path / ".bench").exists()
+
+
+def test_rows_without_a_value_are_counted_and_told(mapping, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("v,x\n1,1\n1,\n1,3\n2,5\n")
+    first, second = plug("importers", "table").read(ForeignFile(path, mapping)).cases
+    assert list(first.samples[0].values) == [1, 3] and first.facts == {"empty_cells": {"x_ms": 1}}
+    assert first.missing == {"x_ms@t of some rows": "their cells are empty"}
+    assert not second.missing and not second.facts
+
+
 def test_a_mapping_is_for_a_table(mapping, data, tmp_path):
     with pytest.raises(BenchError, match="says itself what is in it"):
         read(WorkspaceFolder(tmp_path), data / "hyperfine-1.15.0.json", "hyperfine", mapping)

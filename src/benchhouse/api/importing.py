@@ -9,9 +9,8 @@ from benchhouse.analysis.summary import summarise
 from benchhouse.api import execution
 from benchhouse.api.execution import QUIET, RunListener
 from benchhouse.api.run import Run
-from benchhouse.evidence.writing import write_text
 from benchhouse.runs import imports
-from benchhouse.runs.ledger import Ledger, new_run_id
+from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare
 from benchhouse.runs.records import open_run, resume_run
 from benchhouse.schema.errors import BenchError
@@ -114,8 +113,6 @@ def _import_file(
 ) -> ImportedRun:
     folder = imports.read(workspace.folder, path, kind, mapping)
     reading = Reading.model_validate_json(folder.reading.read_bytes())
-    if not folder.run.is_file():
-        write_text(folder.run, new_run_id())  # before the run is there: asked twice, there is one
     run_id = folder.run.read_text(encoding="utf-8")
     ledger = Ledger(workspace.folder.run(run_id))
     if ledger.folder.record.is_file():

@@ -28,12 +28,17 @@ def read(file: ForeignFile) -> Imported:
         if row.get("valid", "True") not in ("True", "False"):
             file.problem(f"valid: expected True or False, found {row['valid'][:60]!r}", line)
     headings = [name for name in rows[0][1] if name not in _COLUMNS]
-    settings = [name for name in headings if all(f"{name}.{row[name]}" in row["identifier"] for _, row in rows)]
+    settings = [name for name in headings if all(_names(row["identifier"], name, row[name]) for _, row in rows)]
     measured: dict[tuple[str, str], list[tuple[int, dict[str, str]]]] = {}
     for line, row in rows:
         measured.setdefault((row["experiment_id"], row["identifier"]), []).append((line, row))
     properties = [name for name in headings if name not in settings]
     return Imported(TOOL, None, [_case(file, same, settings, properties) for same in measured.values()])
+
+
+def _names(identifier: str, name: str, value: str) -> bool:
+    """Whether the entity is called by it: `batch.1-model.tiny`. What is observed may end as a property's name does."""
+    return f"-{name}.{value}-" in f"-{identifier}-"
 
 
 def _case(file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: list[str], names: list[str]) -> Case:

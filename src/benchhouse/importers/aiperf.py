@@ -18,6 +18,7 @@ _NAMES: dict[str, tuple[str, Direction | None, Role | None]] = {
     "output_sequence_length": ("output_tokens", None, None),
     "input_sequence_length": ("input_tokens", None, None),
 }
+_ERRORS = their(TOOL, "error_rate", "1", "requests with an error / all of the profiling phase", "lower", "error_rate")
 _MEANS = "counted from when the request was really sent; good requests only"
 
 
@@ -57,8 +58,7 @@ def _records(file: ForeignFile) -> Imported:
     for (key, unit), samples in values.items():
         case.add(_metric(key, unit), samples)
     if requests:
-        formula = "requests with an error / all of the profiling phase"
-        case.add_figure(their(TOOL, "error_rate", "1", formula, "lower", "error_rate"), errors / requests)
+        case.add_figure(_ERRORS, errors / requests)
     case.missing["tool's own figures"] = "they are in profile_export_aiperf.json"
     return Imported(TOOL, None, [case])
 
@@ -78,8 +78,18 @@ def _summary(document: Node, file: ForeignFile) -> Imported:
         for theirs, stat in stats.items():
             if (value := metric.maybe_number(theirs)) is not None:
                 case.add_figure(_metric(key, metric["unit"].text(), "" if single else stat), value)
+    case.add_figure(_ERRORS, _error_rate(document), "the summary does not count them")
+    if (cancelled := document.get("was_cancelled")) is not None and cancelled.value is True:
+        case.doubts.append(("aiperf_cancelled", "AIPerf was cancelled: its figures are of the requests until then"))
     case.missing["samples"] = "they are in profile_export.jsonl"
     return Imported(TOOL, document.maybe_text("aiperf_version"), [case], document.maybe_text("start_time"))
+
+
+def _error_rate(document: Node) -> float | None:
+    good, bad = (document.maybe_number(key, "avg") for key in ("request_count", "error_request_count"))
+    if bad is None and (told := document.get("error_summary")) is not None:
+        bad = sum(error["count"].number() for error in told.items())
+    return bad / (good + bad) if good is not None and bad is not None and good + bad else None
 
 
 AIPERF = Importer("AIPerf: profile_export.jsonl, profile_export_aiperf.json", claims, read)

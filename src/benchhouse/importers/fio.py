@@ -56,6 +56,8 @@ def _cases(job: Node, shared: Node | None) -> Iterator[Case]:
         case.add_figure(ERROR, job["error"].number())
         for kind, means in _MEANS.items():
             _latency(case, moved, kind, means)
+        if error := job["error"].number():
+            case.doubts.append(("fio_error", f"the job {case.target['name']} ended with the error {error:g} (errno)"))
         case.missing["samples"] = "the JSON of fio has no samples: its percentiles are those of its own histogram"
         yield case
 

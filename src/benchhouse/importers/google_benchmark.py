@@ -75,6 +75,7 @@ def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
     if not good:
         _fitted(case, aggregates)
         if not rows:
+            _means(case, aggregates)
             case.missing["samples"] = "the file has aggregates of it alone"
         return case
     for key, unit in _RATES.items():
@@ -82,7 +83,7 @@ def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
             case.add(their(TOOL, key, unit, f"{key} of a repetition", "higher", "throughput"),
                      (row[key].number() for row in good))  # fmt: skip
     for key, node in good[0].members():
-        if key not in _OWN and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        if key not in _OWN and _is_number(node):
             metric = their(TOOL, _clean(key), "1", f"the counter {key} of the benchmark")
             case.add(metric, (row[key].number() for row in good))
     case.facts["iterations"] = [row.maybe_number("iterations") for row in good]
@@ -98,6 +99,23 @@ def _fitted(case: Case, aggregates: list[Node]) -> None:
                 case.add_figure(their(TOOL, f"{key}_ms", "ms", formula), value / _scale(item))
         if (error := item.maybe_number("rms")) is not None:
             case.add_figure(their(TOOL, "fit_rms", "1", "error of the fitted curve / mean time"), error)
+
+
+def _means(case: Case, aggregates: list[Node]) -> None:
+    """Rates and counters where single repetitions are not in the file."""
+    for item in aggregates:
+        if item.maybe_text("aggregate_name") != "mean":
+            continue
+        for key, node in item.members():
+            formula = f"mean over repetitions of {key}"
+            if key in _RATES:
+                case.add_figure(their(TOOL, f"{key}_mean", _RATES[key], formula, "higher", "throughput"), node.number())
+            elif key not in _OWN and _is_number(node):
+                case.add_figure(their(TOOL, f"{_clean(key)[:55]}_mean", "1", formula), node.number())
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node.value, int | float) and not isinstance(node.value, bool)
 
 
 def _clean(key: str) -> str:

@@ -28,8 +28,9 @@ def read(file: ForeignFile) -> Imported:
     settings: dict[str, Setting] = {"requested_rate": load.maybe_number("requested_rate")}
     case = Case({"name": "inference-perf"}, {name: value for name, value in settings.items() if value is not None})
     served, failed = good["count"].number(), bad["count"].number()
-    formula = "requests that failed / all"
-    case.add_figure(their(TOOL, "error_rate", "1", formula, "lower", "error_rate"), failed / (served + failed or 1))
+    rate = failed / (served + failed) if served + failed else None
+    errors = their(TOOL, "error_rate", "1", "requests that failed / all", "lower", "error_rate")
+    case.add_figure(errors, rate, "there is no request")
     for key, (name, role) in _LATENCIES.items():
         for theirs, stat in _STATS.items():
             seconds = good.maybe_number("latency", key, theirs)

@@ -21,6 +21,11 @@ from benchhouse.schema.names import Name
 _BLOCK_BYTES = 8 << 20
 _MOST_ROWS_A_BYTE = 20  # of a Parquet file: more of them is no table of samples, but a bomb
 _FREE_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 13
+_MOST_UNPACKED = 200  # bytes of a column for each of the Parquet file
+_FREE_BYTES = 16 << 20
+_LONGEST_TEXT = 1 << 12
+_MOST_CASES = 50_000
 _MOST_DIGITS = 15  # that a float keeps
 
 
@@ -68,6 +73,7 @@ def read(file: ForeignFile) -> Imported:
         raise ProblemsError(from_pydantic(error, document, Mapped)) from error
     cases: dict[str, Case] = {}
     values: dict[str, dict[str, array[float]]] = {}
+    empty: dict[str, dict[str, int]] = {}
     for rows in _tables(file, mapped):
         columns = {name: rows.column(name).to_pylist() for name in rows.column_names}
         for at in range(rows.num_rows):
@@ -75,11 +81,16 @@ def read(file: ForeignFile) -> Imported:
             target = str(columns[mapped.target_column][at]) if mapped.target_column else mapped.target
             key = repr((target, settings))
             if key not in cases:
+                if len(cases) == _MOST_CASES:
+                    names = ", ".join(mapped.settings) or mapped.target_column
+                    file.problem(f"more than {_MOST_CASES:,} cases: does one of {names} differ in every row?")
                 cases[key] = Case({"name": target}, settings)
                 values[key] = {name: array("d") for name in mapped.metrics}
+                empty[key] = dict.fromkeys(mapped.metrics, 0)
             for name, column in mapped.metrics.items():
                 value = columns[column.column][at]
-                if value is None:  # an empty cell: no sample
+                if value is None:
+                    empty[key][name] += 1
                     continue
                 if not math.isfinite(value):
                     file.problem(f"{column.column}: not a finite number: {value}")
@@ -91,6 +102,10 @@ def read(file: ForeignFile) -> Imported:
                 formula=column.means or f"the column {column.column} of the table",
             )  # fmt: skip
             case.add(metric, values[key][name])
+            if values[key][name] and empty[key][name]:
+                case.missing[f"{metric.name} of some rows"] = "their cells are empty"
+        if some := {name: count for name, count in empty[key].items() if count}:
+            case.facts["empty_cells"] = some
     return Imported(mapped.tool, mapped.version, list(cases.values()), mapped.measured_at)
 
 
@@ -102,11 +117,13 @@ def _tables(file: ForeignFile, mapped: Mapped) -> Any:
     texts = [*mapped.settings, *([mapped.target_column] if mapped.target_column else [])]
     try:
         with file.open() as stream:
-            opened = _parquet if stream.read(4) == b"PAR1" else _csv
+            is_parquet = stream.read(4) == b"PAR1"
             stream.seek(0)
-            if opened is _csv:
+            if is_parquet:
+                yield from _parquet(stream, numbers, texts)
+            else:
                 _require_whole(file, [*numbers, *texts])
-            yield from opened(stream, dict.fromkeys([*numbers, *texts]), numbers)
+                yield from _csv(stream, dict.fromkeys([*numbers, *texts]), numbers)
     except (pa.ArrowException, OSError) as error:
         file.problem(f"no table with the columns of {file.mapping}: {str(error)[:300]}")
 
@@ -132,23 +149,46 @@ def _csv(stream: Any, wanted: Mapping[str, None], numbers: list[str]) -> Any:
     yield from arrow_csv.open_csv(stream, arrow_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert)
 
 
-def _parquet(stream: Any, wanted: Mapping[str, None], numbers: list[str]) -> Any:
+def _parquet(stream: Any, numbers: list[str], texts: list[str]) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    opened = parquet.ParquetFile(stream)
-    most_rows = _FREE_ROWS + _MOST_ROWS_A_BYTE * stream.seek(0, os.SEEK_END)
-    if opened.metadata.num_rows > most_rows:
-        raise pa.ArrowInvalid(f"{opened.metadata.num_rows} rows in so small a file: not a table of samples")
-    for batch in opened.iter_batches(columns=list(wanted)):
+    wanted = list(dict.fromkeys([*numbers, *texts]))
+    opened = parquet.ParquetFile(stream, read_dictionary=texts)  # a text that stands in many rows is there once
+    _refuse_bomb(opened.metadata, wanted, stream.seek(0, os.SEEK_END))
+    for batch in opened.iter_batches(_BATCH_ROWS, columns=wanted):
         missing = [name for name in wanted if name not in batch.schema.names]
         if missing:
             raise pa.ArrowKeyError(f"no column {missing[0]}")
         rows = pa.Table.from_batches([batch])
+        for name in texts:
+            _refuse_long(rows.column(name), name)
         for name in numbers:
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, name, rows.column(name).cast(pa.float64()))
         yield rows
+
+
+def _refuse_bomb(about: Any, wanted: list[str], size: int) -> None:
+    """What its metadata says that it unpacks to."""
+    import pyarrow as pa
+
+    if about.num_rows > _FREE_ROWS + _MOST_ROWS_A_BYTE * size:
+        raise pa.ArrowInvalid(f"{about.num_rows} rows in so small a file: not a table of samples")
+    groups = [about.row_group(at) for at in range(about.num_row_groups)]
+    parts = [group.column(at) for group in groups for at in range(group.num_columns)]
+    unpacked = sum(part.total_uncompressed_size for part in parts if part.path_in_schema in wanted)
+    if unpacked > _FREE_BYTES + _MOST_UNPACKED * size:
+        raise pa.ArrowInvalid(f"unpacks to {unpacked:,} bytes, too many for so small a file: not a table of samples")
+
+
+def _refuse_long(column: Any, name: str) -> None:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for chunk in column.chunks if pa.types.is_dictionary(column.type) else ():
+        if (compute.max(compute.binary_length(chunk.dictionary)).as_py() or 0) > _LONGEST_TEXT:
+            raise pa.ArrowInvalid(f"{name}: a text of more than {_LONGEST_TEXT} bytes tells no cases apart")
 
 
 def _setting(value: Any) -> Setting:

@@ -38,6 +38,9 @@ def read(file: ForeignFile) -> Imported:
     for key, metric in _RATES.items():
         case.add_figure(metric, document.maybe_number(key))
     samples = _samples(document)
+    if samples and len(samples["e2el"]) != completed:
+        lists = f"its lists have {len(samples['e2el'])} good requests, and it says that {completed:g} were completed"
+        case.doubts.append(("vllm_bench_counts", lists))
     for key, metric in METRICS.items():
         told = {"mean": f"mean_{key}_ms", "p50": f"median_{key}_ms", "stdev": f"std_{key}_ms"}
         told |= {f"p{q}": f"p{q}_{key}_ms" for q in ("90", "95", "99", "99.9")}
@@ -63,12 +66,12 @@ def _samples(document: Node) -> dict[str, list[float]]:
         return {}
     ttfts, lengths = document["ttfts"].numbers(), document["output_lens"].numbers()
     gaps = [node.numbers() for node in document["itls"].items()]
-    errors = [bool(item.value) for item in document["errors"].items()]
+    errors = [bool(item.value) for item in document["errors"].items()]  # empty where a refusal had no words
     latencies = document["latencies"].numbers() if document.get("latencies") else None
     ends = latencies or [ttft + sum(own) for ttft, own in zip(ttfts, gaps, strict=False)]
     if len({len(ttfts), len(lengths), len(gaps), len(errors), len(ends)}) > 1:
         document.refuse("its lists of requests are not equally long")
-    good = [at for at, failed in enumerate(errors) if not failed]
+    good = [at for at, failed in enumerate(errors) if not failed and ends[at] > 0]
     return {
         "ttft": [ttfts[at] * 1e3 for at in good],
         "tpot": [(ends[at] - ttfts[at]) / (lengths[at] - 1) * 1e3 for at in good if lengths[at] > 1],

@@ -9,13 +9,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchhouse.analysis.summary import NANOSECONDS
 from benchhouse.catalog.entries import entries, load_object, plug
 from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.text_file import MAX_BYTES
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.evidence.writing import sync
+from benchhouse.evidence.writing import sync, write_text
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Case, Imported, Importer, ReadCase, Reading, ReadSeries, Setting, little_endian
+from benchhouse.schema.imported import (
+    Case,
+    Imported,
+    Importer,
+    ReadCase,
+    Reading,
+    ReadSeries,
+    Samples,
+    Setting,
+    little_endian,
+)
 from benchhouse.schema.layout import ImportFolder, WorkspaceFolder
 
 GROUP = "importers"
@@ -81,7 +94,7 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
         return folder
     try:
         found = importer.read(file)
-    except (ValueError, ArithmeticError, LookupError, TypeError) as error:
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         file.problem(f"not as {kind} writes it: {type(error).__name__}: {str(error)[:200]} (at {place})")
@@ -127,9 +140,19 @@ def _check(found: Imported, file: ForeignFile) -> None:
         if seen[key] > 1:  # the tool ran the same twice
             case.settings["occurrence"] = seen[key]
         for item in case.samples:
-            if item.metric.role == "latency" and (least := min(item.values)) < 0:
-                message = f"{item.metric.name} goes down to {least:g} {item.metric.unit}: a clock was set back"
-                case.doubts.append(("negative_time", message))
+            _doubt(case, item)
+
+
+def _doubt(case: Case, item: Samples) -> None:
+    """What can't be: a time below 0, a share beyond 1."""
+    metric = item.metric
+    is_time = metric.role == "latency" or (metric.unit in NANOSECONDS and metric.direction == "lower")
+    if is_time and (least := min(item.values)) < 0:
+        message = f"{metric.name} goes down to {least:g} {metric.unit}: a clock was set back"
+        case.doubts.append(("negative_time", message))
+    wrong = [value for value in item.values if not 0 <= value <= 1] if metric.role == "error_rate" else []
+    if wrong:
+        case.doubts.append(("no_share", f"{metric.name} is {wrong[0]:g}: errors are a share of what was tried"))
 
 
 def _finite(value: Setting) -> Setting:
@@ -154,6 +177,9 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
         scenario, text = dump_yaml(scenario_of(reading)), reading.model_dump_json(indent=1)
     except ValueError as error:  # half a character in a name
         file.problem(f"a name in it is no text: {str(error)[:200]}")
+    if len(scenario.encode()) > MAX_BYTES:
+        most = f"a scenario of all of them has more than {MAX_BYTES >> 20} MiB"
+        file.problem(f"{len(cases):,} cases are too many for one run: {most}; import it in parts")
     folder.original.mkdir(parents=True)
     for path in [part.path for part in file.parts] + ([file.mapping] if file.mapping else []):
         _copy(path, folder.original / path.name)
@@ -164,8 +190,9 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
         os.fsync(out.fileno())
     if file.changed():
         file.problem("it changed while it was read")
-    folder.scenario.write_text(scenario, encoding="utf-8")
-    folder.reading.write_text(text, encoding="utf-8")
+    write_text(folder.scenario, scenario)
+    write_text(folder.reading, text)
+    write_text(folder.run, new_run_id())  # before there is a run: asked twice, also at once, there is one
 
 
 def _copy(source: Path, place: Path) -> None:
