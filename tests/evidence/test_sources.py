@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import random
 import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -94,6 +95,23 @@ def test_an_archive_is_unpacked_and_nothing_leaves_its_folder(lay_out, tmp_path)
     assert (place / "scripts" / "src" / "run.sh").read_text() == "hi"
     with pytest.raises(BenchError, match="can't unpack"):
         lay_out({"file": str(tmp_path / "evil.tar"), "path": "scripts", "unpack": True})
+
+
+def test_an_archive_that_holds_far_more_than_its_size_or_is_torn_is_refused(lay_out, monkeypatch, tmp_path):
+    monkeypatch.setattr("benchhouse.evidence.sources._FREE_BYTES", 1 << 20)
+    path = tmp_path / "bomb.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        member = tarfile.TarInfo("zeros")
+        member.size = 8 << 20
+        tar.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(BenchError, match=r"can't unpack .*: it holds more than 200 times its size"):
+        lay_out({"file": str(path), "path": "scripts", "unpack": True})
+    with tarfile.open(path, "w:gz") as tar:
+        member.size = 100_000
+        tar.addfile(member, io.BytesIO(random.Random(1).randbytes(member.size)))
+    path.write_bytes(path.read_bytes()[:50_000])
+    with pytest.raises(BenchError, match=r"can't unpack .*end"):
+        lay_out({"file": str(path), "path": "scripts", "unpack": True})
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Sources of a trial, brought into the data cache and laid out below one folder."""
 
 import hashlib
+import lzma
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,8 @@ from benchhouse.schema.sources import Source
 Build = Callable[[str, Callable[[Path], None]], Path]
 """Of a data cache: the path of what a key stands for, made once."""
 _PIECE = 1 << 20
+_MOST_RATIO = 200  # of what an archive holds to what it takes; sources and texts reach 20
+_FREE_BYTES = 256 << 20  # unpacked before the ratio counts
 
 
 def stage(sources: Sequence[Source], folder: Path, build: Build) -> list[dict[str, Any]]:
@@ -144,9 +148,20 @@ def _digest(path: Path, name: str) -> str:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
+    most = _FREE_BYTES + _MOST_RATIO * archive.stat().st_size
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError) as error:
+            tar.extractall(folder, members=_within(tar, most), filter="data")
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise BenchError(f"can't unpack {archive.name.removesuffix('.whole')}: {error}") from error
     archive.unlink()
+
+
+def _within(tar: tarfile.TarFile, most: int) -> Iterator[tarfile.TarInfo]:
+    """Each member before it is unpacked, as long as all together are no bomb."""
+    held = 0
+    for member in tar:
+        held += member.size + tarfile.BLOCKSIZE
+        if held > most:
+            raise tarfile.TarError(f"it holds more than {_MOST_RATIO} times its size")
+        yield member
