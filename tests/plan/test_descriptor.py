@@ -169,6 +169,11 @@ def test_what_has_no_effect_is_told():
     assert converted.file.scenario.labels["framework"] == "mxnet"
 
 
+def test_a_label_may_have_a_prefix_as_kubernetes_has_them():
+    labels = made(labels='\n"example.com/team" = "core"').file.scenario.labels
+    assert labels == {"task_name": "my.task", "team": "core", "example.com/team": "core"}
+
+
 def test_a_framework_that_is_no_value_of_a_label_is_kept_as_one_and_told():
     converted = made(rest='framework = "py torch"\nframework_version = "2.1.0+cu118"')
     labels = converted.file.scenario.labels
@@ -191,6 +196,7 @@ def test_on_kubernetes_the_image_is_that_of_the_pods():
         ({"env": "priviledged = false"}, 14, "unknown key 'priviledged'"),
         ({"env": "privileged = 1"}, 14, "expected true or false"),
         ({"env": 'vars = {API_TOKEN = "abc123secretvalue"}'}, 14, "a secret in plain text"),
+        ({"labels": '\n"a b" = "c"'}, 8, "no key of a label"),
         ({"code": ""}, 15, "there is no benchmark_code"),
         ({"code": "#!/usr/bin/perl\nprint 1"}, 16, "can't be given in a line"),
         ({"strategy": "client_sever"}, 10, "expected 'single_node'"),

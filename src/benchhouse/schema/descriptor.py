@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from benchhouse.schema.kubernetes import LabelValue
+from benchhouse.schema.kubernetes import LabelKey, LabelValue
 from benchhouse.schema.model import Model
 from benchhouse.schema.schedules import CRON_WORDS
 
@@ -33,7 +33,7 @@ class Info(Model, strict=True):
     task_name: str = Field("", description="Its name, in older descriptors; now a label.")
     scheduling: str = Field(SINGLE_RUN, description="single_run, a cron line, or one of " + ", ".join(CRON_WORDS) + ".")
     execution_engine: str = Field("default", description="default; others are services of a cloud.")
-    labels: dict[str, LabelValue] = Field(
+    labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, max_length=MAX_LABELS, description="Labels of its results; task_name names the benchmark."
     )
 

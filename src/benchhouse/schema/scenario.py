@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.artifacts import Artifacts
 from benchhouse.schema.clusters import DaskSettings, RaySettings, SparkSettings
-from benchhouse.schema.kubernetes import KubernetesSettings, LabelValue
+from benchhouse.schema.kubernetes import KubernetesSettings, LabelKey, LabelValue
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
@@ -201,7 +201,7 @@ class Scenario(Defined):
 
     scenario: Name = Field(description="Name; results go to results/<scenario>/.")
     resources: AskedResources | None = Field(None, description="What one trial needs; a list is an axis.")
-    labels: dict[Name, LabelValue] = Field(
+    labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, max_length=20, description="For finding its runs: they change nothing that is measured."
     )
     uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
