@@ -302,6 +302,14 @@ def test_a_run_whose_every_figure_is_invalid_says_so(collected):
         compare_selected(warehouse, "run-a", "run-off")
 
 
+def test_a_side_without_the_metric_is_told_what_it_has(collected):
+    recall = Measurement(metric="recall", stat="value", value=0.9, unit="1")
+    collect(collected, "run-b", [make_trial(collected, "run-b", at, numbers=[recall]) for at in (1, 2)])
+    with Warehouse.open(collected) as warehouse, pytest.raises(BenchError, match="have no metric in common") as refused:
+        compare_selected(warehouse, "run-a", "run-b", CompareOptions(("qps",)))
+    assert refused.value.hint == "run-a has qps\nrun-b has recall"
+
+
 def test_one_repetition_is_not_judged():
     table = compare_rows([row(values=(1.0,))], [row(run="b", values=(2.0,))])
     assert table.rows[0].verdict == "too few repetitions"

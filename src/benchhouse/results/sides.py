@@ -49,23 +49,30 @@ def pick_sides(warehouse: Warehouse, selectors: Sequence[str], options: CompareO
     trials = _by_run(queries.trials(warehouse, runs))
     points = _by_run(queries.points(warehouse, runs, columns))
     figures = _by_run(queries.refused_figures(warehouse, runs))
-    return [
-        _side(selector, *(of_all.get(selector.run, []) for of_all in (trials, points, figures))) for selector in picked
-    ]
+    sides = []
+    for selector in picked:
+        tried = select([row for row in trials.get(selector.run, []) if not row["warmup"]], selector)
+        rows = _of(tried, points.get(selector.run, []))
+        if not rows and columns is not None:  # it has none of these: what it has is named
+            rows = _of(tried, queries.points(warehouse, [selector.run]).dicts())
+        invalid = _of(tried, figures.get(selector.run, []))
+        sides.append(_side(selector, trials.get(selector.run, []), tried, rows, invalid))
+    return sides
 
 
 def _by_run(result: Result) -> dict[str, list[dict[str, Any]]]:
     return grouped(result.dicts(), itemgetter("run_id"))
 
 
+def _of(trials: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Those of the points of these trials."""
+    chosen = {row["instance_digest"] for row in trials}
+    return [row for row in rows if row["instance_digest"] in chosen]
+
+
 def _side(
-    selector: Selector, every_trial: Sequence[Row], every_row: Sequence[Row], figures: Sequence[Row]
+    selector: Selector, every_trial: Sequence[Row], tried: list[Row], rows: list[Row], invalid: list[Row]
 ) -> tuple[Side, list[str]]:
-    """Of all rows of its run."""
-    tried = select([row for row in every_trial if not row["warmup"]], selector)
-    chosen = {row["instance_digest"] for row in tried}
-    rows = [row for row in every_row if row["instance_digest"] in chosen]
-    invalid = [row for row in figures if row["instance_digest"] in chosen]
     refused = caveats(str(selector), tried)
     if not rows and invalid:
         names = shortened(list(dict.fromkeys(name_of(row["metric"], row["stat"]) for row in invalid)), _LISTED)
