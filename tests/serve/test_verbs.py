@@ -188,8 +188,10 @@ def test_the_numbers_of_a_run_come_in_pages_and_by_metric(asker: Asker):
     assert rate == [row for row in whole["rows"] if row["metric"] == "rate"] and len(rate) == 2
     headers = asker.ask(f"{path}?limit=1")[1]
     assert 'rel="next"' in headers["Link"]
-    for wrong in ("after=nope", "after=[1]", "after=%5B%22rate%22%2C-1%5D", "metric=nope", "limit=0"):
+    deep = f"after={quote('[' * 2000)}"
+    for wrong in ("after=nope", "after=[1]", "after=%5B%22rate%22%2C-1%5D", deep, "metric=nope", "limit=0"):
         assert asker.ask(f"{path}?{wrong}")[0] == 400, wrong
+    assert asker.ask(f"/api/measured?{deep}")[0] == 400
 
 
 def test_a_cursor_walks_over_all_runs_once(asker: Asker):

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
+from benchhouse.schema.json_text import read_json
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.points import duckdb_points
 from benchhouse.warehouse.query import Warehouse, own
@@ -136,7 +137,7 @@ def _place(after: str | None) -> dict[str, str]:
     if not after:
         return dict.fromkeys(names, "")
     try:
-        values = json.loads(after)
+        values = read_json(after)
     except ValueError:
         values = None
     if not isinstance(values, list) or len(values) != len(names) or not all(isinstance(item, str) for item in values):

@@ -14,6 +14,7 @@ from benchhouse.results.metric_names import declared_order, parse_metrics
 from benchhouse.results.numbers import mean_interval, name_of, percent, quantity
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
+from benchhouse.schema.json_text import read_json
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.grouping import grouped
@@ -169,7 +170,7 @@ def _read_cursor(after: str | None, known: Collection[str]) -> tuple[str | None,
     if not after:
         return None, 0
     try:
-        metric, given = json.loads(after)
+        metric, given = read_json(after)
     except (ValueError, TypeError):
         metric, given = None, None
     if not isinstance(metric, str) or metric not in known or not isinstance(given, int) or given < 0:
