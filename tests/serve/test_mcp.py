@@ -17,7 +17,12 @@ from asking import ask, bearer, token
 from laboratory import Lab
 from mcp import MCPError
 
+from benchhouse.api.workspace import Workspace
+from benchhouse.serve import tools
+from benchhouse.serve.access import Asker
+from benchhouse.serve.state import ServerState
 from benchhouse.serve.tools import TOOLS
+from benchhouse.serve.writes import Writes
 
 SMALL = "scenario: small\nexperiment: certified\nrepetitions: 2\n"
 LARGE = "scenario: large\nexperiment: certified\nrepetitions: 200\n"
@@ -159,6 +164,18 @@ def test_what_no_agent_can_read_is_cut_and_it_is_told_of(served):
     kept = len(result.structured_content["rows"])
     assert 100 < kept < 300 and f"{1000 - kept} more of rows are left out" in result.content[0].text
     assert "ask for less" in served.refusal("query", sql="SELECT repeat('x', 1000000) AS x", rows=1)
+
+
+def test_a_page_that_is_cut_leads_on_without_a_gap(served, monkeypatch):
+    monkeypatch.setattr(tools, "_LARGEST", 4000)
+    workspace, reader = Workspace(served.lab.workspace), Asker("reader", "read", "stdio")
+    writes = Writes(workspace, ServerState(workspace.folder.server_state))
+    rows, after, pages = [], {}, 0
+    while pages == 0 or after["after"]:
+        answer, left_out = TOOLS["points"].call(workspace, writes, reader, {"run": "@last", **after})
+        assert not left_out
+        rows, after, pages = rows + answer["rows"], {"after": answer["cursor"]}, pages + 1
+    assert pages > 1 and rows == served.json("/api/runs/@last/points?limit=1000")["rows"]
 
 
 def test_reports_and_evidence_are_resources(served):

@@ -106,7 +106,11 @@ class Tool:
         else:
             text = json_text(self.verb.answer(workspace, asked, asker.name), workspace)
         answer = json.loads(text)
-        return _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
+        shortened, left_out = _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
+        if left_out and "cursor" in answer:  # it leads beyond the rows that are left out: ask for no more than fit
+            fewer = asked.model_copy(update={"limit": len(shortened[next(iter(left_out))])})
+            return json.loads(json_text(self.verb.call(workspace, fewer), workspace)), {}
+        return shortened, left_out
 
 
 TOOLS = {name: Tool(name, VERBS[verb.__name__]) for name, verb in _VERBS.items()}
