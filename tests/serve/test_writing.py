@@ -158,6 +158,8 @@ def test_a_form_does_what_its_page_says_once(lab, serve):
     assert last["why"] == "again (local)" and ends == timedelta(days=1)
     wrong = ask(base, "/do/mute_alarm", "POST", urlencode(given | {"alarm": "<script>", "idempotency_key": ""}), **FORM)
     assert wrong[0] == 400 and "<script>" not in wrong[2]
+    odd = {"form_token": given["form_token"], "idempotency_key": "f4", "file": "a\0b.yaml"}
+    assert ask(base, "/do/submit", "POST", urlencode(odd), **FORM)[0] == 400
     assert ask(base, "/do/run_status", "POST", urlencode(given), **FORM)[0] == 404
     assert ask(base, "/do/audit", "POST", urlencode(given), **FORM)[0] == 404
 

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, get_origin
 
+from markupsafe import escape
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from benchhouse.api.rows import as_json, plain
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.report.tags import embedded_json
 from benchhouse.runs.approval import NeedsApprovalError
 from benchhouse.schema.errors import BenchError, Exit, NotFoundError
 from benchhouse.schema.json_text import finite, read_json
@@ -57,24 +60,35 @@ def words_of(error: BenchError, workspace: Workspace) -> tuple[str, str, dict[st
         more["errors"] = error.fields
     if isinstance(error, NeedsApprovalError):
         more |= {"plan_digest": error.plan_digest, "over": plain(error.over), "request": error.request}
-    message, hint, more = json.loads(hide_places(json.dumps([error.message, error.hint, more]), workspace))
+    told = json.dumps([error.message, error.hint, more], ensure_ascii=False)
+    message, hint, more = json.loads(hide_places(told, workspace))
     return message, hint, more
 
 
 def hide_places(text: str, workspace: Workspace) -> str:
     """Paths of the workspace become relative to it; the home folder and that of the program are not named."""
-    for folder, name in _places(workspace):
+    for folder, name in _places(workspace.root):
         text = text.replace(folder + "/", name + "/" if name else "").replace(folder, name or ".")
     return text
 
 
-def _places(workspace: Workspace) -> list[tuple[str, str]]:
-    """Folders as JSON writes them, the deepest first."""
-    named = {str(workspace.root): "", os.path.realpath(workspace.root): ""}
+@cache
+def _places(root: Path) -> list[tuple[str, str]]:
+    """Folders as they are and as JSON and pages write them, the deepest first."""
+    named = {str(root): "", os.path.realpath(root): ""}
     for folder, name in ((sys.prefix, "(python)"), (os.path.expanduser("~"), "~"), (os.getcwd(), "")):  # noqa: PTH109, PTH111
         named.setdefault(folder, name)
-    found = [(json.dumps(folder)[1:-1], name) for folder, name in named.items() if len(Path(folder).parts) > 1]
-    return sorted(found, key=lambda item: -len(item[0]))
+    found = {
+        form: name
+        for folder, name in named.items()
+        if len(Path(folder).parts) > 1
+        for form in (folder, str(escape(folder)), *(text[1:-1] for text in _as_json(folder)))
+    }
+    return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+def _as_json(text: str) -> tuple[str, str, str]:
+    return json.dumps(text), json.dumps(text, ensure_ascii=False), embedded_json(text)
 
 
 class MisfitError(BenchError):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from markupsafe import Markup
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,7 +15,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, tag
 from benchhouse.schema.errors import BenchError
 from benchhouse.serve.access import asker_of
-from benchhouse.serve.answering import hide_places, status_of
+from benchhouse.serve.answering import MisfitError, asked_of, status_of, words_of
 from benchhouse.serve.guard import FORM_TOKEN, local_path
 from benchhouse.serve.pages.shell import link, not_found, trouble, written
 from benchhouse.serve.verbs import VERBS
@@ -62,13 +61,11 @@ def route(workspace: Workspace, writes: Writes) -> Route:
         key, then = given.pop(_KEY, ""), given.pop(_THEN, "/")
         given.pop(FORM_TOKEN, None)
         try:
-            asked = verb.asks.model_validate(given)
-            answer = await run_in_threadpool(writes.carry_out, verb, asked, asker, key)
-        except ValidationError as error:
-            words = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            return written(request, trouble("That did not work", words, "Go back and correct it.", 400))
+            answer = await run_in_threadpool(writes.carry_out, verb, asked_of(verb, given), asker, key)
+        except MisfitError as error:
+            return written(request, trouble("That did not work", error.hint, "Go back and correct it.", 400))
         except BenchError as error:
-            message, hint = (hide_places(text, workspace) for text in (error.message, error.hint))
+            message, hint, _ = words_of(error, workspace)
             return written(request, trouble("That did not work", message, hint, status_of(error)))
         told = json.loads(answer.body)
         run_id = told.get("run_id", "") if isinstance(told, dict) else ""

@@ -87,7 +87,7 @@ def download(workspace: Workspace) -> Callable[[Request], Response]:
         try:
             details = workspace.catalog.show(request.query_params.get("experiment", ""))
         except BenchError as error:
-            return Response(f"{error.message}\n", 400, media_type="text/plain")
+            return Response(f"{hide_places(error.message, workspace)}\n", 400, media_type="text/plain")
         headers = {"Content-Disposition": 'attachment; filename="scenario.yaml"'}
         return Response(_read(request.query_params, details).text, media_type="application/yaml", headers=headers)
 
@@ -165,7 +165,7 @@ def _plan(workspace: Workspace, filled: _Filled) -> "tuple[PlanSummary | None, l
     for problem in problems:
         words = [problem.message, f"expected: {problem.expected}" if problem.expected else ""]
         words.append(f"did you mean '{problem.suggestion}'?" if problem.suggestion else "")
-        message = "; ".join(filter(None, words))
+        message = hide_places("; ".join(filter(None, words)), workspace)
         above = [name for line, name in places if line <= (problem.line or 0)]
         if above and above[-1]:
             filled.faults.setdefault(above[-1], message)

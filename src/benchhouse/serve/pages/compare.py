@@ -9,7 +9,7 @@ from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, details, join, table, tag
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import hide_places
+from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, choice, field
 from benchhouse.serve.pages.shell import Page, anchor, empty
@@ -30,7 +30,7 @@ def compare(workspace: Workspace, request: Request) -> Page:
     try:
         answer = workspace.compare(*sides, **_options(asked))
     except BenchError as error:
-        message, hint = (hide_places(text, workspace) for text in (error.message, error.hint))
+        message, hint, _ = words_of(error, workspace)
         content += [tag("p", message, class_="verdict trouble"), tag("p", hint, class_="hint")]
         return Page("Compare", tuple(content), 400)
     if isinstance(answer, Comparison):
@@ -136,7 +136,8 @@ def _gate(workspace: Workspace, asked: dict[str, str]) -> Markup:
     try:
         gate = workspace.gate(asked["a"], asked["b"], record=False, mde=mde)
     except BenchError as error:
-        return tag("section", tag("h2", "Gate"), tag("p", error.message), tag("p", error.hint, class_="note"))
+        message, hint, _ = words_of(error, workspace)
+        return tag("section", tag("h2", "Gate"), tag("p", message), tag("p", hint, class_="note"))
     rows = [
         (item.row.point, item.row.name_marked, item.row.change_text, parts.verdict(item.ruling.judgement))
         for item in gate.rows

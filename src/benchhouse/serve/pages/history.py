@@ -10,6 +10,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import NONE, name_of, number, percent, quantity, titled
 from benchhouse.schema.errors import BenchError
+from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import actions, parts
 from benchhouse.serve.pages.forms import ask, choice, field
 from benchhouse.serve.pages.runs import short
@@ -28,13 +29,8 @@ def cases(workspace: Workspace, request: Request) -> Page:
     try:
         listed = workspace.cases()
     except BenchError as error:
-        return Page(
-            "History",
-            (
-                empty(f"{error.message[:1].upper()}{error.message[1:]}.", error.hint),
-                _alarms(workspace, request),
-            ),
-        )
+        message, hint, _ = words_of(error, workspace)
+        return Page("History", (empty(f"{message[:1].upper()}{message[1:]}.", hint), _alarms(workspace, request)))
     labels = Counter(case.case for case in listed)
     found = [case for case in listed if asked["q"].lower() in f"{case.case} {case.experiment}".lower()]
     rows = []
@@ -192,7 +188,8 @@ def _alarms(workspace: Workspace, request: Request) -> Content:
     try:
         standing = workspace.alarms.list()
     except BenchError as error:
-        return join(tag("h2", "Alarms"), tag("p", error.message, class_="bad"), tag("p", error.hint))
+        message, hint, _ = words_of(error, workspace)
+        return join(tag("h2", "Alarms"), tag("p", message, class_="bad"), tag("p", hint))
     rows = [
         (item.alarm, tag("span", item.state, class_="bad" if item.state == "firing" else None),
          anchor(request, item.case, f"/history/{item.case}", metric=item.metric, stat=item.stat) if item.case else "",

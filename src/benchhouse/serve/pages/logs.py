@@ -10,7 +10,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import tag
 from benchhouse.schema.logs import LogLine
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page, anchor, empty, link
+from benchhouse.serve.pages.shell import Page, anchor, empty, link, relative
 
 if TYPE_CHECKING:
     from benchhouse.api.observation import LogFilters
@@ -49,6 +49,7 @@ def _part(workspace: Workspace, request: Request) -> Markup:
     lines = workspace.logs.tail(run.id, _lines(request), **filters)
     under_way = run.status().state in ("running", "waiting")
     shown = tag("pre", *map(_line, lines), tabindex=0, class_="log", aria_label="Lines") if lines else None
+    shown = relative(shown, workspace) if shown else None
     here = asked | {"lines": str(_lines(request))}
     reload = tag("a", "Reload", href=link(request, f"/runs/{run.id}/logs", **here))
     return tag(

@@ -15,6 +15,7 @@ from benchhouse.results.numbers import duration, number, plural
 from benchhouse.runs.status import RunStatus
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.trial import outcome_words
+from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import actions
 from benchhouse.serve.pages.runs import state_of
 from benchhouse.serve.pages.shell import Page, anchor, link, relative
@@ -40,9 +41,9 @@ def one_run(workspace: Workspace, request: Request) -> Page:
     try:
         data = _data(run, made_here=made_here, every="every" in request.query_params)
     except BenchError as error:  # its numbers can't be had now: the orchestrator puts them into the tables, say
-        title = status.scenario
+        title, (message, hint, _) = status.scenario, words_of(error, workspace)
         part = live_part(request, status, settles=status.state == "finished")
-        said = (tag("p", error.message, class_="verdict trouble"), tag("p", error.hint))
+        said = (tag("p", message, class_="verdict trouble"), tag("p", hint))
         return Page(
             title, (rooms, part, _actions(request, status), *said), top=_top(title, run.id), scripts=("live.js",)
         )

@@ -5,9 +5,10 @@ from starlette.requests import Request
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import quantity
+from benchhouse.serve.answering import hide_places
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import Page, anchor, empty, relative
 
 _MOST_LINES = 2000
 
@@ -47,7 +48,8 @@ def one_server(workspace: Workspace, request: Request) -> Page:
     if server:
         content.append(
             parts.facts([
-                ("Phase", server.phase), ("Message", server.message), ("Recipe", f"{server.recipe} {server.version}"),
+                ("Phase", server.phase), ("Message", hide_places(server.message, workspace)),
+                ("Recipe", f"{server.recipe} {server.version}"),
                 ("Endpoints", ", ".join(server.endpoints)), ("Metrics", ", ".join(server.metrics)),
                 ("Host", server.host), ("Process or job", server.job), ("Started", server.started[:19]),
                 ("Last answered", server.checked[:19]),
@@ -60,6 +62,6 @@ def one_server(workspace: Workspace, request: Request) -> Page:
     content += [
         tag("h2", "What it wrote last"),
         ask(request, f"/servers/{name}", field("lines", "Lines", str(lines), "number", min=1, max=_MOST_LINES)),
-        tag("pre", "".join(output.lines) or "nothing yet", tabindex=0),
+        relative(tag("pre", "".join(output.lines) or "nothing yet", tabindex=0), workspace),
     ]
     return Page(f"Server {name}", tuple(content))

@@ -13,7 +13,7 @@ from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.schema.errors import BenchError, NotFoundError
-from benchhouse.serve.answering import hide_places
+from benchhouse.serve.answering import hide_places, words_of
 from benchhouse.serve.limits import Turns
 from benchhouse.serve.pages import team
 
@@ -113,7 +113,8 @@ def page(
         except BenchError as error:
             missing = isinstance(error, NotFoundError)
             title, status = ("That is not here", 404) if missing else ("That did not work", 400)
-            made = trouble(title, hide_places(error.message, workspace), hide_places(error.hint, workspace), status)
+            message, hint, _ = words_of(error, workspace)
+            made = trouble(title, message, hint, status)
         if isinstance(made, Response):
             return made
         return written(request, made, await run_in_threadpool(team.banner, workspace, request))

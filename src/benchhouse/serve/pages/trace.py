@@ -5,7 +5,7 @@ from starlette.requests import Request
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import join, tag
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page
+from benchhouse.serve.pages.shell import Page, relative
 
 _HELP = "The reference that a report prints beside a number, a claim, a trial, or RUN:metric such as @last:qps."
 
@@ -26,7 +26,7 @@ def trace(workspace: Workspace, request: Request) -> Page:
                 " ",
                 tag("span", "holds" if step.ok else "does not hold", class_=_side(step.ok)),
             ),
-            tag("ul", *(tag("li", line) for line in step.says)),
+            tag("ul", *(relative(tag("li", line), workspace) for line in step.says)),
         )
         for step in found.steps
     ]
