@@ -160,10 +160,12 @@ def test_what_has_no_effect_is_told():
     converted = made(
         info='scheduling = "@daily"\nexecution_engine = "aws.sagemaker"',
         hardware='aws_zone_id = "use1-az2"',
-        rest='framework = "mxnet"\n[custom_params.hyper_params]\namp = "true"',
+        rest='framework = "mxnet"\n[custom_params.hyper_params]\namp = "true"\n[data]\nid = "imagenet"\n'
+        '[[data.sources]]\nid = "train"\nsrc = "http://host/x"\npath = "/x"',
     )
     told = " ".join(converted.notes)
     assert converted.scheduling == "@daily" and "bench schedule add d.toml" in told
+    assert "data: id = imagenet, train: sources are known by their address" in converted.notes
     for word in ("aws.sagemaker", "aws_zone_id", "custom_params: nothing reads hyper_params"):
         assert word in told
     assert converted.file.scenario.labels["framework"] == "mxnet"

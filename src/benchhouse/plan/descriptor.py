@@ -311,8 +311,10 @@ class _View:
         self.notes += [f"hardware.{name}: machines are chosen by the executor" for name in zones]
         if descriptor.custom_params:
             self.notes.append(f"custom_params: nothing reads {', '.join(descriptor.custom_params)}")
-        if names := [item.id for item in (descriptor.data, *descriptor.data.sources) if item.id]:
-            self.notes.append(f"data: id = {', '.join(names)}: sources are known by their address")
+        names = [descriptor.data.id, *(source.id for source in descriptor.data.sources)]
+        if any(names):
+            told = ", ".join(filter(None, names))
+            self.notes.append(f"data: id = {told}: sources are known by their address")
 
 
 def _below(path: str) -> str:
