@@ -23,9 +23,10 @@ QUICK = {  # trials, and a metric that must be among the results
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_example_is_valid(path, bash, tmp_path):
-    done = bash(f"bench -C {EXAMPLES} validate {path}", tmp_path, WORK="/scratch")
-    assert done.returncode == 0, done.stderr
+def test_example_is_valid(path, bench, monkeypatch):
+    monkeypatch.setenv("WORK", "/scratch")
+    done = bench("-C", EXAMPLES, "validate", path)
+    assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -45,13 +45,13 @@ def test_run_ids_shown_look_like_real_ones():
     assert [run for run in shown if not re.fullmatch(f"{shape}|{monitor}", run)] == []
 
 
-def test_the_sql_shown_is_answered_comments_and_all(bash, tmp_path):
+def test_the_sql_shown_is_answered_comments_and_all(bench):
     shown = [block.text for block in blocks(HOW_TO / "query-the-warehouse.md") if block.language == "sql"]
     assert len(shown) == 2
     for sql in "\n\n".join(map(str.strip, shown)).split("\n\n"):
         assert sql.startswith("-- ")
-        done = bash('bench query "$SQL"', tmp_path, SQL=sql)
-        assert done.returncode == 0, done.stderr
+        done = bench("query", sql)
+        assert done.code == 0, done.err
 
 
 def test_a_watched_run_answers_the_question_that_is_shown(bash, tmp_path):
@@ -65,12 +65,12 @@ def test_a_watched_run_answers_the_question_that_is_shown(bash, tmp_path):
 
 
 @pytest.mark.parametrize("page", ["run-servers.md", "monitor-a-run.md"])
-def test_scenarios_and_recipes_shown_are_good(bash, tmp_path, page):
+def test_scenarios_and_recipes_shown_are_good(bench, tmp_path, page):
     for at, block in enumerate(block for block in blocks(HOW_TO / page) if block.language == "yaml"):
         (tmp_path / f"{at}.yaml").write_text(block.text)
-        verb = "validate" if "scenario:" in block.text else "servers validate"
-        done = bash(f"bench {verb} {at}.yaml", tmp_path)
-        assert done.returncode == 0, done.stderr
+        verb = ["validate"] if "scenario:" in block.text else ["servers", "validate"]
+        done = bench(*verb, f"{at}.yaml")
+        assert done.code == 0, done.err
 
 
 def test_levels_of_gzip_are_compared_as_shown(bash, tmp_path):
