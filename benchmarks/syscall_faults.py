@@ -338,15 +338,16 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-faults-") as folder:
         root = Path(folder).resolve()
-        lab = _own_lab(root, "reference")
+        lab = _own_lab(root, str(os.getpid()))
         places = {command: lab.places(command) for command in options.command or COMMANDS}
         every = choose(places, options.seed)
         results: list[Result] = []
         with ProcessPoolExecutor(options.workers) as pool:
             carry_out = partial(_carry_out, seed=options.seed, root=root)
             cases = every if options.all else every[: options.cases]
+            in_turn = pool.map if options.workers > 1 else map  # the lab of this process is there already
             for _ in range(_MORE):
-                results += map(_shown, pool.map(carry_out, cases))
+                results += map(_shown, in_turn(carry_out, cases))
                 cases = next_of_unhit(every, results)
     figures = _figures(places, results) | {"seed": options.seed, "seconds": round(time.monotonic() - began)}
     if options.json:
