@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from laboratory import warm_bench
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.catalog.entries import installed as what_is_installed
@@ -131,10 +131,7 @@ def lab_folder(tmp_path_factory) -> Path:
     environment |= {"PYTHONPATH": str(root / "site"), "BENCH_CACHE_DIR": str(root / "cache")}
     for name, text in SCENARIOS.items():
         (root / "ws" / f"{name}.yaml").write_text(f"scenario: {name}\nmonitors: false\n{text}")
-        done = subprocess.run(
-            [sys.executable, "-m", "benchhouse", "run", f"{name}.yaml"],
-            cwd=root / "ws", env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = warm_bench().call(("run", f"{name}.yaml"), root / "ws", environment, 120)
         assert done.returncode == (1 if name in ("once", "clock") else 0), done.stderr
     return root
 
