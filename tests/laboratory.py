@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_bench import READING, RUNNING, WarmBench
+from warm_bench import KEEPING, READING, RUNNING, WarmBench
 
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -401,7 +401,8 @@ class Lab:
         )  # fmt: skip
 
     def bench(self, *args: object, code: int | None = 0, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
-        if args[0] in READING or self._runs_without_keepers(*args):
+        verb, *more = args
+        if verb in READING or (verb in KEEPING and "start" not in more) or self._runs_without_keepers(*args):
             done = warm_bench().call(tuple(map(str, args)), self.workspace, self.environment(), timeout_s)
         else:
             process = self.start(*args)

@@ -19,6 +19,8 @@ from typing import Any
 
 READING = frozenset(["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"])
 READING |= {"claim", "evidence", "export", "gate", "trace", "validate", "verify", "warehouse", "why"}
+READING |= {"audit", "baseline", "images", "import", "time", "token"}  # these write, and leave no process
+KEEPING = frozenset(["monitors", "servers"])  # with `start`
 RUNNING = frozenset(["run", "submit"])  # of a file
 
 
