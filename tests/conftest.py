@@ -1,5 +1,6 @@
 """What all tests share: the command line run in this process, and a cache of their own."""
 
+import gc
 import os
 import re
 import sys
@@ -58,6 +59,23 @@ STARTS = frozenset(
     ]
 )
 """Fixtures that start `bench` itself, a server or a cluster."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session):
+    """All that is collected stays: to look for garbage among millions of objects takes half a second each time, which
+    loads and timed commands do before they begin."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """What libraries look for at the end of the process is to be found as gone."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
