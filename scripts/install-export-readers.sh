@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/cached-venv.sh
 
+options+=(--no-compile-bytecode) # which would take longer than the rest, of ten thousand files: tests compile what they import
 cached_venv export-readers mlflow-skinny==3.17.2 alembic sqlalchemy wandb==0.31.0 'mlcroissant[parquet]==1.1.1' roc-validator==0.13.0 rocrate==0.16.0 scipy

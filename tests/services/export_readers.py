@@ -55,6 +55,9 @@ def _printed(command: list[str], folder: Path, arguments: tuple[object, ...]) ->
 
 
 def _quiet(folder: Path) -> dict[str, str]:
-    """They tell nobody anything, and mlcroissant keeps what it unpacked here: it knows a packet by its name alone."""
+    """They tell nobody anything, and mlcroissant keeps what it unpacked here: it knows a packet by its name alone.
+
+    What they import is compiled once."""
     silent = {"MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false", "NO_COLOR": "1"}
-    return dict(os.environ) | silent | {"CROISSANT_CACHE": str(folder / "unpacked")}
+    own = {"CROISSANT_CACHE": str(folder / "unpacked"), "PYTHONDONTWRITEBYTECODE": ""}
+    return dict(os.environ) | silent | own
