@@ -16,8 +16,9 @@ settings.load_profile("shared machine")
 
 
 def together(nodeid: str) -> str:
-    """What a test runs in one process with: the tests of its cluster, or of its file."""
-    found = re.search(r"test_(?:(ray|dask|spark)|(kubernetes)\w*)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
+    """What a test runs in one process with: the tests of its cluster, of its vector database, or of its file."""
+    clusters = r"test_(?:(ray|dask|spark)|(kubernetes)\w*)\.py::|test_conformance\.py::.*\[(\w+)\]"
+    found = re.search(rf"{clusters}|test_vector_drivers\.py::(\w+)", nodeid)
     return found[found.lastindex or 0] if found else nodeid.partition("::")[0]
 
 
