@@ -1,4 +1,4 @@
-"""Every driver of a vector database, through the one suite."""
+"""Every driver of a vector database, through the one suite; that of FAISS is in a file of its own."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from services.pgvector import need_pgvector
 from services.started import running
 
 from benchhouse.drivers.chroma import Chroma
-from benchhouse.drivers.faiss import Faiss
 from benchhouse.drivers.lancedb import LanceDB
 from benchhouse.drivers.milvus import Milvus
 from benchhouse.drivers.pgvector import PgVector
@@ -33,14 +32,6 @@ class OnFolder(VectorConformance):
     @pytest.fixture
     def place(self, folder):
         return Place(str(folder), lambda: os.listdir(folder))
-
-
-class TestFaiss(VectorConformance):
-    driver = Faiss
-
-    @pytest.fixture
-    def place(self):
-        return Place("", list, on_disk=False)
 
 
 class TestLanceDB(OnFolder):
