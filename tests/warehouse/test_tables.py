@@ -298,3 +298,23 @@ def test_a_lake_of_version_1_whose_evidence_is_away_is_read_as_written(old):
         assert warehouse.query(sql).rows == [("run-a", 5, 0), ("run-b", 1, 1)]
         assert warehouse.query(sql, runs=["run-a"]).rows == [("run-a", 5, 0)]
         assert "the evidence is missing: read as written" in warehouse.notes[0]
+
+
+def test_evidence_that_is_away_is_looked_for_once_and_found_when_it_comes_back(old, monkeypatch, tmp_path):
+    def counted(*args: object) -> object:
+        looks.append(args[1])
+        return collect(*args)
+
+    looks: list[object] = []
+    monkeypatch.setattr("benchhouse.warehouse.ingest.collect", counted)
+    (old.results / "demo").rename(tmp_path / "away")
+    sql = "SELECT count(*), count(unknown) FROM trial_fact"
+    for _ in range(3):
+        with Warehouse.open(old) as warehouse:
+            assert warehouse.query(sql).rows == [(5, 0)]
+            assert "the evidence is missing: read as written" in warehouse.notes[0]
+    assert looks == ["run-a"]
+    (tmp_path / "away").rename(old.results / "demo")
+    with Warehouse.open(old) as warehouse:
+        assert warehouse.query(sql).rows == [(5, 5)]
+        assert "made again from the evidence" in warehouse.notes[0]

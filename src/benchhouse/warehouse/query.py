@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -74,6 +75,8 @@ class Result:
 
 
 _known = KnownAnswers[Result]()
+# Of each workspace: how its evidence stood when tables of an older schema were made again, and runs that had none.
+_tried: dict[Path, tuple[list[tuple[str, int]], frozenset[str]]] = {}
 
 
 class Warehouse:
@@ -205,15 +208,25 @@ class Warehouse:
         )
 
     def _renew(self, runs: Sequence[str]) -> None:
-        """Make tables of an older schema again; where the evidence is missing they are read as they are."""
+        """Make tables of an older schema again; where the evidence is missing they are read as they are.
+
+        What is missing is looked for again only when evidence has come or gone: a look reads every row of a run.
+        """
         from benchhouse.warehouse.ingest import collect
 
+        root, stands = self.workspace.root, _evidence_stands(self.workspace)
+        before, missing = _tried.get(root, (stands, frozenset[str]()))
+        if before != stands:
+            missing = frozenset()
         for run_id in runs:
+            if run_id in missing:
+                continue
             done = collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
             if done.trials:
                 for line in done.skipped:
                     self._note(f"left out of the tables: {line}")
         kept = self.catalog.older_runs(SCHEMA_VERSION, runs)
+        _tried[root] = stands, missing.union(kept)
         if made := [run for run in runs if run not in kept]:
             self._note(f"{_few(made)}: of an older schema; made again from the evidence, now version {SCHEMA_VERSION}")
         if kept:
@@ -354,6 +367,15 @@ def _ended_after(limits: QueryLimits | None, connection: "duckdb.DuckDBPyConnect
         yield
     finally:
         timer.cancel()
+
+
+def _evidence_stands(workspace: WorkspaceFolder) -> list[tuple[str, int]]:
+    """What changes when evidence is brought or taken away: the folders of `results/`, and when each last changed."""
+    stands = list[tuple[str, int]]()
+    for folder in workspace.results.glob("*"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            stands.append((folder.name, folder.stat().st_mtime_ns))
+    return sorted(stands)
 
 
 def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.Statement":
