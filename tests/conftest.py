@@ -74,6 +74,13 @@ def pytest_collection(session: pytest.Session):
         gc.enable()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why a test was tried again is to be known, also when it passed then."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first try of {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_unconfigure() -> None:
     """What libraries look for at the end of the process is to be found as gone."""
     gc.unfreeze()

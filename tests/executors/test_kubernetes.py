@@ -66,7 +66,7 @@ def test_evidence_names_pod_node_image_and_what_it_was_given(
         assert placed["image_id"].startswith("sha256:")
         assert placed["pod_created"] <= placed["pod_scheduled"] <= placed["pod_started"]
         assert placed["pod_uid"]
-    assert not objects("jobs", "configmaps")
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
     kubernetes.is_tidy()
 
 
@@ -140,7 +140,7 @@ def test_a_dry_run_prints_what_kubectl_takes(kubernetes: Lab, kubernetes_cluster
         input=done.stdout, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert taken.stdout.count("job.batch/bench-") == 2
-    assert not objects("jobs", "configmaps")
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
     assert not (kubernetes.root / ".benchhouse").exists()
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_run_is_refused_before_anything_is_made(
     done = kubernetes.bench("run", kubernetes.scenario("once"), code=2)
     assert words in done.stderr
     assert not (kubernetes.workspace / ".bench" / "runs").exists()
-    assert not objects("jobs", "configmaps")
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
 
 
 def test_an_unpinned_image_is_told_or_refused(kubernetes: Lab):
@@ -182,7 +182,7 @@ def test_an_image_that_is_nowhere_ends_the_run_with_the_registry_s_words(kuberne
     folder = slot_folders(kubernetes)[0]
     assert json.loads((folder / "pod.json").read_text())["status"]["phase"] == "Pending"
     assert any(event["reason"] == "Failed" for event in json.loads((folder / "events.json").read_text()))
-    assert not objects("jobs", "configmaps")
+    wait_until(lambda: not objects("jobs", "configmaps"), "the end of what the run has made")
 
 
 def test_a_deleted_pod_costs_one_attempt_and_leaves_its_story(

@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import re
@@ -117,8 +118,8 @@ def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, plain_s, reda
     cpu_s = time.process_time() - before
     capture.close()
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-    print(f"{cpu_s:.2f} s of CPU for 1 GiB, {grown_kib} KiB more memory")
-    most_s = max(1.5, 2 * plain_s) if line else max(4, 5 * plain_s)  # a MiB of empty lines is the worst for counting
+    print(f"{cpu_s:.2f} s of CPU for 1 GiB ({plain_s:.2f} to read it alone), {grown_kib} KiB more memory")
+    most_s = max(1.5, 3 * plain_s) if line else max(4, 5 * plain_s)  # a MiB of empty lines is the worst for counting
     assert cpu_s < most_s
     assert grown_kib < 64 << 10
     assert (tmp_path / "logs/stdout.log").stat().st_size < (8 << 20) + (65 << 10)
@@ -269,6 +270,7 @@ def test_redaction_that_changes_nothing_gives_the_same_file(tmp_path):
 
 def test_the_child_holds_none_of_the_workers_descriptors(tmp_path):
     """By what they lead to: a library in this process may open some of its own in every fork."""
+    gc.collect()  # else what earlier tests left open may be closed in the middle of this one
     before = set(os.listdir("/proc/self/fd"))
     capture = Capture.begin(tmp_path, "t")
     opened = [f"/proc/self/fd/{name}" for name in set(os.listdir("/proc/self/fd")) - before]
