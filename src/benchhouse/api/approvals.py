@@ -80,8 +80,8 @@ class Approvals(VerbGroup):
 
         It is signed with a key of the person `by`: `key`, or the first of their own that trusted.yaml knows. A server
         or an agent that knows who decided says so by `door` ("github, ada-l in #12"), and signs with its own key,
-        `.bench/approval_key`, which trusted.yaml names as one that vouches. Asked twice for the same, as after a kill,
-        there is one approval.
+        `.bench/approval_key`, which trusted.yaml names as one that vouches; asked twice for the same, as after a kill,
+        it makes one approval.
         """
         files, trusted = ApprovalFiles(self._folder), self._trusted()
         request = files.request(files.find(digest))

@@ -3,6 +3,7 @@
 The gate's JSON may come from a job that ran a stranger's code: nothing in it is Markdown, a command or an address here.
 """
 
+from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,9 +14,8 @@ from benchhouse.results.numbers import percent
 from benchhouse.schema.quoting import visible
 
 _MOST_ROWS = 30
-_MOST_FOLDED = 30_000  # of the table of all others
-_MOST = 60_000  # GitHub takes 65,536 characters
 _MOST_NAMES = 8
+_MOST_LENGTH = 15_000  # of each table and list: GitHub takes 65,536 characters in all
 Text = Annotated[str, Field(max_length=500)]
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9@][A-Za-z0-9._:=,@-]{0,300}$")]
 Judgement = Literal["regression", "good", "can't tell", "no baseline"]
@@ -82,42 +82,45 @@ def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) 
         parts.append(plain(gate.message))
     rows = sorted(gate.rows, key=lambda row: (row.judgement != "regression", row.judgement == "good"))
     if rows:
-        parts.append(_table(rows[:_MOST_ROWS]))
-        if len(rows) > _MOST_ROWS:
-            parts.append(_others(rows[_MOST_ROWS:]))
-        parts += _chart(rows, gate.mde)
+        lines = [_cells(row) for row in rows]
+        first = _with_room(lines[:_MOST_ROWS])
+        parts.append(_table(lines[:first]))
+        if others := lines[first:]:
+            shown = _with_room(others)
+            left_out = f", of which the first {shown:,} are shown" if shown < len(others) else ""
+            parts.append(folded(f"{len(others):,} more{left_out}", _table(others[:shown])))
+        parts += _chart(rows[:first], gate.mde)
     if gate.missing:
-        shown = "; ".join(map(plain, gate.missing[:_MOST_NAMES]))
-        parts.append(f"Not judged: {shown}{' ...' if len(gate.missing) > _MOST_NAMES else ''}.")
+        names = [plain(name) for name in gate.missing[:_MOST_NAMES]]
+        names = names[: _with_room([[name] for name in names])]
+        parts.append(f"Not judged: {'; '.join(names)}{' ...' if len(gate.missing) > len(names) else ''}.")
     if gate.judgement == "can't tell" and gate.repetitions_needed:
         parts.append(f"To see a worsening of {gate.mde:.2%} 4 times in 5: `repetitions: {gate.repetitions_needed}`.")
     if gate.selftest:
         parts.append(plain(gate.selftest))
     if gate.rows:
-        first = rows[0]
+        worst = rows[0]
         commands = [f"bench gate {gate.base}..{gate.new} --mde {gate.mde * 100:g}%",
-                    f"bench trace '{gate.new.partition(':')[0]}:{first.metric}.{first.stat}'",
+                    f"bench trace '{gate.new.partition(':')[0]}:{worst.metric}.{worst.stat}'",
                     f"bench verify {gate.new.partition(':')[0]}"]  # fmt: skip
         parts.append(folded("How to look again, in a workspace with this evidence", block("\n".join(commands))))
     if evidence:
         parts.append(
             f"[Evidence, and the chart as a picture]({evidence}); base {code(gate.base)}, new {code(gate.new)}."
         )
-    return visible("\n\n".join(parts) + "\n")[:_MOST]
+    return visible("\n\n".join(parts) + "\n")
 
 
-def _others(rows: list[GateRow]) -> str:
-    """As many as have room; all of them are in the evidence."""
-    each = len(_table(rows)) // len(rows) + 1
-    shown = rows[: max(1, _MOST_FOLDED // each)]
-    left_out = f", of which the first {len(shown):,} are shown" if len(shown) < len(rows) else ""
-    return folded(f"{len(rows):,} more{left_out}", _table(shown))
+def _with_room(lines: list[list[str]]) -> int:
+    """How many of the first have room together, at least one; all of them are in the evidence."""
+    lengths = accumulate(sum(map(len, cells)) + 3 * len(cells) for cells in lines)
+    return max(1, sum(length <= _MOST_LENGTH for length in lengths))
 
 
 def _chart(rows: list[GateRow], limit: float) -> list[str]:
     bars = [
         ChangeBar(f"{row.point} {row.metric}.{row.stat}", row.worse, row.low, row.high)
-        for row in rows[:_MOST_ROWS]
+        for row in rows
         if row.worse is not None
     ]
     if not bars:
@@ -126,12 +129,13 @@ def _chart(rows: list[GateRow], limit: float) -> list[str]:
     return [folded(f"Chart: {key}", block(change_chart(bars, limit)))]
 
 
-def _table(rows: list[GateRow]) -> str:
-    lines = [
-        [plain(row.point), plain(f"{row.metric}.{row.stat}"), _worse(row),
-         percent(row.visible) if row.visible is not None else "", f"{row.n_a}, {row.n_b}", plain(row.judgement)]
-        for row in rows
-    ]  # fmt: skip
+def _cells(row: GateRow) -> list[str]:
+    can_see = percent(row.visible) if row.visible is not None else ""
+    name = f"{row.metric}.{row.stat}"
+    return [plain(row.point), plain(name), _worse(row), can_see, f"{row.n_a}, {row.n_b}", plain(row.judgement)]
+
+
+def _table(lines: list[list[str]]) -> str:
     return table(["point", "metric", "worse by (interval)", "can see", "n", "judgement"], lines, range(2, 5))
 
 
