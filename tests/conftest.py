@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS / "results"), str(TESTS / "warehouse")]
+pytest_plugins = ["costs"]
+
 settings.register_profile("shared machine", deadline=None)  # a neighbour's load is not a failure
 settings.load_profile("shared machine")
 
@@ -198,10 +202,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePa
     yield fake
     monkeypatch.undo()
     fake.forget()
-
-
-TESTS = Path(__file__).parent
-sys.path[:0] = [str(TESTS), str(TESTS / "results"), str(TESTS / "warehouse")]
 
 
 @pytest.fixture
