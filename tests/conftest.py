@@ -13,7 +13,7 @@ from hypothesis import settings
 
 TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS / "results"), str(TESTS / "warehouse")]
-pytest_plugins = ["costs"]
+pytest_plugins = ["costs", "golden"]
 
 settings.register_profile("shared machine", deadline=None)  # a neighbour's load is not a failure
 settings.load_profile("shared machine")
