@@ -502,13 +502,13 @@ class Lab:
 
 
 def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:
-    """What takes long to look at is looked at less often: it would take a core from what is waited for."""
+    """An expensive check runs at most a quarter of the time: it takes a core from what the test waits for."""
     began = time.monotonic()
     deadline = began + limit_s
     while not true():
         looked = time.monotonic()
         assert looked < deadline, f"waited {limit_s:g} s for {what}"
-        time.sleep(max(0.02, looked - began))
+        time.sleep(max(0.02, 3 * (looked - began)))
         began = time.monotonic()
 
 

@@ -1,0 +1,18 @@
+#!/bin/bash
+#SBATCH --job-name=bench-r1-0001
+#SBATCH --array=0-5
+#SBATCH --nodes=1
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=4096M
+#SBATCH --gres=gpu:4,nvme:4
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=0:04:00
+#SBATCH --output="/work/.bench/runs/r1/logs/%x_%j.out"
+#SBATCH --error="/work/.bench/runs/r1/logs/%x_%j.err"
+#SBATCH --chdir="/work/.bench/runs/r1/jobs/0001"
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --signal=B:USR2@30
+set -e
+: > /work/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
+exec /opt/venv/bin/python -m benchhouse.worker --task /work/.bench/runs/r1/jobs/0001

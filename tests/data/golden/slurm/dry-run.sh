@@ -1,0 +1,20 @@
+#!/bin/bash
+#SBATCH --job-name=bench-r1-0001
+#SBATCH --array=0-1
+#SBATCH --nodes=1
+#SBATCH --cpus-per-task=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=1:00:00
+#SBATCH --output="/work/logs/s/%x_%j.out"
+#SBATCH --error="/work/logs/s/%x_%j.err"
+#SBATCH --chdir="/work/.bench/runs/r1/jobs/0001"
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --signal=B:USR2@30
+# n=0
+# n=1
+# ... and 3 more
+# the first of 3 arrays
+set -e
+: > /work/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
+exec /opt/venv/bin/python -m benchhouse.worker --task /work/.bench/runs/r1/jobs/0001

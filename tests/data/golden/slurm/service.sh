@@ -1,0 +1,16 @@
+#!/bin/bash -l
+#SBATCH --job-name=bench-r1-web
+#SBATCH --partition=cpu
+#SBATCH --account=p2
+#SBATCH --nodes=1
+#SBATCH --cpus-per-task=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=2:00:00
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --output="/work/.bench/runs/r1/services/web/keeper.log"
+set -e
+module load Apptainer/1.3 CUDA
+export FOO='a '"'"'b'"'"' $(touch pwned)'
+export NCCL_SOCKET_IFNAME=ib0
+exec /opt/venv/bin/python -m benchhouse.worker --keep /work/.bench/runs/r1/services/web
