@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_bench import KEEPING, READING, RUNNING, WarmBench
+from warm_bench import READING_VERBS, RUN_VERBS, SERVICE_VERBS, WarmBench
 
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -402,7 +402,11 @@ class Lab:
 
     def bench(self, *args: object, code: int | None = 0, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
         verb, *more = args
-        if verb in READING or (verb in KEEPING and "start" not in more) or self._runs_without_keepers(*args):
+        if (
+            verb in READING_VERBS
+            or (verb in SERVICE_VERBS and "start" not in more)
+            or self._runs_without_keepers(*args)
+        ):
             done = warm_bench().call(tuple(map(str, args)), self.workspace, self.environment(), timeout_s)
         else:
             process = self.start(*args)
@@ -417,7 +421,7 @@ class Lab:
 
     def _runs_without_keepers(self, verb: object, *more: object) -> bool:
         """Services that outlive a trial are kept by forks of `bench`: those `left_running` must know from afresh."""
-        if verb not in RUNNING or not more or not (path := self.workspace / str(more[0])).is_file():
+        if verb not in RUN_VERBS or not more or not (path := self.workspace / str(more[0])).is_file():
             return False
         return not any(word in path.read_text() for word in ("services", "uses"))
 

@@ -1,10 +1,11 @@
-"""`bench` in a process of its own, without the start of an interpreter: one that has imported all of it forks.
+"""Run `bench` in a process of its own without the start of an interpreter: fork it from a process that imported it.
 
-For verbs that read, and for runs that a test waits for, whose workers are started anew as ever. What tests signal, and
-what keeps a process of its own, is really started: tests look for what they leave.
+This serves verbs that only read, and runs that a test waits for; their workers are real new processes as ever. A
+command that a test signals, or that leaves a process behind, is started as a new program, because tests look for it.
 """
 
 import atexit
+import gc
 import json
 import os
 import random
@@ -17,23 +18,25 @@ import threading
 from pathlib import Path
 from typing import Any
 
-READING = frozenset(["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"])
-READING |= {"claim", "evidence", "export", "gate", "trace", "validate", "verify", "warehouse", "why"}
-READING |= {"audit", "baseline", "images", "import", "time", "token"}  # these write, and leave no process
-KEEPING = frozenset(["monitors", "servers"])  # with `start`
-RUNNING = frozenset(["run", "submit"])  # of a file
+READING_VERBS = frozenset(
+    ["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"]
+)
+READING_VERBS |= {"claim", "evidence", "export", "gate", "trace", "validate", "verify", "warehouse", "why"}
+READING_VERBS |= {"audit", "baseline", "images", "import", "time", "token"}  # these write, and leave no process
+SERVICE_VERBS = frozenset(["monitors", "servers"])  # only their `start` leaves a process
+RUN_VERBS = frozenset(["run", "submit"])
 
 
 class WarmBench:
-    """One helper a test process; it ends with it."""
+    """The process that forks for each call. Each test process has one, which ends with it."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, __file__, str(theirs.fileno())]
-            lean = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # what forks has one thread
+            one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # so that it can fork
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], env=lean, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                command, pass_fds=[theirs.fileno()], env=one_thread, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
         self._one_at_a_time = threading.Lock()
         atexit.register(self._socket.close)
@@ -41,26 +44,26 @@ class WarmBench:
     def call(
         self, args: tuple[str, ...], folder: Path, environment: dict[str, str], timeout_s: float
     ) -> "subprocess.CompletedProcess[str]":
-        asked = json.dumps({"args": args, "folder": str(folder), "environment": environment}).encode()
+        request = json.dumps({"args": args, "folder": str(folder), "environment": environment}).encode()
         with self._one_at_a_time, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            socket.send_fds(self._socket, [len(asked).to_bytes(8)], [out.fileno(), err.fileno()])
-            self._socket.sendall(asked)
-            pid = int.from_bytes(self._heard(timeout_s), signed=True)
+            socket.send_fds(self._socket, [len(request).to_bytes(8)], [out.fileno(), err.fileno()])
+            self._socket.sendall(request)
+            pid = self._read_number(timeout_s)
             try:
-                code = int.from_bytes(self._heard(timeout_s), signed=True)
+                code = self._read_number(timeout_s)
             except TimeoutError:
                 os.kill(pid, 9)
-                self._heard(timeout_s)
+                self._read_number(timeout_s)
                 raise subprocess.TimeoutExpired(args, timeout_s) from None
             texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
         return subprocess.CompletedProcess(args, code, *texts)
 
-    def _heard(self, timeout_s: float) -> bytes:
+    def _read_number(self, timeout_s: float) -> int:
         if not select.select([self._socket], [], [], timeout_s)[0]:
             raise TimeoutError
-        heard = self._socket.recv(8, socket.MSG_WAITALL)
-        assert heard, "the process that forks for each call has ended"
-        return heard
+        answer = self._socket.recv(8, socket.MSG_WAITALL)
+        assert answer, "the process that forks for each call has ended"
+        return int.from_bytes(answer, signed=True)
 
 
 def _serve(control: socket.socket) -> None:
@@ -69,11 +72,11 @@ def _serve(control: socket.socket) -> None:
         head, files, _, _ = socket.recv_fds(control, 8, 2)
         if not head:
             return
-        asked = json.loads(control.recv(int.from_bytes(head), socket.MSG_WAITALL))
+        request = json.loads(control.recv(int.from_bytes(head), socket.MSG_WAITALL))
         pid = os.fork()
         if pid == 0:
             control.close()
-            _be_bench(asked, files)
+            _run_bench(request, files)
         for file in files:
             os.close(file)
         control.sendall(pid.to_bytes(8, signed=True))
@@ -82,17 +85,23 @@ def _serve(control: socket.socket) -> None:
 
 
 def _import_all() -> None:
-    """What reading verbs and runs use; nothing of it starts a thread."""
+    """Import what reading verbs and runs use, and build what would be built at first use. Nothing starts a thread."""
     import importlib
     import pkgutil
 
     import duckdb as duckdb
     import numpy as numpy
     import pyarrow.parquet as parquet  # noqa: F401
+    import rich.console
+    import rich.table  # noqa: F401
 
     import benchhouse.api
+    import benchhouse.catalog.loading
+    import benchhouse.catalog.uses
     import benchhouse.cli.verbs
     import benchhouse.executors.local
+    import benchhouse.plan.spaces
+    import benchhouse.processes.cgroups
     import benchhouse.report.terminal
     import benchhouse.runtimes.process
     import benchhouse.warehouse
@@ -100,9 +109,24 @@ def _import_all() -> None:
     for package in (benchhouse.cli.verbs, benchhouse.api, benchhouse.report.terminal, benchhouse.warehouse):
         for found in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{found.name}")
+    _build_models()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page
 
 
-def _be_bench(asked: dict[str, Any], files: list[int]) -> None:
+def _build_models() -> None:
+    """Build the validators of all models whose build was deferred to their first use."""
+    from pydantic import BaseModel
+
+    waiting = [BaseModel]
+    while waiting:
+        for model in waiting.pop().__subclasses__():
+            waiting.append(model)
+            if model.__module__.startswith("benchhouse.") and not model.__pydantic_complete__:
+                model.model_rebuild(raise_errors=False)
+
+
+def _run_bench(request: dict[str, Any], files: list[int]) -> None:
     from benchhouse.cli import main
 
     code = 1
@@ -110,13 +134,13 @@ def _be_bench(asked: dict[str, Any], files: list[int]) -> None:
         for number, file in enumerate(files, start=1):
             os.dup2(file, number)
             os.close(file)
-        os.chdir(asked["folder"])
+        os.chdir(request["folder"])
         os.environ.clear()
-        os.environ.update(asked["environment"])
+        os.environ.update(request["environment"])
         # As `python -m benchhouse` has it.
-        sys.path[:1] = [asked["folder"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        sys.argv = ["bench", *asked["args"]]
-        random.seed()  # else each call would draw the same
+        sys.path[:1] = [request["folder"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.argv = ["bench", *request["args"]]
+        random.seed()  # else each call would draw the same numbers
         main()
         code = 0
     except SystemExit as ended:
@@ -131,3 +155,4 @@ def _be_bench(asked: dict[str, Any], files: list[int]) -> None:
 
 if __name__ == "__main__":
     _serve(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # libraries would search for what they leaked
