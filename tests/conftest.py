@@ -19,8 +19,21 @@ settings.register_profile("shared machine", deadline=None)  # a neighbour's load
 settings.load_profile("shared machine")
 
 
+SHARED_SERVERS = {
+    "triton": r"drivers/test_triton(_grpc|_llm|_load)?\.py|experiments/serving/test_(infer|replicas)\.py",
+    "llama": r"experiments/serving/test_real_server\.py|services/test_llm_server\.py",
+    "postgres": r"(drivers/test_(postgres|pgbench)|experiments/storage/test_(postgres\w*|pgbench))\.py",
+    "seaweedfs": r"experiments/(storage/test_s3(_run)?|training/test_(checkpoint|dataloader))\.py",
+}
+"""Servers that take long to start, and the files whose tests use one such server: they run in one process."""
+
+
 def together(nodeid: str) -> str:
     """What a test runs in one process with: the tests of its cluster, of its vector database, or of its file."""
+    path = nodeid.partition("::")[0]
+    for server, files in SHARED_SERVERS.items():
+        if re.search(rf"/({files})$", path):
+            return server
     clusters = r"test_(?:(ray|dask|spark)|(kubernetes)\w*)\.py::|test_conformance\.py::.*\[(\w+)\]"
     found = re.search(rf"{clusters}|test_vector_drivers\.py::(\w+)", nodeid)
     return found[found.lastindex or 0] if found else nodeid.partition("::")[0]
@@ -48,6 +61,7 @@ STARTS = frozenset(
         "real_llm",
         "real_vllm",
         "triton",
+        "second_triton",
         "seaweedfs",
         "chroma",
         "milvus",
@@ -251,4 +265,5 @@ from services.llm import real_vllm as real_vllm  # noqa: E402
 from services.load_processes import kill_shards as kill_shards  # noqa: E402
 from services.ray_cluster import ray_cluster as ray_cluster  # noqa: E402
 from services.seaweedfs import seaweedfs as seaweedfs  # noqa: E402
+from services.triton import second_triton as second_triton  # noqa: E402
 from services.triton import triton as triton  # noqa: E402

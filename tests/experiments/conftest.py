@@ -111,7 +111,10 @@ def recording(tmp_path: Path) -> Callable[[Experiment], RecordingContext]:
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RecordingContext]:
-    """`play(experiment, target, workload)` runs it in an empty folder and returns what it recorded."""
+    """`play(experiment, target, workload)` runs it in an empty folder and returns what it recorded.
+
+    An `ExperimentFailed` carries what was recorded before as `context`.
+    """
     count = 0
 
     def run(experiment: Experiment, target: Any, workload: Any, cache: FolderCache | None = None) -> RecordingContext:
@@ -124,8 +127,24 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recor
             ctx.cache = cache
         monkeypatch.chdir(ctx.workdir)
         recording: Any = ctx
-        experiment.call(target, workload, recording)
+        try:
+            experiment.call(target, workload, recording)
+        except ExperimentFailed as failure:
+            failure.context = ctx  # type: ignore[attr-defined]
+            raise
         assert not os.listdir(ctx.workdir), "an experiment leaves nothing behind"
         return ctx
+
+    return run
+
+
+@pytest.fixture
+def failure_of(play: Callable[..., RecordingContext]) -> Callable[..., Any]:
+    """`failure_of(experiment, target, workload)` is the failure of an experiment that must fail."""
+
+    def run(*arguments: Any) -> ExperimentFailed:
+        with pytest.raises(ExperimentFailed) as failed:
+            play(*arguments)
+        return failed.value
 
     return run

@@ -21,7 +21,7 @@ from gpt import Gpt
 
 from benchhouse_client import emit
 
-FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node", "truncate")
+FAULTS = ("kill", "exit", "hang", "slow", "data", "oom", "disk-full", "leave", "node")
 
 
 class Momentum:
@@ -61,6 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", default="", help="of the checkpoint; a training begins where it ended")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of a collective operation")
     parser.add_argument("--fault", default="", help=f"KIND:RANK:STEP[:SECONDS], one of {', '.join(FAULTS)}")
+    parser.add_argument("--slow", default="-1:0", help="RANK:SECONDS: this rank takes longer in every step")
     parser.add_argument("--ordinary", action="store_true", help="meet as most scripts do, without keys of an attempt")
     parser.add_argument("--every-attempt", action="store_true", help="plant the fault in later attempts too")
     return parser.parse_args()
@@ -103,14 +104,12 @@ def main() -> None:
         optimizer.state = state["optimizer"]
         first = state["step"]
     kind, who, when, seconds = [*options.fault.split(":"), "0", "0", "0"][:4]
+    slow_rank, _, slow_s = options.slow.partition(":")
     struck = int(os.environ.get("GROUP_RANK", 0)) if kind == "node" else rank
     planted = kind and int(who) == struck and (attempt == 0 or options.every_attempt)
     for step in range(first, options.steps):
         fault = kind if planted and step >= int(when) else ""
         began, cpu = time.monotonic(), time.process_time()
-        if fault == "truncate" and saved:
-            os.truncate(saved, saved.stat().st_size // 2)
-            fault = "kill"
         if fault:
             strike(fault)
         chance = torch.Generator().manual_seed((options.seed * 100_003 + step) * 4099 + rank)
@@ -125,6 +124,8 @@ def main() -> None:
         optimizer.step()
         if fault == "slow":
             time.sleep(float(seconds))
+        if rank == int(slow_rank):
+            time.sleep(float(slow_s))
         time.sleep(max(0.0, options.step_s - (time.monotonic() - began)))
         waits_s += meet()
         ended = time.monotonic()

@@ -46,6 +46,17 @@ def model_path(suffix: str = "") -> Path:
     return cache() / "models" / f"{tiny_model.NAME}-{digest}{suffix}"
 
 
+def tiny_gguf(python: Path) -> Path:
+    """Return the tiny model as a file for llama.cpp, which is made the first time by the Python of its environment."""
+    model = model_path(".gguf")
+    if not model.exists():
+        model.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = model.with_suffix(f".{os.getpid()}")
+        subprocess.run([python, HERE / "tiny_model.py", unfinished], check=True, capture_output=True, text=True)
+        unfinished.replace(model)
+    return model
+
+
 class NoServerError(Exception):
     """The server can't be installed or doesn't start here; the message says why, for `pytest.skip`."""
 
@@ -120,10 +131,7 @@ class RealLLM(_Server):
     def __enter__(self) -> RealLLM:
         began = time.monotonic()
         python = installed("llama", cache() / "llm", wait_s=180)
-        model = model_path(".gguf")
-        if not model.exists():
-            model.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run([python, HERE / "tiny_model.py", model], check=True, capture_output=True, text=True)
+        model = tiny_gguf(python)
         options = json.dumps({"path": str(model), "name": self.model, **self._options})
         self._start([str(python), str(HERE / "llama_host.py"), options], {}, reads_output=True)
         self.url = self._printed_line()

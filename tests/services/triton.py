@@ -1,6 +1,6 @@
 """A real Triton server with the models of `triton_models/`, on free ports of the loopback device.
 
-    def test_it(triton)     # the fixture of tests/conftest.py, one server a test process
+    def test_it(triton)     # the fixture of tests/conftest.py; all tests that use it run in one process
 
 `Triton.start()` installs what is missing (`scripts/install-triton.sh`). Where it can't be had, the tests are skipped
 and the reason says so.
@@ -52,17 +52,26 @@ class Triton:
     process: "subprocess.Popen[bytes]"
 
     @classmethod
-    def start(cls, models: Sequence[str] = ()) -> "Triton":
-        """With the named models, or all of them; returns when those that can be are ready."""
+    def start(cls, models: Sequence[str] = (), cached: str = "") -> "Triton":
+        """Start a server with the named models, or all of them, and return when every model that can be ready is.
+
+        The server keeps the answers of the model `cached` in a response cache.
+        """
         home = install()
         folder = Path(tempfile.mkdtemp(prefix="triton-"))
         for source in sorted((HERE / "triton_models").iterdir()):
             if source.is_dir() and (not models or source.name in models):
                 shutil.copytree(source, folder / "models" / source.name, ignore=shutil.ignore_patterns("__pycache__"))
         http_port, grpc_port = free_ports(2)
+        cache: list[str] = []
+        if cached:
+            with (folder / "models" / cached / "config.pbtxt").open("a") as config:
+                config.write("response_cache { enable: true }\n")
+            caches = next(home.glob("lib/python*/site-packages/pytriton/tritonserver/caches"))
+            cache = ["--cache-config=local,size=1048576", f"--cache-directory={caches}"]
         with (folder / "server.log").open("wb") as log:
             process = subprocess.Popen(
-                command(home, folder, http_port, grpc_port),
+                [*command(home, folder, http_port, grpc_port), *cache],
                 env=environment(home),
                 stdout=log,
                 stderr=log,
@@ -167,14 +176,24 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-@pytest.fixture(scope="session")
-def triton() -> Iterator[Triton]:
+def _running(*args: Any) -> Iterator[Triton]:
     try:
-        server = Triton.start()
+        server = Triton.start(*args)
     except CannotInstallError as reason:
         pytest.skip(f"no Triton server: {reason}")
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def triton() -> Iterator[Triton]:
+    yield from _running()
+
+
+@pytest.fixture(scope="session")
+def second_triton() -> Iterator[Triton]:
+    """A server that answers the model `slow` from its response cache, and has `identity_fp32` too."""
+    yield from _running(["identity_fp32", "slow"], "slow")
 
 
 def counted(driver: Any, before: Mapping[str, float], requests: int) -> dict[str, float]:

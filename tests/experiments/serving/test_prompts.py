@@ -141,13 +141,12 @@ def test_anything_that_is_sent_changes_the_digest():
     assert PromptSet([(base,), (base,)]).digest not in digests
 
 
-@pytest.mark.serial
-def test_ten_thousand_prompts_are_built_and_digested_within_a_second_and_a_half_of_cpu():
+def test_two_thousand_prompts_are_built_and_digested_within_half_a_second_of_cpu():
     before = time.process_time()
-    pool = build(10_000, prompt_tokens=256)
+    pool = build(2000, prompt_tokens=256)
     assert len(pool.digest) == 64
-    assert len(pool) == 10_000
-    assert time.process_time() - before <= 1.5
+    assert len(pool) == 2000
+    assert time.process_time() - before <= 0.5
 
 
 def test_prompts_of_a_megabyte_are_made():

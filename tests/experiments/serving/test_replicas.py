@@ -1,4 +1,4 @@
-"""Several clients and several servers in one trial, from end to end: `bench run`, and what is in the evidence."""
+"""Several clients and several servers in one trial: what is measured, and what the evidence says of each."""
 
 import json
 import os
@@ -7,70 +7,62 @@ import threading
 from pathlib import Path
 
 import pytest
-from laboratory import wait_until
+from laboratory import children, wait_until
 from mocks.llm import MockLLM, build
 from mocks.scripted import ScriptedServer
-from services.triton import CannotInstallError, Triton
 
-from benchhouse.experiments.serving.infer import InferTarget, _together
-from benchhouse.experiments.serving.load import ServerMetrics, ServingTarget
+from benchhouse.experiments.serving.infer import InferTarget, _together, infer
+from benchhouse.experiments.serving.load import ServerMetrics, ServingTarget, serve
 from benchhouse.schema.service import split_endpoints
 
 PROMPTS = {"prompt_tokens": 16, "output_tokens": 4}
+LOAD = {"concurrency": 4, "requests": 80, "warmup": 0}
+FLOATS = LOAD | {"shapes": {"INPUT0": [8]}}
 
 
-def run(lab, experiment="serving.load", workload=None, code=None, services=None, **target):
-    """One trial; on a busy machine it may say that it is invalid."""
-    scenario = lab.scenario(
-        experiment,
-        target=({"model": "mock", "api": "completions"} if experiment == "serving.load" else {}) | target,
-        workload={"concurrency": 4, "requests": 80, "warmup": 0} | (workload or {}),
-        **({"services": services} if services else {}),
-    )
-    lab.bench("run", scenario, "--json", code=code)
-    (trial,) = lab.trials()
-    values = {row["metric"]: row["value"] for row in trial.metrics["benchhouse"]["measurements"]}
-    return trial, values
+def target(url, **more):
+    return {"url": url, "model": "mock", "api": "completions"} | more
 
 
-def reasons(trial):
-    return {reason["code"]: reason["message"] for reason in trial.meta["custom"]["certificate"]["problems"]}
+def reasons(facts):
+    return {reason["code"]: reason["message"] for reason in facts["certificate"]["problems"]}
 
 
 def clients_of(port):
-    """Processes that have a connection to that port of this machine."""
+    """Child processes that have a connection to that port of this machine."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(f":{port:04X}") and row[3] == "01"}
     found = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(link) in sockets:
-                found.add(int(link.parts[2]))
-        except OSError:
-            continue
-    return found - {os.getpid()}
+    for child in children(os.getpid()):
+        for link in Path(f"/proc/{child}/fd").glob("*"):
+            try:
+                if os.readlink(link) in sockets:
+                    found.add(child)
+            except OSError:
+                continue
+    return found
 
 
-def test_the_load_is_spread_and_each_replica_is_told(lab):
+def test_the_load_is_spread_over_replicas_and_each_has_its_counts(play):
     with MockLLM(ttft_ms=5) as one, MockLLM(ttft_ms=5) as other:
-        trial, values = run(lab, url=f"{one.url},{other.url}", workload={"processes": 2, "prompts": PROMPTS})
+        ctx = play(serve, target(f"{one.url},{other.url}"), LOAD | {"processes": 2, "prompts": PROMPTS})
         seen = {server.url: server.stats()["requests"] for server in (one, other)}
-    told = trial.meta["custom"]["endpoints"]
-    assert {url: place["good"] for url, place in told.items()} == seen and min(seen.values()) >= 30
-    assert all(place["errors"] == {} and not place["gone"] for place in told.values())
-    assert values["errors"] == 0 and "endpoint_dead" not in reasons(trial)
+    places = ctx.facts["endpoints"]
+    assert {url: place["good"] for url, place in places.items()} == seen and min(seen.values()) >= 30
+    assert all(place["errors"] == {} and not place["gone"] for place in places.values())
+    assert ctx.values["errors"] == [0] and "endpoint_dead" not in reasons(ctx.facts)
 
 
-def test_a_replica_that_is_not_there_makes_the_trial_invalid_and_is_named(lab):
+def test_a_replica_that_is_not_there_makes_the_trial_invalid_and_is_named(play):
     with MockLLM() as gone:
         pass
     with MockLLM(ttft_ms=5) as server:
-        trial, _ = run(lab, url=f"{gone.url}, {server.url}", model="", workload={"prompts": PROMPTS})
-    assert trial.outcome == "invalid"
-    assert reasons(trial)["endpoint_dead"].startswith(f"{gone.url} takes no connection (refused: Connection refused)")
-    told = trial.meta["custom"]["endpoints"]
-    assert (told[gone.url]["good"], told[gone.url]["gone"]) == (0, True)
-    assert told[server.url]["good"] > 60
+        ctx = play(serve, target(f"{gone.url}, {server.url}", model=""), LOAD | {"prompts": PROMPTS})
+    dead = f"{gone.url} takes no connection (refused: Connection refused)"
+    assert ctx.invalidities["endpoint_dead"].startswith(dead)
+    places = ctx.facts["endpoints"]
+    assert (places[gone.url]["good"], places[gone.url]["gone"]) == (0, True)
+    assert places[server.url]["good"] > 60
 
 
 def test_replicas_of_a_service_share_the_load(lab):
@@ -82,14 +74,20 @@ def test_replicas_of_a_service_share_the_load(lab):
     }
     (lab.workspace / "recipes").mkdir()
     (lab.workspace / "recipes" / "mock.yaml").write_text(json.dumps(recipe))
-    services = {"llm": {"recipe": "mock", "replicas": 3}}
-    trial, _ = run(lab, url="service:llm", services=services, workload={"requests": 90, "prompts": PROMPTS})
-    told = trial.meta["custom"]["endpoints"]
-    assert len(told) == 3 and sum(place["good"] for place in told.values()) == 90
-    assert min(place["good"] for place in told.values()) >= 20
+    scenario = lab.scenario(
+        "serving.load",
+        target=target("service:llm"),
+        workload=LOAD | {"requests": 90, "prompts": PROMPTS},
+        services={"llm": {"recipe": "mock", "replicas": 3}},
+    )
+    lab.bench("run", scenario, "--json", code=None)
+    (trial,) = lab.trials()
+    places = trial.meta["custom"]["endpoints"]
+    assert len(places) == 3 and sum(place["good"] for place in places.values()) == 90
+    assert min(place["good"] for place in places.values()) >= 20
 
 
-def test_a_load_process_that_is_killed_makes_the_trial_invalid_and_the_others_measure_on(lab):
+def test_a_load_process_that_is_killed_makes_the_trial_invalid_and_the_others_measure_on(play):
     with MockLLM(ttft_ms=20) as server:
 
         def kill_one():
@@ -97,18 +95,17 @@ def test_a_load_process_that_is_killed_makes_the_trial_invalid_and_the_others_me
             os.kill(max(clients_of(server.port)), signal.SIGKILL)
 
         threading.Thread(target=kill_one, daemon=True).start()
-        workload = {"concurrency": 6, "requests": None, "duration": 3, "processes": 3, "prompts": PROMPTS}
-        trial, values = run(lab, url=server.url, workload=workload)
-    assert trial.outcome == "invalid"
-    certificate = trial.meta["custom"]["certificate"]
+        workload = {"concurrency": 6, "duration": 2, "warmup": 0, "processes": 3, "prompts": PROMPTS}
+        ctx = play(serve, target(server.url), workload)
+    certificate = ctx.facts["certificate"]
     (lost,) = certificate["lost"]
     assert (lost["how"], lost["in_flight"], certificate["processes"]) == ("ended by signal 9", 2, 2)
-    assert f"load process {lost['shard']} ended by signal 9" in reasons(trial)["shard_lost"]
-    assert trial.meta["custom"]["errors"] == {"lost": 2} and values["errors"] == 2
-    assert values["requests_per_s"] > 20 and 0 < values["error_rate"] < 0.05
+    assert f"load process {lost['shard']} ended by signal 9" in ctx.invalidities["shard_lost"]
+    assert ctx.facts["errors"] == {"lost": 2} and ctx.values["errors"] == [2]
+    assert ctx.values["requests_per_s"][0] > 20 and 0 < ctx.values["error_rate"][0] < 0.1
 
 
-def test_a_load_whose_processes_all_die_fails_with_how(lab):
+def test_a_load_whose_processes_all_die_fails_and_the_message_says_how(failure_of):
     with MockLLM(ttft_ms=20) as server:
 
         def kill_all():
@@ -117,9 +114,10 @@ def test_a_load_whose_processes_all_die_fails_with_how(lab):
                 os.kill(pid, signal.SIGKILL)
 
         threading.Thread(target=kill_all, daemon=True).start()
-        trial, _ = run(lab, url=server.url, workload={"requests": None, "duration": 30, "processes": 2}, code=1)
-    assert trial.meta["failure"]["code"] == "shards_lost"
-    assert "load process 1 ended by signal 9" in trial.meta["failure"]["message"]
+        workload = {"concurrency": 4, "duration": 30, "warmup": 0, "processes": 2}
+        failure = failure_of(serve, target(server.url), workload)
+    assert failure.code == "shards_lost"
+    assert "load process 1 ended by signal 9" in failure.message
 
 
 def test_metrics_of_all_servers_are_added_up_and_one_without_is_left_out():
@@ -134,37 +132,24 @@ def test_metrics_of_all_servers_are_added_up_and_one_without_is_left_out():
     assert metrics.facts() == {"vllm:prompt_tokens_total": 20}
 
 
-@pytest.fixture
-def another_triton():
-    try:
-        server = Triton.start(["identity_fp32"])
-    except CannotInstallError as reason:
-        pytest.skip(str(reason))
-    yield server
-    server.stop()
+def test_two_triton_servers_share_the_load_and_their_statistics_are_joined(play, triton, second_triton):
+    where = {"url": f"{triton.url},{second_triton.url}", "model": "identity_fp32"}
+    ctx = play(infer, where, FLOATS | {"processes": 2})
+    places = ctx.facts["endpoints"]
+    assert sum(place["good"] for place in places.values()) == 80
+    # Each has two of the four connections, which all begin with a request. How many more requests a server receives in
+    # a closed loop depends on its speed: a server that has just started may be many times slower than a warm one.
+    assert min(place["good"] for place in places.values()) >= 2
+    assert ctx.facts["server_statistics"]["requests"] == 80
+    assert ctx.values["compute_ms"][0] > 0 and ctx.values["batch_mean"][0] >= 1
 
 
-def test_two_triton_servers_share_the_load_and_their_accounts_are_one(lab, triton, another_triton):
-    urls = f"{triton.url},{another_triton.url}"
-    trial, values = run(
-        lab, "serving.infer", {"shapes": {"INPUT0": [8]}, "processes": 2}, url=urls, model="identity_fp32"
-    )
-    told = trial.meta["custom"]["endpoints"]
-    assert sum(place["good"] for place in told.values()) == 80
-    # Each has two of the four connections, which all begin with a request. How many more a server gets in a closed loop
-    # is for its speed to say: one that was started a moment ago may be many times slower than one that is warm.
-    assert min(place["good"] for place in told.values()) >= 2
-    assert trial.meta["custom"]["server_statistics"]["requests"] == 80
-    assert values["compute_ms"] > 0 and values["batch_mean"] >= 1
-
-
-def test_a_triton_server_that_is_not_there_is_named(lab, triton):
+def test_a_triton_server_that_is_not_there_is_named(play, triton):
     with MockLLM() as gone:
         pass
-    urls = f"{gone.url},{triton.url}"
-    trial, _ = run(lab, "serving.infer", {"shapes": {"INPUT0": [8]}}, url=urls, model="identity_fp32")
-    assert trial.outcome == "invalid" and "endpoint_dead" in reasons(trial)
-    assert trial.meta["custom"]["endpoints"][triton.url]["good"] > 60
+    ctx = play(infer, {"url": f"{gone.url},{triton.url}", "model": "identity_fp32"}, FLOATS)
+    assert "endpoint_dead" in ctx.invalidities
+    assert ctx.facts["endpoints"][triton.url]["good"] > 60
 
 
 def test_accounts_of_servers_are_joined_by_their_requests():
@@ -182,22 +167,17 @@ def test_addresses_are_split_where_one_begins():
     assert split_endpoints("http://a/x,y") == ("http://a/x,y",)
 
 
-@pytest.mark.parametrize(
-    ("url", "more", "words"),
-    [
+def test_addresses_that_are_not_replicas_are_refused():
+    started = {"start": {"command": ["serve", "{port}"]}}
+    for url, more, words in [
         ("http://a:1,http://b:1/v1", {}, "one scheme and one path"),
         ("http://a:1,https://b:1", {}, "one scheme and one path"),
         ("http://a:1,http://a:1", {}, "stands twice"),
-        ("http://a:1,http://b:{port}", {"start": {"command": ["serve", "{port}"]}}, "start is for one server"),
-    ],
-)
-@pytest.mark.parametrize("target", [ServingTarget, InferTarget])
-def test_addresses_that_are_not_replicas_are_refused(target, url, more, words):
-    with pytest.raises(ValueError, match=words):
-        target(url=url, model="m", **more)
-
-
-@pytest.mark.parametrize("more", [{"shared_memory": True}, {"protocol": "grpc", "url": "grpc://a:1,grpc://b:1"}])
-def test_several_addresses_are_for_plain_http(more):
-    with pytest.raises(ValueError, match="several addresses are for protocol http"):
-        InferTarget(**{"url": "http://a:1,http://b:1", "model": "m"} | more)
+        ("http://a:1,http://b:{port}", started, "start is for one server"),
+    ]:
+        for model in (ServingTarget, InferTarget):
+            with pytest.raises(ValueError, match=words):
+                model(url=url, model="m", **more)
+    for more in ({"shared_memory": True}, {"protocol": "grpc", "url": "grpc://a:1,grpc://b:1"}):
+        with pytest.raises(ValueError, match="several addresses are for protocol http"):
+            InferTarget(**{"url": "http://a:1,http://b:1", "model": "m"} | more)
