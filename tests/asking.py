@@ -2,7 +2,7 @@
 
 import http.client
 import re
-import subprocess
+from typing import Any
 from urllib.parse import urlsplit
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -32,7 +32,7 @@ def form_token(page):
     return re.search(r'name="form_token" value="(\w+)"', page)[1]
 
 
-def address(process: subprocess.Popen[str]) -> str:
+def address(process: Any) -> str:
     """What a server that was just started says that it listens on."""
     assert process.stdout
     line = process.stdout.readline()

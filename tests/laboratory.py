@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_bench import READING_VERBS, RUN_VERBS, SERVICE_VERBS, WarmBench
+from warm_bench import READING_VERBS, RUN_VERBS, SERVICE_VERBS, ForkedBench, WarmBench
 
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -399,6 +399,10 @@ class Lab:
             [*BENCH, *map(str, args)], cwd=self.workspace, env=self.environment(), text=True, encoding="utf-8",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options,
         )  # fmt: skip
+
+    def fork(self, *args: object) -> ForkedBench:
+        """Start `bench` as a fork of a process that has imported it: for servers whose own start is not the subject."""
+        return warm_bench().start(tuple(map(str, args)), self.workspace, self.environment())
 
     def bench(self, *args: object, code: int | None = 0, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
         verb, *more = args

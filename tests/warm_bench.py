@@ -5,18 +5,22 @@ command that a test signals, or that leaves a process behind, is started as a ne
 """
 
 import atexit
+import contextlib
 import gc
+import importlib
 import json
 import os
 import random
 import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 READING_VERBS = frozenset(
     ["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"]
@@ -25,6 +29,46 @@ READING_VERBS |= {"claim", "evidence", "export", "gate", "trace", "validate", "v
 READING_VERBS |= {"audit", "baseline", "images", "import", "time", "token"}  # these write, and leave no process
 SERVICE_VERBS = frozenset(["monitors", "servers"])  # only their `start` leaves a process
 RUN_VERBS = frozenset(["run", "submit"])
+
+
+class ForkedBench:
+    """A `bench` that was forked and runs in the background, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, stdout: IO[str], stderr: IO[str], status: IO[bytes], timeout_s: float) -> None:
+        self.stdout, self.stderr, self._status = stdout, stderr, status
+        self.returncode: int | None = None
+        self.pid = self._read(timeout_s)
+
+    def _read(self, timeout_s: float | None) -> int:
+        """The next number that the process that waits for `bench` has sent: its process id, then its exit code."""
+        if not select.select([self._status], [], [], timeout_s)[0]:
+            raise subprocess.TimeoutExpired("bench", timeout_s or 0)
+        number = self._status.read(8)
+        assert len(number) == 8, "the process that waits for bench has ended"
+        return int.from_bytes(number, signed=True)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self.returncode = self._read(timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            self.wait(timeout)
+            return texts[0].result(), texts[1].result()
 
 
 class WarmBench:
@@ -58,6 +102,20 @@ class WarmBench:
             texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
         return subprocess.CompletedProcess(args, code, *texts)
 
+    def start(self, args: tuple[str, ...], folder: Path, environment: dict[str, str]) -> ForkedBench:
+        """Start `bench` and return while it runs."""
+        request = {"args": args, "folder": str(folder), "environment": environment}
+        message = json.dumps(request | {"background": True}).encode()
+        pipes = [os.pipe() for _ in range(3)]
+        writing = [end for _, end in pipes]
+        with self._one_at_a_time:
+            socket.send_fds(self._socket, [len(message).to_bytes(8)], writing)
+            self._socket.sendall(message)
+        for end in writing:
+            os.close(end)
+        out, err, status = (reading for reading, _ in pipes)
+        return ForkedBench(open(out, encoding="utf-8"), open(err, encoding="utf-8"), open(status, "rb", 0), 120)
+
     def _read_number(self, timeout_s: float) -> int:
         if not select.select([self._socket], [], [], timeout_s)[0]:
             raise TimeoutError
@@ -68,11 +126,23 @@ class WarmBench:
 
 def _serve(control: socket.socket) -> None:
     _import_all()
+    waiting: list[int] = []
     while True:
-        head, files, _, _ = socket.recv_fds(control, 8, 2)
+        head, files, _, _ = socket.recv_fds(control, 8, 3)
         if not head:
             return
         request = json.loads(control.recv(int.from_bytes(head), socket.MSG_WAITALL))
+        waiting = [pid for pid in waiting if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+        if request.get("background"):
+            if request["args"][:1] == ["serve"]:
+                _import_server()
+            waiting.append(pid := os.fork())
+            if pid == 0:
+                control.close()
+                _run_in_background(request, files)
+            for file in files:
+                os.close(file)
+            continue
         pid = os.fork()
         if pid == 0:
             control.close()
@@ -84,9 +154,23 @@ def _serve(control: socket.socket) -> None:
         control.sendall(code.to_bytes(8, signed=True))
 
 
+def _run_in_background(request: dict[str, Any], files: list[int]) -> None:
+    """Be the parent of `bench`: only a parent learns the exit code, and the helper has others to serve."""
+    *streams, status = files
+    pid = os.fork()
+    if pid == 0:
+        os.close(status)
+        _run_bench(request, streams)
+    for file in streams:
+        os.close(file)
+    with contextlib.suppress(BrokenPipeError):  # the test has ended
+        os.write(status, pid.to_bytes(8, signed=True))
+        os.write(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]).to_bytes(8, signed=True))
+    os._exit(0)
+
+
 def _import_all() -> None:
     """Import what reading verbs and runs use, and build what would be built at first use. Nothing starts a thread."""
-    import importlib
     import pkgutil
 
     import duckdb as duckdb
@@ -112,6 +196,15 @@ def _import_all() -> None:
     _build_models()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page
+
+
+def _import_server() -> None:
+    """Import what `bench serve` uses, in the process that forks: no server has to do it again."""
+    if "benchhouse.serve.server" not in sys.modules:
+        importlib.import_module("benchhouse.serve.server")
+        _build_models()
+        gc.collect()
+        gc.freeze()
 
 
 def _build_models() -> None:

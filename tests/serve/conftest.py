@@ -22,11 +22,13 @@ Serve = Callable[..., str]
 def serve(lab: Lab) -> Iterator[Serve]:
     """`serve(*options)` starts `bench serve` and returns its address, without the slash at the end.
 
-    `serve.process` is the last that was started."""
+    The servers are forks of a process that has imported `bench`, except with `fresh=True`. `serve.process` is the last
+    one that was started."""
     with ExitStack() as started:
 
-        def start(*options: Any) -> str:
-            process = start.process = lab.start("serve", "--port", "0", *options)  # type: ignore[attr-defined]
+        def start(*options: Any, fresh: bool = False) -> str:
+            begin = lab.start if fresh else lab.fork
+            process = start.process = begin("serve", "--port", "0", *options)  # type: ignore[attr-defined]
             started.callback(process.wait)
             started.callback(process.terminate)
             return address(process)
@@ -52,7 +54,7 @@ def show() -> Iterator[Callable[..., Site]]:
     with ExitStack() as started:
 
         def start(lab: Lab, *options: str) -> Site:
-            process = lab.start("serve", "--port", "0", *options)
+            process = lab.fork("serve", "--port", "0", *options)
             started.callback(process.wait)
             started.callback(process.terminate)
             return Site(address(process), lab)

@@ -48,7 +48,7 @@ def base(tmp_path_factory):
         collect(folder, day(number), trials)
     lab.scenario("once", name="odd", description=HOSTILE)
     (lab.workspace / "README.md").write_text(f"It takes 12.5 ms {HOSTILE}\n")
-    process = lab.start("serve", "--port", "0", "--allow", "approve")
+    process = lab.fork("serve", "--port", "0", "--allow", "approve")
     assert process.stdout
     found = re.search(r"http://\S+", process.stdout.readline())
     assert found

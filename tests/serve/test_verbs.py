@@ -64,7 +64,7 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     lab.bench("schedule", "add", scenario, "--cron", "0 2 * * *", "--name", "nightly")
     lab.bench("infra", "create", "--provider", "kind", "--name", "lab")
     (lab.workspace / "README.md").write_text("It takes 12.5 ms.\n")
-    process = lab.start("serve", "--port", "0")
+    process = lab.fork("serve", "--port", "0")
     try:
         assert process.stdout
         match = re.search(r"https?://\S+", process.stdout.readline())

@@ -55,7 +55,7 @@ def test_the_scope_of_a_verb_decides_who_may(lab, serve, roles):
 
 def test_one_key_is_one_write(lab, serve, roles):
     watched(lab)
-    base, who = serve(), roles["approve"]
+    base, who = serve(fresh=True), roles["approve"]
     first = post(base, "/alarms/slow/mute", {"why": "known"}, "k1", **who)
     again = post(base, "/alarms/slow/mute", {"why": "known"}, "k1", **who)
     assert first[0] == again[0] == 200 and first[2] == again[2]
