@@ -262,14 +262,15 @@ def test_answers_from_the_response_cache_are_a_warning(play, second_triton, prot
 
 
 def test_impossible_inputs_are_refused_before_anything_runs(lab):
+    over_grpc = {"url": "grpc://h:{port}", "protocol": "grpc", "start": {"command": ["s", "{port}"]}}
     cases = [
         ({}, {"inputs": "/nowhere/x.npy"}, "there is no file /nowhere/x.npy"),
         ({}, {"batch": 0}, "batch"),
         ({}, {"shapes": {"INPUT0": "8"}}, "shapes"),
         ({"url": "http://h:{port}"}, {}, "start.command listens on"),
         ({"start": {"command": ["s", "{port}"]}}, {}, "start.command listens on"),
-        ({"url": "grpc://h:{port}", "protocol": "grpc", "start": {"command": ["s", "{port}"]}}, {}, "is for protocol http"),
-    ]  # fmt: skip
+        (over_grpc, {}, "is for protocol http"),
+    ]
     for target, workload, words in cases:
         with pytest.raises(ValidationError, match=words):
             InferTarget(**{"url": "http://127.0.0.1:1", "model": "m"} | target)

@@ -1,7 +1,7 @@
 """`serving.load` against the mock server: its numbers, its evidence, and what it reports when something fails.
 
-Trials run in this process. Those that look for secrets, for what a server leaves, or at whole trial folders go through
-`bench run`.
+Trials run in this process. Tests that look for secrets, for processes that a server left running, or at whole trial
+folders go through `bench run`.
 """
 
 import csv
