@@ -175,6 +175,18 @@ class KubernetesCluster:
                 seen.setdefault(event["auditID"], event)
         return list(seen.values())[since:]
 
+    def used_verbs(self, user: str, since: int = 0, client: str = "benchhouse") -> set[tuple[str, str, str]]:
+        """Return API group, resource and verb of the requests that the server allowed a user, except reviews."""
+        found = set()
+        for event in self.requests(since, client):
+            what = event.get("objectRef", {})
+            is_allowed = event.get("annotations", {}).get("authorization.k8s.io/decision") == "allow"
+            is_review = what.get("apiGroup") == "authorization.k8s.io"
+            if event["user"]["username"] == user and what and is_allowed and not is_review:
+                parts = filter(None, (what["resource"], what.get("subresource")))
+                found.add((what.get("apiGroup", ""), "/".join(parts), event["verb"]))
+        return found
+
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def kill(self, daemon: str, signal_number: int = signal.SIGKILL) -> None:
