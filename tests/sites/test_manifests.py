@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import yaml
 
 from benchhouse.schema.kubernetes_rights import RIGHTS
@@ -34,12 +35,15 @@ def test_all_that_a_team_needs_and_no_more(bench):
     assert plain["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-def test_quotas_users_nodes_and_no_egress(bench):
+def test_quotas_users_nodes_and_no_egress_are_valid_by_the_published_schema(bench):
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="of the group dev")
     full = rendered(
         bench, "--namespace", "team", "--cpus", "64", "--memory", "256G", "--gpus", "8", "--size", "500G", "--nodes",
         "--no-egress", "--user", "ann@example.com", "--user", "bob", "--service-account", "runs", "--claim", "data",
         "--storage-class", "nfs",
     )  # fmt: skip
+    for manifest in full.values():
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
     assert full["ResourceQuota"]["spec"]["hard"] == {
         "requests.cpu": "64",
         "requests.memory": "256Gi",
