@@ -10,7 +10,7 @@ from services.trainer import HERE, trainer_python
 from benchhouse.experiments.training.run import train
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "training"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("to import transformers or Lightning takes up to ten seconds of CPU time")
 
 
 def program(path, *options):

@@ -25,9 +25,8 @@ def run(lab, launcher, tmp_path, code=0, **workload):
     return trial
 
 
-@pytest.mark.parametrize("launcher", ["processes", "torchrun"])
-def test_a_training_that_went_on_after_an_oom_kill_has_succeeded_and_names_the_rank(lab, tmp_path, launcher):
-    trial = run(lab, launcher, tmp_path, first="0 if attempt == 0 else 3", max_restarts=1, warmup=0)
+def test_a_training_that_went_on_after_an_oom_kill_has_succeeded_and_names_the_rank(lab, tmp_path):
+    trial = run(lab, "torchrun", tmp_path, first="0 if attempt == 0 else 3", max_restarts=1, warmup=0)
     assert trial.outcome == "succeeded" and trial.meta["usage"]["oom_kills"] == 1
     (told,) = trial.meta["custom"]["interrupts"]
     assert (told["kind"], told["ranks"], told["certain"]) == ("memory", [1], True)
