@@ -7,11 +7,7 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-# What starts no server, cluster or browser, chosen by `pytest --durations`: two minutes on two cores.
-QUICK := $(addprefix tests/,analysis api catalog claims documents plan results schema sites)
-QUICK_MARKS := not starts and not slow and not serial and not clients and not browser
-
-.PHONY: help venv demo quick test test-deps check mutants docs reference messages bench clean
+.PHONY: help venv demo quick affected test test-deps check mutants docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,7 +22,10 @@ demo: venv ## compare six vector indexes, about a minute, and look at the report
 	@scripts/demo.sh
 
 quick: venv ## pure and in-process tests, in under two minutes
-	$(BIN)/pytest -n 2 -m '$(QUICK_MARKS)' $(QUICK)
+	$(BIN)/pytest -n 2 -m quick tests
+
+affected: venv test-deps ## the tests that a change can break, each with the reason; BASE=COMMIT, DRY_RUN=1 only lists them
+	@$(BIN)/python scripts/affected_tests.py $(if $(BASE),--base $(BASE)) $(if $(DRY_RUN),,--run)
 
 test-deps:
 	@scripts/install-test-deps.sh

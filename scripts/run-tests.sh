@@ -1,48 +1,57 @@
 #!/usr/bin/env bash
-# The whole test suite, or the part that TESTS names: what may run side by side first, what measures time at the end.
-# A machine that others share can starve one test of thousands. What fails is tried once more two seconds later (RERUN),
-# and what fails again is tried a last time alone, after everything else of its pass has ended. Both are listed.
+# Run the whole test suite, or the part that TESTS names. A test runs once: what fails is a defect.
+#
+# First pass: tests that share the machine, WORKERS at a time. Second pass: the tests that measure time, one at a time
+# (`serial`); meanwhile one core runs the tests that need almost no other process (`quick`) and those that load client
+# libraries into the test's process (`clients`), at idle priority, so that they only use time that is left over.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-pytest=(.venv/bin/pytest -o "cache_dir=$PWD/.pytest_cache" --reruns 1 --reruns-delay 2 -rR --durations 20 --durations-min 5)
 workers=${WORKERS:-3}
 read -ra tests <<<"${TESTS:-tests}"
-few=20 # more than that is no neighbour's load
-again=()
+state=.pytest_cache/run
+costs=$state/costs.jsonl
+rm -rf "$state"
+mkdir -p "$state"
+failures=0
 
-# The files in which a test has this mark, of the whole suite: to read all of it takes each worker half a minute.
-marked() {
-    [ "${tests[*]}" = tests ] || return 0
-    mapfile -t tests < <(grep -rlw --include='test_*.py' "pytest.mark.$1" tests)
+# The files that use one of these marks: collecting the whole suite takes half a minute.
+files_with_mark() {
+    if [ "${tests[*]}" = tests ]; then
+        grep -rlw --include='test_*.py' "pytest.mark.$1" tests
+    else
+        printf '%s\n' "${tests[@]}"
+    fi
 }
 
+# pass MARKS ARGUMENT...: run the tests with these marks; none is fine.
 pass() {
-    local marks=$1
+    local marks=$1 code started=$SECONDS
     shift
-    rm -f .pytest_cache/v/cache/lastfailed
-    "${pytest[@]}" -m "$marks" "$@" "${tests[@]}"
-    local code=$?
-    [ $code -eq 5 ] && return 0 # none is marked so
-    [ $code -eq 1 ] || return $code
-    local failed
-    mapfile -t failed < <(.venv/bin/python -c '
-import json, pathlib
-print(*json.loads(pathlib.Path(".pytest_cache/v/cache/lastfailed").read_text()), sep="\n")')
-    [ -n "${failed[0]}" ] && [ ${#failed[@]} -le $few ] || return 1
-    echo "tried again, one at a time:"
-    printf '  %s\n' "${failed[@]}"
-    again+=("${failed[@]}")
-    "${pytest[@]}" "${failed[@]}"
+    .venv/bin/pytest -o "cache_dir=$PWD/.pytest_cache" --costs "$costs" -m "$marks" "$@"
+    code=$?
+    echo "-- tests marked '$marks': $((SECONDS - started)) s"
+    [ $code -eq 5 ] || return $code
 }
 
-all=("${tests[@]}")
-pass 'not serial and not clients' -n "$workers" || exit
-marked clients
-pass 'clients and not serial' -n "$workers" || exit
-tests=("${all[@]}")
-marked serial
-pass 'serial' || exit
-if [ ${#again[@]} -gt 0 ]; then
-    echo "passed only when they ran alone (twice is a defect):"
-    printf '  %s\n' "${again[@]}"
-fi
+# Runs beside the tests that measure time, and must not disturb them.
+pass_at_idle_priority() {
+    taskset --cpu-list -p 0 "$BASHPID" >/dev/null
+    chrt --idle --pid 0 "$BASHPID"
+    local code=0 clients
+    mapfile -t clients < <(files_with_mark clients)
+    [ ${#clients[@]} -eq 0 ] || pass 'clients and not serial' "${clients[@]}" || code=1
+    pass 'quick' "${tests[@]}" || code=1
+    return $code
+}
+
+pass 'not serial and not clients and not quick' -n "$workers" "${tests[@]}" || failures=1
+pass_at_idle_priority >"$state/idle.log" 2>&1 &
+mapfile -t serial < <(files_with_mark serial)
+[ ${#serial[@]} -eq 0 ] || pass 'serial' "${serial[@]}" || failures=1
+wait $! || failures=1
+cat "$state/idle.log"
+
+.venv/bin/python scripts/test_costs.py "$costs" --budgets || failures=1
+echo "make test took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time of this shell and of its child processes:"
+times
+exit $failures

@@ -79,6 +79,16 @@ STARTS = frozenset(
 )
 """Fixtures that start `bench` itself, a server or a cluster."""
 
+QUICK_FOLDERS = frozenset(["analysis", "api", "catalog", "claims", "documents", "plan", "results", "schema", "sites"])
+"""Folders whose tests run in `make quick`, except those with one of these marks."""
+NOT_QUICK = frozenset(["starts", "slow", "serial", "clients", "browser"])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m quick` does not read the folders that hold no quick test."""
+    is_skipped = collection_path.parent == TESTS and collection_path.name not in QUICK_FOLDERS
+    return True if is_skipped and config.option.markexpr == "quick" else None
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session):
@@ -92,13 +102,6 @@ def pytest_collection(session: pytest.Session):
         gc.enable()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Why a test was tried again is to be known, also when it passed then."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"first try of {report.nodeid}", sep="-")
-        terminalreporter.write_line(report.longreprtext)
-
-
 def pytest_unconfigure() -> None:
     """What libraries look for at the end of the process is to be found as gone."""
     gc.unfreeze()
@@ -106,11 +109,14 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts processes is marked so by its fixtures: `make quick` leaves it out."""
+    """Mark tests that start processes, by their fixtures, and tests that are quick, by their folder and other marks."""
     _put_off_kubernetes(items)
     for item in items:
         if STARTS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.starts)
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in QUICK_FOLDERS and not NOT_QUICK.intersection(mark.name for mark in item.iter_markers()):
+            item.add_marker(pytest.mark.quick)
 
 
 def _put_off_kubernetes(items: list[pytest.Item]) -> None:

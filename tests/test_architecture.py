@@ -1,9 +1,7 @@
-"""The house stays a house: who imports whom, how large a file is, what a package says of itself."""
+"""Rules for the source tree that no linter checks: circular imports, file sizes, entry points, marks of test passes."""
 
 import ast
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,26 +12,11 @@ LONGEST = 500
 MOST_PARAMETERS = 7
 
 
-def contracts() -> list[dict]:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return tomllib.load(file)["tool"]["importlinter"]["contracts"]
-
-
-def test_every_import_keeps_the_contracts():
-    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
-def test_every_package_has_its_place_in_the_layers():
-    layers = next(item["layers"] for item in contracts() if item["type"] == "layers")
-    placed = [name.strip().removeprefix("benchhouse.") for layer in layers for name in layer.split("|")]
-    assert sorted(placed) == PACKAGES
-
-
-def test_every_package_says_what_lives_there():
-    silent = [name for name in PACKAGES if not ast.get_docstring(ast.parse((HOUSE / name / "__init__.py").read_text()))]
-    assert silent == []
+def test_every_package_has_a_docstring():
+    undocumented = [
+        name for name in PACKAGES if not ast.get_docstring(ast.parse((HOUSE / name / "__init__.py").read_text()))
+    ]
+    assert undocumented == []
 
 
 def test_no_file_hides_a_second_noun():
@@ -100,8 +83,8 @@ def test_the_lock_names_only_the_public_index():
     assert [source for source in sources if "registry" not in source] == [{"editable": "."}]
 
 
-def test_what_runs_in_a_pass_of_its_own_says_so_in_its_file():
-    """`scripts/run-tests.sh` finds the files of these passes by the words of the mark."""
+def test_marks_of_separate_passes_are_found_by_their_text():
+    """`scripts/run-tests.sh` finds the files of these passes with grep, so a mark written otherwise would never run."""
     mark = re.compile(r"mark\.(serial|clients)\b")
     written = {path: mark.findall(path.read_text()) for path in (ROOT / "tests").rglob("*.py")}
     by_words = {path: re.findall(r"pytest\.mark\.(serial|clients)\b", path.read_text()) for path in written}
