@@ -1,6 +1,6 @@
 """Generated text compared with stored files: `golden("slurm/array.sh", text)`.
 
-After an intended change, `pytest FILE --update-golden` writes the stored files anew; `git diff` then shows the change.
+After an intended change, `pytest FILE --update-golden` rewrites the stored files; `git diff` then shows the change.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ STORED = Path(__file__).parent / "data" / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the files in tests/data/golden anew")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/data/golden")
 
 
 @pytest.fixture

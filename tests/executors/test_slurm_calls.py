@@ -32,7 +32,7 @@ def fake_slurm(tmp_path, monkeypatch):
     return make
 
 
-def test_states_reasons_and_nodes_of_all_tasks_come_from_one_answer(fake_slurm):
+def test_answers_of_squeue(fake_slurm):
     fake_slurm(
         squeue="12_0|RUNNING|None|node01\n"
         "12_1|PENDING|ReqNodeNotAvail, UnavailableNodes:node[01-02]|\n"
@@ -45,68 +45,69 @@ def test_states_reasons_and_nodes_of_all_tasks_come_from_one_answer(fake_slurm):
         "12_2": TaskState("NODE_FAIL", "NodeDown", "gpu[01-02]"),
         "12_3": TaskState("PENDING", "odd|reason", ""),
     }
+    assert calls.find("bench-x-0001") == "12"
 
 
-def test_the_accounting_says_what_the_controller_has_forgotten(fake_slurm):
-    fake_slurm(sacct="12_0|COMPLETED|0:0|node01\n12_1|CANCELLED by 1000|0:15|node02\n12_2|OUT_OF_MEMORY|0:125|node02\n")
-    assert calls.recorded(["12_0", "12_1", "12_2"]) == {
-        "12_0": TaskState("COMPLETED", "", "node01"),
-        "12_1": TaskState("CANCELLED", "exit code 0:15", "node02"),
-        "12_2": TaskState("OUT_OF_MEMORY", "exit code 0:125", "node02"),
+def test_answers_of_sacct(fake_slurm):
+    """The accounting knows jobs that the controller has forgotten; tasks that never began are one row."""
+    cases = {
+        "12_0|COMPLETED|0:0|node01\n12_1|CANCELLED by 1000|0:15|node02\n12_2|OUT_OF_MEMORY|0:125|node02\n": {
+            "12_0": TaskState("COMPLETED", "", "node01"),
+            "12_1": TaskState("CANCELLED", "exit code 0:15", "node02"),
+            "12_2": TaskState("OUT_OF_MEMORY", "exit code 0:125", "node02"),
+        },
+        "12_0|COMPLETED|0:0|node01\n12_[1-2%1]|CANCELLED by 0|0:0|None assigned\n": {
+            "12_0": TaskState("COMPLETED", "", "node01"),
+            "12_1": TaskState("CANCELLED", "", "None assigned"),
+            "12_2": TaskState("CANCELLED", "", "None assigned"),
+        },
+        "": {},
     }
-
-
-def test_tasks_that_were_cancelled_before_they_began_are_one_row_of_the_accounting(fake_slurm):
-    fake_slurm(sacct="12_0|COMPLETED|0:0|node01\n12_[1-3%1]|CANCELLED by 0|0:0|None assigned\n")
-    cancelled = TaskState("CANCELLED", "", "None assigned")
-    assert calls.recorded(["12_0", "12_1", "12_3", "13_0"]) == {
-        "12_0": TaskState("COMPLETED", "", "node01"),
-        "12_1": cancelled,
-        "12_3": cancelled,
-    }
-
-
-def test_a_cluster_without_accounting_says_nothing_more(fake_slurm):
+    for printed, states in cases.items():
+        fake_slurm(sacct=printed)
+        assert calls.recorded(["12_0", "12_1", "12_2", "13_0"]) == states, printed
+    fake_slurm(squeue="", sacct="12_0\n")
+    assert calls.find("bench-x-0001") == "12"
     fake_slurm(code=1, sacct="Slurm accounting storage is disabled")
-    assert calls.recorded(["12_0"]) == {}
+    assert calls.recorded(["12_0"]) == {} and calls.find("bench-x-0001") == ""
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_answers_of_sbatch(fake_slurm, tmp_path):
+    fake_slurm(sbatch="sbatch: a word of the site\n4711;lab\n")
+    assert calls.submit(tmp_path / "job.sh") == "4711"
+    for message in (
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
         "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
-    ],
-)
-def test_a_controller_that_does_not_answer_is_told_from_a_refusal(fake_slurm, tmp_path, said):
-    fake_slurm(code=1, sbatch=said)
-    with pytest.raises(UnreachableError, match="Slurm does not answer"):
-        calls.submit(tmp_path / "job.sh")
+    ):
+        fake_slurm(code=1, sbatch=message)
+        with pytest.raises(UnreachableError):
+            calls.submit(tmp_path / "job.sh")
+    hints = {
+        "Batch job submission failed: Invalid account or account/partition combination specified": "sinfo",
+        "Batch job submission failed: Invalid qos specification": "sacctmgr show assoc",
+        "Batch job submission failed: Requested node configuration is not available": "no node has that much",
+        "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)": "sacctmgr",
+        "Batch job submission failed: Invalid job array specification": "slurm: {pack: N}",
+        "fatal: Unable to process configuration file": "set SLURM_CONF",
+        "something else": "--dry-run",
+    }
+    for message, hint in hints.items():
+        fake_slurm(code=1, sbatch=f"sbatch: error: {message}\n")
+        with pytest.raises(BenchError) as caught:
+            calls.submit(tmp_path / "job.sh")
+        assert not isinstance(caught.value, UnreachableError)
+        assert message in caught.value.message and hint in caught.value.hint, message
 
 
-@pytest.mark.parametrize(
-    ("said", "hint"),
-    [
-        ("Batch job submission failed: Invalid account or account/partition combination specified", "sinfo"),
-        ("Batch job submission failed: Invalid qos specification", "sacctmgr show assoc"),
-        ("Batch job submission failed: Requested node configuration is not available", "no node has that much"),
-        ("Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)", "sacctmgr"),
-        ("Batch job submission failed: Invalid job array specification", "slurm: {pack: N}"),
-        ("fatal: Unable to process configuration file", "set SLURM_CONF"),
-    ],
-)
-def test_a_refusal_comes_with_what_to_do(fake_slurm, tmp_path, said, hint):
-    fake_slurm(code=1, sbatch=f"sbatch: error: {said}\n")
-    with pytest.raises(BenchError) as caught:
-        calls.submit(tmp_path / "job.sh")
-    assert said in caught.value.message
-    assert hint in caught.value.hint
-
-
-def test_the_id_of_a_job_is_read_with_or_without_the_name_of_its_cluster(fake_slurm, tmp_path):
-    fake_slurm(sbatch="sbatch: a word of the site\n4711;lab\n")
-    assert calls.submit(tmp_path / "job.sh") == "4711"
+def test_the_longest_array_that_scontrol_reports(fake_slurm):
+    for printed, longest in {
+        "MaxArraySize            = 5001\n": 5001,
+        "MaxArraySize = 0\n": 1,
+        "X = 3\n": 1001,
+    }.items():
+        fake_slurm(scontrol=printed)
+        assert calls.largest_array() == longest
 
 
 def test_the_last_words_of_a_task_are_its_own_not_slurms(tmp_path):
@@ -122,13 +123,13 @@ def test_the_last_words_of_a_task_are_its_own_not_slurms(tmp_path):
     assert made._last_line("3_1") == "", "it has not begun"
 
 
-def test_where_there_is_no_slurm_the_sentence_says_so(monkeypatch, tmp_path):
+def test_a_machine_without_slurm_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BenchError, match="there is no squeue on this machine"):
         calls.states(["x"])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts a cluster with its database, and waits until the controller has forgotten a job")
 @pytest.mark.skipif(
     not can_be_had() or not shutil.which("slurmdbd") or not shutil.which("mariadbd"),
     reason="needs root, slurmdbd and mariadb-server-core",

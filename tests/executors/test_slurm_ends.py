@@ -1,12 +1,10 @@
-"""On a real Slurm cluster: a job that has done all its work ends by itself, and Slurm's books say so."""
+"""On a real Slurm cluster: a task that has done all its work ends without being cancelled."""
 
-import json
-from pathlib import Path
+from collections.abc import Sequence
 
-import pytest
 from laboratory import Lab, wait_until
-from services.slurm_cluster import Cluster, needs_slurm
 from services.slurm_cluster import cluster as cluster
+from services.slurm_cluster import needs_slurm, submit
 from services.slurm_cluster import slurm as slurm
 
 from benchhouse.executors import slurm as executor
@@ -16,89 +14,45 @@ from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.protocols import Assignment
 
 pytestmark = needs_slurm
-LINGER = """
+SLOW_TO_END = """
 import atexit, os, pathlib, signal, time
 
-def linger():
+def wait():
     if os.getpid() == task:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        until = time.monotonic() + {seconds}
-        while time.monotonic() < until and not pathlib.Path(os.environ["LAB"], "go").exists():
+        go = pathlib.Path(os.environ["LAB"], "go-" + os.environ["SLURM_ARRAY_TASK_ID"])
+        while not go.exists():
             time.sleep(0.05)
 
-if pathlib.Path(f"/proc/{{os.getppid()}}/comm").read_text().startswith("slurmstepd"):
+if pathlib.Path(f"/proc/{os.getppid()}/comm").read_text().startswith("slurmstepd"):
     task = os.getpid()
-    atexit.register(linger)
+    atexit.register(wait)
 """
 
 
-def let_tasks_linger(lab: Lab, seconds: float) -> None:
-    """The process of a task takes so long to end after its last trial is sealed, or until there is a mark `go`."""
-    (lab.root / "site" / "sitecustomize.py").write_text(LINGER.format(seconds=seconds))
-
-
-def states(lab: Lab, cluster: Cluster) -> dict[str, str]:
-    """Of every task of the last run, by its number, when Slurm is through with them."""
-    name = f"--name=bench-{lab.run_id()}-0001"
-    found: dict[str, str] = {}
-
-    def look() -> bool:
-        said = cluster.call("squeue", "--noheader", "--array", "--states=all", name, "--format=%K|%T")
-        found.update(line.split("|") for line in said.splitlines())
-        return bool(found) and set(found.values()) <= calls.ENDED
-
-    wait_until(look, "Slurm to end the jobs")
-    return found
-
-
-def adopted(lab: Lab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[SlurmExecutor, list[str]]:
+def test_only_tasks_that_work_or_do_not_end_are_cancelled(slurm: Lab, cluster, monkeypatch):
+    """Tasks 0 and 1 have sealed their trials; 0 ends once the tasks at work are cancelled, and 1 does not end."""
+    (slurm.root / "site" / "sitecustomize.py").write_text(SLOW_TO_END)
+    slurm.hold(2)
+    submit(slurm, slurm.scenario("slow", workload={"seconds": 0, "n": [0, 1, 2, 3]}))
+    wait_until(lambda: len(slurm.folders()) == 2, "two sealed folders")
+    slurm.wait_for_mark("slow-*", 4)
     monkeypatch.setenv("SLURM_CONF", cluster.conf)
-    made = SlurmExecutor(Assignment(run=RunFolder(lab.workspace / ".bench" / "runs" / lab.run_id())))
-    return made, list(made.adopt())
+    run = slurm.run_id()
+    made = SlurmExecutor(Assignment(run=RunFolder(slurm.workspace / ".bench" / "runs" / run)))
+    really, cancelled = calls.cancel, []
 
-
-@pytest.mark.parametrize("verb", ["run", "collect"])
-def test_the_end_of_a_run_does_not_cancel_a_job_that_is_about_to_end(slurm, cluster, verb):
-    let_tasks_linger(slurm, 2)
-    path = slurm.scenario("once", repetitions=2)
-    if verb == "run":
-        slurm.bench("run", path)
-    else:
-        slurm.bench("submit", path)
-        wait_until(lambda: len(slurm.folders()) == 2, "two sealed folders")
-        slurm.bench("collect", "@last")
-    assert json.loads(slurm.bench("status", "@last", "--json").stdout)["state"] == "finished"
-    assert states(slurm, cluster) == {"0": "COMPLETED", "1": "COMPLETED"}
-
-
-def test_a_job_that_has_nothing_to_do_and_does_not_end_is_cancelled(slurm, cluster, monkeypatch):
-    let_tasks_linger(slurm, 600)
-    slurm.bench("submit", slurm.scenario("once"))
-    wait_until(slurm.folders, "a sealed folder")
-    made, trials = adopted(slurm, cluster, monkeypatch)
-    monkeypatch.setattr(executor, "_END_S", 0.2)
-    made.cancel(trials)
-    assert states(slurm, cluster) == {"0": "CANCELLED"}
-    slurm.is_tidy()
-
-
-def test_jobs_at_work_are_cancelled_at_once_beside_one_that_may_end_by_itself(slurm, cluster, monkeypatch):
-    """The one that may end by itself does so only when the others have been cancelled."""
-    let_tasks_linger(slurm, 600)
-    slurm.hold(1)
-    slurm.bench("submit", slurm.scenario("slow", workload={"seconds": 0}, axes=[{"grid": {"n": [0, 1, 2]}}]))
-    wait_until(slurm.folders, "a sealed folder")
-    slurm.wait_for_mark("slow-*", 3)
-    made, trials = adopted(slurm, cluster, monkeypatch)
-    really, told = calls.cancel, []
-
-    def cancel(tasks: list[str]) -> None:
-        told.append([task.partition("_")[2] for task in tasks])
+    def cancel(tasks: Sequence[str]) -> None:
+        cancelled.append(sorted(task.partition("_")[2] for task in tasks))
         really(tasks)
-        Path(slurm.marks, "go").touch()
+        if cancelled == [["2", "3"]]:
+            (slurm.marks / "go-0").touch()
+            wait_until(lambda: cluster.tasks_in(run, "COMPLETED"), "the end of task 0")
+            monkeypatch.setattr(executor, "_END_S", 0.0)
 
     monkeypatch.setattr(calls, "cancel", cancel)
-    made.cancel(trials)
-    assert told == [["1", "2"]]
-    assert states(slurm, cluster) == {"0": "COMPLETED", "1": "CANCELLED", "2": "CANCELLED"}
+    made.cancel(list(made.adopt()))
+    assert [tasks for tasks in cancelled if tasks] == [["2", "3"], ["1"]]
+    states = {task.partition("_")[2]: state for task, (state, _) in cluster.tasks(run).items()}
+    assert states == {"0": "COMPLETED", "1": "CANCELLED", "2": "CANCELLED", "3": "CANCELLED"}
     slurm.is_tidy()

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from benchhouse.runtimes.apptainer import ApptainerRuntime
+from benchhouse.schema.protocols import Place
+from benchhouse.schema.resources import Runtime
 from benchhouse.sites.images import add
 
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse-tests"
+_IMAGES = ("python.sif", "plain.sif")
 
 
 @functools.cache
@@ -40,6 +44,24 @@ def _made() -> tuple[str, str]:
     return folder, (done.stderr.strip() or f"exit code {done.returncode}")[-500:] if done.returncode else ""
 
 
+@functools.cache
+def _worker_layers() -> Path:
+    """The folder with the worker layers of the test image. A machine makes them once; their names depend on their content."""
+    image = Path(_made()[0]) / "python.sif"
+    ApptainerRuntime().prepare(Runtime(kind="apptainer"), Place(cache=_CACHE, image=str(image)))
+    return _CACHE / "containers"
+
+
+@functools.cache
+def _record() -> str:
+    """The record of the images, in the folder that the script returned."""
+    folder = Path(_made()[0])
+    if not (folder / "images.json").exists():
+        for name in _IMAGES:
+            add(folder / name)
+    return (folder / "images.json").read_text()
+
+
 @pytest.fixture
 def apptainer(monkeypatch, tmp_path) -> str:
     """Its path; it is on PATH for this process and those that it starts."""
@@ -62,6 +84,11 @@ class Images:
     def folder(self) -> Path:
         return self.python.parent
 
+    def use_prepared_layers(self, cache: Path) -> None:
+        """Put what the runtime has prepared for the images into a cache folder, by hard links."""
+        for name in ("layers", "looks"):
+            shutil.copytree(_worker_layers() / name, cache / "containers" / name, copy_function=os.link, symlinks=True)
+
 
 @pytest.fixture
 def images(apptainer, tmp_path) -> Images:
@@ -70,9 +97,10 @@ def images(apptainer, tmp_path) -> Images:
         pytest.skip(f"no test images: {why}")
     folder = tmp_path / "images"
     folder.mkdir()
-    for name in ("python.sif", "plain.sif"):
-        shutil.copyfile(Path(made) / name, folder / name)
-        add(folder / name)
+    record = _record()
+    for name in _IMAGES:
+        shutil.copy2(Path(made) / name, folder / name)
+    (folder / "images.json").write_text(record.replace(made, str(folder)))
     return Images(folder / "python.sif", folder / "plain.sif")
 
 

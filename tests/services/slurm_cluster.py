@@ -2,16 +2,21 @@
 
 import contextlib
 import fcntl
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from laboratory import Lab, wait_until
+
+from benchhouse.executors.slurm_calls import ENDED
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-cluster.sh"
 
@@ -43,6 +48,24 @@ class Cluster:
     def call(self, *command: str) -> str:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout
+
+    def tasks(self, run_id: str) -> dict[str, tuple[str, str]]:
+        """The state and the node of every array task of a run, by the id of the task."""
+        rows = self.call("squeue", "-h", "-r", "-t", "all", "-o", "%j|%i|%T|%N").splitlines()
+        found = [row.split("|") for row in rows if re.match(rf"bench-{re.escape(run_id)}-\d+\|", row)]
+        return {task: (state, node) for _, task, state, node in found}
+
+    def tasks_in(self, run_id: str, state: str) -> list[str]:
+        return sorted(task for task, (found, _) in self.tasks(run_id).items() if found == state)
+
+    def wait_for_tasks(self, run_id: str, state: str, count: int) -> list[str]:
+        """Wait until this number of tasks is in that state, and return their ids."""
+        wait_until(lambda: len(self.tasks_in(run_id, state)) == count, f"{count} tasks that are {state}")
+        return self.tasks_in(run_id, state)
+
+    def jobs(self, run_id: str) -> set[str]:
+        """The names of the jobs of a run, also those of its services, that wait or run."""
+        return {name for name in self.call("squeue", "-h", "-o", "%j").split() if run_id in name}
 
     def start(self, *more: str, port: int, **variables: str) -> None:
         # The reference scenario asks for 32 GB of a node.
@@ -113,7 +136,35 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def slurm(lab: Lab, cluster: Cluster) -> Lab:
-    """A laboratory whose scenarios go to the cluster, and which asks Slurm often enough for a test."""
+    """A laboratory whose scenarios go to the cluster."""
+    return use_cluster(lab, cluster)
+
+
+def use_cluster(lab: Lab, cluster: Cluster, partition: str = "all", **site: Any) -> Lab:
+    """Write a site profile by which the scenarios of the laboratory go to the cluster."""
     lab.variables["SLURM_CONF"] = cluster.conf
-    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 2s, partition: all}\n")
+    more = {"poll": "1s", "partition": partition} | site.pop("slurm", {})
+    text = json.dumps({"site": "test", "executor": "slurm", "slurm": more} | site)
+    (lab.workspace / "site.yaml").write_text(text)
     return lab
+
+
+def submit(lab: Lab, *args: object) -> dict[str, Any]:
+    return json.loads(lab.bench("submit", *args, "--json").stdout)
+
+
+def status(lab: Lab) -> dict[str, Any]:
+    return json.loads(lab.bench("status", "@last", "--json", code=None).stdout)
+
+
+def collect(lab: Lab) -> dict[str, Any]:
+    return json.loads(lab.bench("collect", "@last", "--json").stdout)
+
+
+def collect_until_done(lab: Lab, cluster: Cluster) -> dict[str, Any]:
+    """Collect the last run whenever none of its tasks waits or runs, until nothing is under way."""
+    over = ENDED | {"COMPLETING"}
+    while True:
+        wait_until(lambda: {state for state, _ in cluster.tasks(lab.run_id()).values()} <= over, "the end of all tasks")
+        if not (collected := collect(lab))["under_way"]:
+            return collected
