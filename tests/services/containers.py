@@ -46,7 +46,7 @@ def _made() -> tuple[str, str]:
 
 @functools.cache
 def _worker_layers() -> Path:
-    """The folder with the worker layers of the test image. A machine makes them once; their names depend on their content."""
+    """The folder with the worker layers of the test image; a machine makes them once, named by their content."""
     image = Path(_made()[0]) / "python.sif"
     ApptainerRuntime().prepare(Runtime(kind="apptainer"), Place(cache=_CACHE, image=str(image)))
     return _CACHE / "containers"
