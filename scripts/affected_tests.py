@@ -87,7 +87,9 @@ class Dependencies:
     """What each module and each test file needs directly, and the closure of that."""
 
     def __init__(self) -> None:
-        graph = grimp.build_graph("benchhouse", exclude_type_checking_imports=True)
+        graph = grimp.build_graph(
+            "benchhouse", exclude_type_checking_imports=True, cache_dir=str(ROOT / ".import_linter_cache")
+        )
         self.modules = graph.modules
         self.plugins = _plugins(self.modules)
         self.exports = _exports()
