@@ -15,8 +15,8 @@ def test_a_running_run_is_stopped_with_all_it_started(lab):
     assert lab.events()[-1]["event"] == "interrupted"
 
 
-def test_a_run_that_does_not_run_is_only_swept(lab):
-    lab.run("once")
+def test_a_run_that_does_not_run_is_only_swept(lab_with_run):
+    lab = lab_with_run
     done = lab.bench("stop", "@last")
     assert "was not running" in done.stdout
     assert done.stderr == f"next:  bench report {lab.run_id()}\n"

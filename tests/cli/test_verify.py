@@ -15,14 +15,10 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.audit import collected_folders
 
 
-def test_an_untouched_run_is_as_sealed(lab):
-    lab.run("once", workload={"n": [0, 1]})
+def test_a_changed_file_and_a_missing_folder_are_named(lab_with_run):
+    lab = lab_with_run
     assert "2 trials checked: all as sealed" in lab.bench("verify", "@last").stdout
-
-
-def test_a_flipped_byte_is_named_with_trial_and_file(lab):
-    lab.run("once", workload={"n": [0, 1]})
-    folder = lab.folders()[0]
+    folder, other = lab.folders()
     path = folder / "logs" / "trial.jsonl"
     data = bytearray(path.read_bytes())
     data[7] ^= 1
@@ -31,14 +27,9 @@ def test_a_flipped_byte_is_named_with_trial_and_file(lab):
     assert f"{folder.name}/logs/trial.jsonl: changed" in done.stdout
     assert "1 fault" in done.stdout
     assert f"{folder.name}/logs/trial.jsonl" in lab.bench("verify", folder, code=1).stdout
-
-
-def test_a_folder_that_is_gone_is_named(lab):
-    lab.run("once", workload={"n": [0, 1]})
-    folder = lab.folders()[0]
-    folder.rename(folder.with_name(".hidden"))
-    (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
-    assert damage["trial"] == folder.name
+    other.rename(other.with_name(".hidden"))
+    damage = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
+    assert [item["trial"] for item in damage if item["trial"] != folder.name] == [other.name]
 
 
 def forget(lab):
@@ -47,8 +38,8 @@ def forget(lab):
     to_collect(WorkspaceFolder(lab.workspace), lab.run_id())
 
 
-def test_all_that_is_sealed_is_verified_whatever_the_tables_say(lab):
-    lab.run("once", workload={"n": [0, 1]})
+def test_all_that_is_sealed_is_verified_whatever_the_tables_say(lab_with_run):
+    lab = lab_with_run
     first, second = lab.folders()
     (first / "meta.json").write_bytes(b"")
     second.rename(second.with_name(".hidden"))
@@ -60,8 +51,8 @@ def test_all_that_is_sealed_is_verified_whatever_the_tables_say(lab):
     assert lab.bench("verify", "--all", code=1).stdout.count("/meta.json: changed") == 1
 
 
-def test_a_run_that_was_killed_before_it_was_collected_is_collected_by_the_next_command(lab):
-    lab.run("once", workload={"n": [0, 1]})
+def test_a_run_that_was_killed_before_it_was_collected_is_collected_by_the_next_command(lab_with_run):
+    lab = lab_with_run
     assert not list(WorkspaceFolder(lab.workspace).uncollected.iterdir())
     forget(lab)
     done = lab.bench("query", "SELECT count(*) AS trials FROM trial_fact", "--json")
@@ -69,9 +60,9 @@ def test_a_run_that_was_killed_before_it_was_collected_is_collected_by_the_next_
     assert "killed" not in lab.bench("query", "SELECT 1").stderr
 
 
-def test_a_trial_that_was_sealed_in_the_last_moment_is_collected_too(lab):
+def test_a_trial_that_was_sealed_in_the_last_moment_is_collected_too(lab_with_run):
     """The orchestrator was killed before it could note it."""
-    lab.run("once", workload={"n": [0, 1]})
+    lab = lab_with_run
     events = WorkspaceFolder(lab.workspace).run(lab.run_id()).events
     lines = events.read_text().splitlines(keepends=True)
     events.write_text("".join(line for line in lines[:-1] if lab.folders()[0].name not in line))
@@ -80,8 +71,8 @@ def test_a_trial_that_was_sealed_in_the_last_moment_is_collected_too(lab):
     assert len(collected_folders(WorkspaceFolder(lab.workspace))) == 2
 
 
-def test_what_can_not_be_collected_now_is_told_and_collected_later(lab, monkeypatch):
-    lab.run("once", workload={"n": [0, 1]})
+def test_what_can_not_be_collected_now_is_told_and_collected_later(lab_with_run, monkeypatch):
+    lab = lab_with_run
     forget(lab)
     workspace, notes = Workspace(lab.workspace), []
 
@@ -97,8 +88,8 @@ def test_what_can_not_be_collected_now_is_told_and_collected_later(lab, monkeypa
     assert workspace.catch_up() == []
 
 
-def test_a_ledger_that_can_not_be_read_is_no_all_clear(lab, monkeypatch):
-    lab.run("once", workload={"n": [0]})
+def test_a_ledger_that_can_not_be_read_is_no_all_clear(lab_with_run, monkeypatch):
+    lab = lab_with_run
 
     def refuse(*_):
         raise OSError(5, "Input/output error")
@@ -117,8 +108,8 @@ def test_an_experiment_sees_that_its_run_is_to_be_collected(lab, monkeypatch):
     assert Workspace(lab.workspace).catch_up() == [run_id]
 
 
-def test_on_a_disk_that_may_only_be_read_nothing_is_called_damaged(lab):
-    lab.run("once", workload={"n": [0, 1]})
+def test_on_a_disk_that_may_only_be_read_nothing_is_called_damaged(lab_with_run):
+    lab = lab_with_run
     place = shlex.quote(str(lab.workspace))
     mounted = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
     if subprocess.run(["unshare", "--mount", "sh", "-c", mounted], capture_output=True).returncode:
@@ -128,8 +119,12 @@ def test_on_a_disk_that_may_only_be_read_nothing_is_called_damaged(lab):
     assert "2 trials checked: all as sealed" in done.stdout, done.stderr
 
 
-def test_set_aside_attempts_are_verified_too(lab):
+def test_set_aside_attempts_keep_their_logs_and_are_verified(lab):
     lab.run("mischief", workload={"act": "flaky"})
+    rows = [json.loads(line) for line in lab.bench("logs", "tail", "@last", "--json", "-n", 100).stdout.splitlines()]
+    assert sum(row.get("message") == "trial started" for row in rows) == 3
+    files = json.loads(lab.bench("logs", "get", "--json").stdout)["files"]
+    assert len({item["path"].split("/")[1] for item in files if item["path"].startswith("trials/")}) == 3
     assert json.loads(lab.bench("verify", "@last", "--json").stdout) == {"checked": 3, "damage": []}
     (first,) = [path for path in lab.folders() if path.name.endswith(".attempt-1")]
     (first / "meta.json").write_bytes(b"")
@@ -137,8 +132,8 @@ def test_set_aside_attempts_are_verified_too(lab):
     assert (damage["trial"], damage["file"]) == (first.name, "meta.json")
 
 
-def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(lab):
-    lab.run("once", workload={"n": [0]})
+def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(lab_with_run):
+    lab = lab_with_run
     assert json.loads(lab.bench("verify", "--all", "--json").stdout)["outdated"] == []
     with sqlite3.connect(WorkspaceFolder(lab.workspace).warehouse / "catalog.sqlite") as db:
         db.execute("UPDATE files SET schema_version = 1")
@@ -149,8 +144,8 @@ def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(l
     assert "rebuild" not in lab.bench("verify", "--all").stderr
 
 
-def test_a_catalog_that_is_wrong_is_a_fault_and_the_next_command_mends_it(lab):
-    lab.run("once", workload={"n": [0]})
+def test_a_catalog_that_is_wrong_is_a_fault_and_the_next_command_mends_it(lab_with_run):
+    lab = lab_with_run
     with sqlite3.connect(WorkspaceFolder(lab.workspace).warehouse / "catalog.sqlite") as db:
         db.execute("UPDATE files SET rows = 77 WHERE table_name = 'measurement_fact'")
     assert "bench warehouse rebuild" in lab.bench("verify", "--all", code=1).stderr
