@@ -110,22 +110,20 @@ NODES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
+def test_a_request_that_no_single_node_can_satisfy_is_refused_with_what_the_nodes_have():
+    wrong = [
         ({"cpus": 65}, "65 cores"),
         ({"gpus": 8}, "8 GPUs"),
         ({"memory": 2 * 10**12}, "of memory"),
         ({"custom": {"TPU": 4}}, "4 TPU"),
         ({"custom": {"none": 1}}, "1 none"),
-        ({"cpus": 16, "gpus": 1}, "nodes: big has 64 cores, 0 GPUs"),  # each can be had, but not on one node
-    ],
-)
-def test_what_not_one_node_has_is_refused_with_what_they_have(ask, words):
-    with pytest.raises(BenchError) as found:
-        refuse_unless_fits("Ray", Ask(**ask), NODES)
-    assert words in found.value.message
-    assert "gpu has 8 cores, 4 GPUs" in found.value.message
+        ({"cpus": 16, "gpus": 1}, "nodes: big has 64 cores, 0 GPUs"),  # each is available, but not on one node
+    ]
+    for ask, words in wrong:
+        with pytest.raises(BenchError) as found:
+            refuse_unless_fits("Ray", Ask(**ask), NODES)
+        assert words in found.value.message
+        assert "gpu has 8 cores, 4 GPUs" in found.value.message
 
 
 def test_what_one_node_has_is_accepted():
