@@ -23,16 +23,22 @@ SHARED_SERVERS = {
     "triton": r"drivers/test_triton(_grpc|_llm|_load)?\.py|experiments/serving/test_(infer|replicas)\.py",
     "llama": r"experiments/serving/test_real_server\.py|services/test_llm_server\.py",
     "postgres": r"(drivers/test_(postgres|pgbench)|experiments/storage/test_(postgres\w*|pgbench))\.py",
+    "pgvector": r"drivers/test_pgvector\.py|experiments/vector/test_servers\.py|TestPgVector",
+    "weaviate": r"drivers/test_weaviate\.py|TestWeaviateAgainstAFake",
+    "milvus": r"drivers/test_milvus\.py|TestMilvus\w+",
+    "chroma": r"TestChroma\w+",
+    "qdrant": r"drivers/test_qdrant\.py|TestQdrant\w+",
     "seaweedfs": r"experiments/(storage/test_s3(_run)?|training/test_(checkpoint|dataloader))\.py",
 }
-"""Servers that take long to start, and the files whose tests use one such server: they run in one process."""
+"""Servers and libraries that take long to start or to import, and the files and classes whose tests use one of them."""
 
 
 def together(nodeid: str) -> str:
     """What a test runs in one process with: the tests of its cluster, of its vector database, or of its file."""
-    path = nodeid.partition("::")[0]
-    for server, files in SHARED_SERVERS.items():
-        if re.search(rf"/({files})$", path):
+    path, _, test = nodeid.partition("::")
+    where = path if "test_vector_drivers" not in path else f"/{test.partition('::')[0]}"
+    for server, places in SHARED_SERVERS.items():
+        if re.search(rf"/({places})$", where):
             return server
     clusters = r"test_(?:(ray|dask|spark)|(kubernetes)\w*)\.py::|test_conformance\.py::.*\[(\w+)\]"
     found = re.search(rf"{clusters}|test_vector_drivers\.py::(\w+)", nodeid)
@@ -263,12 +269,17 @@ def collected(tmp_path: Path):
 from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subprocess, for runs that are killed
 
 # Here and not where they are used: each module that imports a session's fixture has one of its own.
+from services.chroma import chroma as chroma  # noqa: E402
 from services.dask_cluster import dask_cluster as dask_cluster  # noqa: E402
+from services.fake_weaviate import fake_weaviate as fake_weaviate  # noqa: E402
 from services.kubernetes_cluster import kubernetes as kubernetes  # noqa: E402
 from services.kubernetes_cluster import kubernetes_cluster as kubernetes_cluster  # noqa: E402
 from services.llm import real_llm as real_llm  # noqa: E402
 from services.llm import real_vllm as real_vllm  # noqa: E402
 from services.load_processes import kill_shards as kill_shards  # noqa: E402
+from services.milvus import milvus as milvus  # noqa: E402
+from services.postgres import own_postgres as own_postgres  # noqa: E402
+from services.postgres import postgres_server as postgres_server  # noqa: E402
 from services.ray_cluster import ray_cluster as ray_cluster  # noqa: E402
 from services.seaweedfs import seaweedfs as seaweedfs  # noqa: E402
 from services.triton import second_triton as second_triton  # noqa: E402

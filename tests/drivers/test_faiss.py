@@ -15,7 +15,7 @@ OPTIONS = {
     "flat": {},
     "ivf": {"nlist": 8, "nprobe": 8},
     "hnsw": {"m": 16, "ef_construction": 100, "ef_search": 200},
-    "pq": {"pq_m": 8, "pq_bits": 8},
+    "pq": {"pq_m": 8, "pq_bits": 6},
 }
 
 
@@ -44,18 +44,16 @@ def built(index: str, vectors, distance="l2", parts: int = 1) -> Faiss:
     return engine
 
 
-@pytest.mark.parametrize("index", ["flat", "ivf", "hnsw"])
-def test_a_planted_neighbour_is_found_first(index, vectors):
-    engine = built(index, vectors)
-    answers = engine.search(vectors[[3, 1999, 0]] + numpy.float32(1e-4), 5)
-    assert answers[:, 0].tolist() == [3, 1999, 0]
-
-
 @pytest.mark.parametrize("index", OPTIONS)
-def test_batches_make_the_same_index_as_the_whole(index, vectors):
+def test_batches_make_the_same_index_as_the_whole_and_a_planted_neighbour_is_found_first(index, vectors):
     whole, parts = built(index, vectors), built(index, vectors, parts=3)
     assert whole.stats().vectors == parts.stats().vectors == 2000
     assert (whole.search(vectors[:20], 3) == parts.search(vectors[:20], 3)).mean() > 0.95
+    if index == "pq":
+        assert whole.stats().bytes < vectors.nbytes / 3, "product quantisation is small"
+    else:
+        answers = whole.search(vectors[[3, 1999, 0]] + numpy.float32(1e-4), 5)
+        assert answers[:, 0].tolist() == [3, 1999, 0]
 
 
 def test_inner_product_prefers_the_long_vector():
@@ -69,18 +67,18 @@ def test_cosine_does_not_care_for_length():
     assert built("flat", vectors, "cosine").search(numpy.float32([[2, 2]]), 3)[0].tolist()[0] == 2
 
 
-@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
-@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
 @pytest.mark.parametrize("index", OPTIONS)
-def test_a_single_query_that_is_no_number_is_refused_by_every_index(index, distance, bad, vectors):
-    vectors[5] = 0 if distance != "cosine" else 1  # infinity times nothing is no number
-    engine = built(index, vectors, distance)
-    for place in range(vectors.shape[1]):
-        query = vectors[:1].copy()
-        query[0, place] = bad
-        for k in (1, 10):
-            with pytest.raises(BenchError, match="NaN"):
-                engine.search(query, k)
+def test_a_single_query_that_is_no_number_is_refused_by_every_index(index, vectors):
+    for distance in ("l2", "ip", "cosine"):
+        vectors[5] = 0 if distance != "cosine" else 1  # infinity times zero is NaN
+        engine = built(index, vectors[:500], distance)
+        for bad in (numpy.nan, numpy.inf, -numpy.inf):
+            for place in range(vectors.shape[1]):
+                query = vectors[:1].copy()
+                query[0, place] = bad
+                for k in (1, 10):
+                    with pytest.raises(BenchError, match="NaN"):
+                        engine.search(query, k)
 
 
 def test_a_query_of_huge_numbers_is_a_good_one(vectors):
@@ -90,10 +88,6 @@ def test_a_query_of_huge_numbers_is_a_good_one(vectors):
 
 def test_the_stored_size_of_a_flat_index_is_that_of_its_vectors(vectors):
     assert built("flat", vectors).stats().bytes == pytest.approx(vectors.nbytes, abs=200)
-
-
-def test_product_quantisation_is_small(vectors):
-    assert built("pq", vectors).stats().bytes < vectors.nbytes / 3
 
 
 @pytest.mark.parametrize("index", ["flat", "ivf", "hnsw"])
@@ -121,14 +115,14 @@ def test_it_may_be_filled_while_others_search(index, vectors):
     assert count[0] and not wrong
 
 
-@pytest.mark.parametrize("distance", ["l2", "cosine"])
 @pytest.mark.parametrize("index", OPTIONS)
-def test_prepared_searches_find_what_search_finds(index, distance, vectors):
-    engine, calls = built(index, vectors, distance), [vectors[at : at + 1] for at in range(100)]
-    search = engine.prepare(calls, 7)
-    answers = [search(at) for at in range(100)]
-    assert [each.tolist() for each in answers] == [engine.search(call, 7).tolist() for call in calls]
-    assert answers[0].shape == (1, 7)
+def test_prepared_searches_find_what_search_finds(index, vectors):
+    for distance in ("l2", "cosine"):
+        engine, calls = built(index, vectors[:1000], distance), [vectors[at : at + 1] for at in range(100)]
+        search = engine.prepare(calls, 7)
+        answers = [search(at) for at in range(100)]
+        assert [each.tolist() for each in answers] == [engine.search(call, 7).tolist() for call in calls]
+        assert answers[0].shape == (1, 7)
 
 
 def test_prepared_searches_tell_the_ids_that_were_given(vectors):
@@ -168,17 +162,14 @@ def test_queries_that_are_no_numbers_are_refused_when_searches_are_prepared(vect
         built("flat", vectors).prepare([vectors[:1], bad], 3)
 
 
-@pytest.mark.parametrize(
-    "calls",
-    [
-        pytest.param(lambda rows: [rows[:2]], id="a batch"),
-        pytest.param(lambda rows: [rows[:1].astype("f8")], id="doubles"),
-        pytest.param(lambda rows: [numpy.repeat(rows[:1], 2, axis=1)[:, ::2]], id="every second number"),
-        pytest.param(lambda rows: [rows[:1, :8]], id="other dimensions"),
-    ],
-)
-def test_only_single_queries_as_the_library_wants_them_are_prepared(calls, vectors):
-    assert built("flat", vectors).prepare(calls(vectors), 3) is None
+def test_only_single_queries_as_the_library_wants_them_are_prepared(vectors):
+    for calls in [
+        lambda rows: [rows[:2]],
+        lambda rows: [rows[:1].astype("f8")],
+        lambda rows: [numpy.repeat(rows[:1], 2, axis=1)[:, ::2]],
+        lambda rows: [rows[:1, :8]],
+    ]:
+        assert built("flat", vectors).prepare(calls(vectors), 3) is None
 
 
 def test_whoever_searches_in_another_way_is_asked(vectors):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchhouse.drivers.openai import OpenAI
@@ -77,21 +77,18 @@ def test_a_chat_request_has_messages_and_a_completion_a_prompt():
     assert body == {"model": "m", "stream": False, "prompt": "a"}
 
 
-@pytest.mark.parametrize(
-    ("url", "path", "host"),
-    [
+def test_the_path_follows_from_the_address_and_what_is_no_host_is_not_sent_as_one():
+    for url, path, host in [
         ("http://h", "/v1/completions", "h"),
         ("http://h:1/", "/v1/completions", "h:1"),
         ("http://h/v1", "/v1/completions", "h"),
         ("http://h/v1/", "/v1/completions", "h"),
         ("http://h/models/a", "/models/a/v1/completions", "h"),
         ("https://user:secret@h:2/v1?version=3", "/v1/completions?version=3", "h:2"),
-    ],
-)
-def test_the_path_follows_from_the_address_and_what_is_no_host_is_not_sent_as_one(url, path, host):
-    first, lines, _ = parts_of(OpenAI(url, "m", Generation("completions")).request(Prompt()))
-    assert first == f"POST {path} HTTP/1.1"
-    assert lines["Host"] == host
+    ]:
+        first, lines, _ = parts_of(OpenAI(url, "m", Generation("completions")).request(Prompt()))
+        assert first == f"POST {path} HTTP/1.1"
+        assert lines["Host"] == host
 
 
 def test_the_key_is_a_bearer_token_and_own_header_lines_overrule_ours_however_spelled():
@@ -132,21 +129,21 @@ def test_the_texts_of_a_batch_are_kept_choice_by_choice():
 # Streams
 
 
-@pytest.mark.parametrize("api", ["chat", "completions"])
-@pytest.mark.parametrize("keep_text", [False, True])
-def test_each_event_with_output_has_the_stamp_of_the_read_that_completed_it(api, keep_text):
-    reads = [
-        ROLE if api == "chat" else ": hello\n\n",
-        event("a", api=api),
-        event(" b", api=api),
-        event(" c", "length", api),
-    ]
-    reply = driver(api, keep_text=keep_text).read(exchange(*reads, usage(), DONE))
-    assert reply.error is None
-    assert list(reply.token_ns) == [2000, 3000, 4000]
-    assert (reply.input_tokens, reply.output_tokens, reply.cached_tokens) == (7, 3, None)
-    assert (reply.finish, reply.text) == ("length", "a b c" if keep_text else "")
-    assert reply.size == sum(map(len, [*reads, usage(), DONE]))
+def test_each_event_with_output_has_the_stamp_of_the_read_that_completed_it():
+    for api in ["chat", "completions"]:
+        for keep_text in [False, True]:
+            reads = [
+                ROLE if api == "chat" else ": hello\n\n",
+                event("a", api=api),
+                event(" b", api=api),
+                event(" c", "length", api),
+            ]
+            reply = driver(api, keep_text=keep_text).read(exchange(*reads, usage(), DONE))
+            assert reply.error is None
+            assert list(reply.token_ns) == [2000, 3000, 4000]
+            assert (reply.input_tokens, reply.output_tokens, reply.cached_tokens) == (7, 3, None)
+            assert (reply.finish, reply.text) == ("length", "a b c" if keep_text else "")
+            assert reply.size == sum(map(len, [*reads, usage(), DONE]))
 
 
 def test_an_event_over_several_reads_counts_when_its_line_is_complete():
@@ -173,11 +170,13 @@ def test_cached_tokens_and_running_counts_are_taken_as_told():
     assert (len(reply.token_ns), reply.input_tokens, reply.output_tokens, reply.cached_tokens) == (2, 9, 2, 8)
 
 
-@pytest.mark.parametrize(
-    "last", ['data: {"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n', usage(), usage().replace("\n", "\r\n")]
-)
-def test_the_usage_may_come_without_choices(last):
-    assert driver().read(exchange(event("a", "stop"), last, DONE)).output_tokens == 3
+def test_the_usage_may_come_without_choices():
+    for last in [
+        'data: {"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n',
+        usage(),
+        usage().replace("\n", "\r\n"),
+    ]:
+        assert driver().read(exchange(event("a", "stop"), last, DONE)).output_tokens == 3
 
 
 def test_without_usage_nothing_is_counted():
@@ -192,12 +191,12 @@ def test_a_finish_reason_is_an_end_without_done_and_done_is_one_without_a_reason
     assert cut.error == "reset" and "without finish_reason" in cut.detail
 
 
-@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "tool_calls"])
-def test_thoughts_and_calls_of_tools_are_output(key):
-    value = [{"index": 0}] if key == "tool_calls" else "hm"
-    thought = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {key: value}, 'finish_reason': None}]})}\n\n"
-    reply = driver().read(exchange(ROLE, thought, thought, event("so", "stop"), DONE))
-    assert list(reply.token_ns) == [2000, 3000, 4000]
+def test_thoughts_and_calls_of_tools_are_output():
+    for key in ["reasoning_content", "reasoning", "tool_calls"]:
+        value = [{"index": 0}] if key == "tool_calls" else "hm"
+        thought = f"data: {json.dumps({'choices': [{'index': 0, 'delta': {key: value}, 'finish_reason': None}]})}\n\n"
+        reply = driver().read(exchange(ROLE, thought, thought, event("so", "stop"), DONE))
+        assert list(reply.token_ns) == [2000, 3000, 4000]
 
 
 def test_the_history_of_a_conversation_is_without_thoughts_and_a_count_is_with_them():
@@ -214,9 +213,8 @@ def test_line_ends_of_windows_comments_and_heartbeats_are_no_output():
     assert (reply.error, list(reply.token_ns)) == (None, [3000, 6000, 7000])
 
 
-@pytest.mark.parametrize(
-    ("reads", "kind", "said"),
-    [
+def test_a_stream_that_went_wrong_is_an_error_of_its_kind_with_the_servers_words():
+    for reads, kind, said in [
         (
             [event("a"), 'data: {"error":{"message":"out of memory","code":500}}\n\n', DONE],
             "server_error",
@@ -236,12 +234,10 @@ def test_line_ends_of_windows_comments_and_heartbeats_are_no_output():
         ([ROLE, event(None, "stop"), usage(completion=0), DONE], "empty", "no output"),
         ([DONE], "empty", "no output"),
         ([""], "reset", "without"),
-    ],
-)
-def test_a_stream_that_went_wrong_is_an_error_of_its_kind_with_the_servers_words(reads, kind, said):
-    reply = driver().read(exchange(*reads))
-    assert reply.error == kind and said in reply.detail
-    assert not reply.token_ns
+    ]:
+        reply = driver().read(exchange(*reads))
+        assert reply.error == kind and said in reply.detail
+        assert not reply.token_ns
 
 
 def test_an_error_that_is_null_is_none():
@@ -251,20 +247,19 @@ def test_an_error_that_is_null_is_none():
 # Whole answers
 
 
-@pytest.mark.parametrize(
-    ("api", "choice"),
-    [("chat", {"message": {"role": "assistant", "content": "a b"}}), ("completions", {"text": "a b"})],
-)
-def test_an_answer_in_one_piece_has_counts_and_no_stamps(api, choice):
-    body = {"choices": [{**choice, "finish_reason": "stop"}], "usage": {"prompt_tokens": 4, "completion_tokens": 2}}
-    reply = driver(api, stream=False, keep_text=True).read(exchange(json.dumps(body)))
-    assert (reply.error, reply.text, reply.finish, reply.output_tokens) == (None, "a b", "stop", 2)
-    assert not reply.token_ns
+def test_an_answer_in_one_piece_has_counts_and_no_stamps():
+    for api, choice in [
+        ("chat", {"message": {"role": "assistant", "content": "a b"}}),
+        ("completions", {"text": "a b"}),
+    ]:
+        body = {"choices": [{**choice, "finish_reason": "stop"}], "usage": {"prompt_tokens": 4, "completion_tokens": 2}}
+        reply = driver(api, stream=False, keep_text=True).read(exchange(json.dumps(body)))
+        assert (reply.error, reply.text, reply.finish, reply.output_tokens) == (None, "a b", "stop", 2)
+        assert not reply.token_ns
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
+def test_an_odd_answer_in_one_piece_is_named_for_what_it_is():
+    for body, kind in [
         ("<html>", "malformed"),
         ("[]", "malformed"),
         ("{}", "malformed"),
@@ -275,15 +270,12 @@ def test_an_answer_in_one_piece_has_counts_and_no_stamps(api, choice):
         ('{"choices":[{"message":{"content":null}}]}', "empty"),
         ('{"choices":[{"message":{"content":null,"reasoning_content":"hm"}}]}', None),
         ('{"choices":[{"message":{"content":"a"},"finish_reason":null}],"usage":null}', None),
-    ],
-)
-def test_an_odd_answer_in_one_piece_is_named_for_what_it_is(body, kind):
-    assert driver(stream=False).read(exchange(body)).error == kind
+    ]:
+        assert driver(stream=False).read(exchange(body)).error == kind
 
 
-@pytest.mark.parametrize(
-    ("status", "head", "body", "kind", "said"),
-    [
+def test_a_refusal_has_its_status_and_the_servers_words():
+    for status, head, body, kind, said in [
         (429, b"", '{"error":{"message":"slow down","type":"rate"}}', "http_429", "slow down"),
         (404, b"", '{"error":"no such model"}', "http_404", "no such model"),
         (400, b"", '{"object":"error","message":"too long"}', "http_400", "too long"),
@@ -294,11 +286,9 @@ def test_an_odd_answer_in_one_piece_is_named_for_what_it_is(body, kind):
         (500, b"", "x" * 5000, "http_500", "x" * 300),
         (307, b"HTTP/1.1 307 x\r\nLocation: http://else/", "", "redirect", "http://else/"),
         (301, b"HTTP/1.1 301 x", "", "redirect", "status 301"),
-    ],
-)
-def test_a_refusal_has_its_status_and_the_servers_words(status, head, body, kind, said):
-    reply = driver().read(exchange(body, status=status, head=head))
-    assert reply.error == kind and said in reply.detail and len(reply.detail) <= 320
+    ]:
+        reply = driver().read(exchange(body, status=status, head=head))
+        assert reply.error == kind and said in reply.detail and len(reply.detail) <= 320
 
 
 # The short way round parsing
@@ -323,6 +313,7 @@ TEXTS = st.text(max_size=12) | st.sampled_from(
 )
 
 
+@settings(max_examples=40)
 @given(
     texts=st.lists(TEXTS, min_size=1, max_size=8),
     separators=st.sampled_from(SEPARATORS),
@@ -366,12 +357,12 @@ def test_an_event_that_only_looks_like_the_one_before_is_read():
 DEEP = b"[" * 200_000
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("status", [200, 500])
-def test_json_that_is_nested_too_deep_is_the_servers_bad_answer(stream, status):
-    driver = OpenAI("http://x", "m", Generation(stream=stream))
-    reply = driver.read(exchange(b"data: " * stream + DEEP + b"\n\n", status=status))
-    assert reply.error == ("malformed" if status == 200 else "http_500")
+def test_json_that_is_nested_too_deep_is_the_servers_bad_answer():
+    for stream in [True, False]:
+        for status in [200, 500]:
+            driver = OpenAI("http://x", "m", Generation(stream=stream))
+            reply = driver.read(exchange(b"data: " * stream + DEEP + b"\n\n", status=status))
+            assert reply.error == ("malformed" if status == 200 else "http_500")
 
 
 def test_a_long_text_in_one_event_is_read_at_once():

@@ -18,19 +18,16 @@ MAY_24_2013 = 1369353600
 ENDPOINT = "http://key:secret-word@127.0.0.1:9000"
 
 
-@pytest.mark.parametrize(
-    ("query", "signature"),
-    [
+def test_signatures_are_those_that_amazon_publishes():
+    for query, signature in [
         ("lifecycle=", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
         ("max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
-    ],
-)
-def test_signatures_are_those_that_amazon_publishes(query, signature):
-    signer = Signer(EXAMPLE, "us-east-1", "examplebucket.s3.amazonaws.com")
-    lines = signer.lines("GET", "/", query, EMPTY, now=MAY_24_2013)
-    assert f"Signature={signature}\r\n" in lines
-    assert "x-amz-date: 20130524T000000Z\r\n" in lines
-    assert "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request" in lines
+    ]:
+        signer = Signer(EXAMPLE, "us-east-1", "examplebucket.s3.amazonaws.com")
+        lines = signer.lines("GET", "/", query, EMPTY, now=MAY_24_2013)
+        assert f"Signature={signature}\r\n" in lines
+        assert "x-amz-date: 20130524T000000Z\r\n" in lines
+        assert "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request" in lines
 
 
 def test_a_new_day_has_a_new_key():
@@ -60,9 +57,8 @@ def driver(endpoint=ENDPOINT, bucket="house", **target):
     return S3.for_target(S3Target(**target), endpoint, bucket, {})
 
 
-@pytest.mark.parametrize(
-    ("item", "line", "end"),
-    [
+def test_requests_are_what_s3_expects():
+    for item, line, end in [
         (S3Item("get", "a/ü b"), "GET /house/a/%C3%BC%20b HTTP/1.1", b"\r\n\r\n"),
         (S3Item("put", "k", Text()), "PUT /house/k HTTP/1.1", b"Content-Length: 5\r\n\r\nhello"),
         (S3Item("delete", "k"), "DELETE /house/k HTTP/1.1", b"\r\n\r\n"),
@@ -80,13 +76,10 @@ def driver(endpoint=ENDPOINT, bucket="house", **target):
             b"<PartNumber>1</PartNumber><ETag>&quot;e&lt;1&gt;&quot;</ETag></Part></CompleteMultipartUpload>",
         ),
         (S3Item("abort", "k", upload_id="u"), "DELETE /house/k?uploadId=u HTTP/1.1", b"\r\n\r\n"),
-    ],
-    ids=lambda value: getattr(value, "kind", ""),
-)
-def test_requests_are_what_s3_expects(item, line, end):
-    request = driver().request(item)
-    assert request.startswith(line.encode() + b"\r\nHost: 127.0.0.1:9000\r\n")
-    assert request.endswith(end)
+    ]:
+        request = driver().request(item)
+        assert request.startswith(line.encode() + b"\r\nHost: 127.0.0.1:9000\r\n")
+        assert request.endswith(end)
 
 
 def test_the_secret_is_in_no_request():
@@ -104,20 +97,19 @@ def test_the_bucket_stands_before_the_host_in_virtual_style():
     assert asked.url in ("http://localhost:9000", "http://house.localhost:9000")
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "host"), [("https://k:s@h:443", "h"), ("http://k:s@h:80", "h"), ("http://k:s@[::1]:1", "[::1]:1")]
-)
-def test_a_port_that_goes_without_saying_is_not_said(endpoint, host):
-    assert driver(endpoint).host == host
+def test_a_port_that_goes_without_saying_is_not_said():
+    for endpoint, host in [("https://k:s@h:443", "h"), ("http://k:s@h:80", "h"), ("http://k:s@[::1]:1", "[::1]:1")]:
+        assert driver(endpoint).host == host
 
 
-@pytest.mark.parametrize(
-    ("target", "variables", "region"),
-    [({"region": "a"}, {"AWS_REGION": "b"}, "a"), ({}, {"AWS_DEFAULT_REGION": "c"}, "c"), ({}, {}, "us-east-1")],
-)
-def test_the_region_is_the_targets_or_the_environments(target, variables, region):
-    asked = S3.for_target(S3Target(**target), ENDPOINT, "b", variables)
-    assert f"/{region}/s3/aws4_request".encode() in asked.request(S3Item("get", "k"))
+def test_the_region_is_the_targets_or_the_environments():
+    for target, variables, region in [
+        ({"region": "a"}, {"AWS_REGION": "b"}, "a"),
+        ({}, {"AWS_DEFAULT_REGION": "c"}, "c"),
+        ({}, {}, "us-east-1"),
+    ]:
+        asked = S3.for_target(S3Target(**target), ENDPOINT, "b", variables)
+        assert f"/{region}/s3/aws4_request".encode() in asked.request(S3Item("get", "k"))
 
 
 HEAD = b'HTTP/1.1 200 OK\r\nServer: x\r\nETag: "abc"\r\nContent-Length: 0'
@@ -126,20 +118,17 @@ PAGE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "expected"),
-    [
+def test_good_answers_are_understood():
+    for status, body, expected in [
         (200, b"", "abc"),
         (204, b"", "abc"),
         (200, PAGE + b"<NextContinuationToken>t&#43;</NextContinuationToken>", Page(("a&b", "c"), "t+")),
         (200, PAGE + b"</ListBucketResult>", Page(("a&b", "c"), "")),
         (200, b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>", "u1"),
         (200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", None),
-    ],
-)  # fmt: skip
-def test_good_answers_are_understood(status, body, expected):
-    reply = driver().read(Exchange(0, status, HEAD, body))
-    assert (reply.error, reply.value) == (None, expected)
+    ]:
+        reply = driver().read(Exchange(0, status, HEAD, body))
+        assert (reply.error, reply.value) == (None, expected)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +193,12 @@ def test_missing_credentials_are_told_without_showing_any(tmp_path, target, word
     assert "secret is out" not in told.value.message
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "words"),
-    [
+def test_an_impossible_endpoint_is_refused():
+    for endpoint, words in [
         ("ftp://h", "write http"),
         ("h:9000", "write http"),
         ("http://h/bucket", "no path"),
         ("http://h:x", "not an address"),
-    ],
-)
-def test_what_is_no_endpoint_is_refused(endpoint, words):
-    with pytest.raises(ValueError, match=words):
-        S3Target(endpoint=endpoint)
+    ]:
+        with pytest.raises(ValueError, match=words):
+            S3Target(endpoint=endpoint)

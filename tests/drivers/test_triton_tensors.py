@@ -32,9 +32,8 @@ def test_bf16_rounds_to_the_nearest_and_ties_to_even():
     assert found[5] & 0x7FFF > 0x7F80  # still not a number
 
 
-@pytest.mark.parametrize(
-    ("datatype", "shape", "data", "wrong"),
-    [
+def test_bytes_that_do_not_fill_the_shape_are_found():
+    for datatype, shape, data, wrong in [
         ("FP32", [2, 2], bytes(16), ""),
         ("FP32", [2, 2], bytes(12), "12 bytes"),
         ("FP16", [3], bytes(6), ""),
@@ -43,22 +42,20 @@ def test_bf16_rounds_to_the_nearest_and_ties_to_even():
         ("BYTES", [1], b"\x01\0\0\0a\0\0\0\0", "2 texts"),
         ("BYTES", [1], b"\x09\0\0\0a", "1 texts"),
         ("INT8", [0, 4], b"", ""),
-    ],
-)
-def test_bytes_that_do_not_fill_the_shape_are_found(datatype, shape, data, wrong):
-    assert wrong in check_size(datatype, shape, data)
-    assert bool(wrong) == bool(check_size(datatype, shape, data))
+    ]:
+        assert wrong in check_size(datatype, shape, data)
+        assert bool(wrong) == bool(check_size(datatype, shape, data))
 
 
-@pytest.mark.parametrize("datatype", DTYPES)
-def test_every_type_can_be_made_up(datatype):
-    sets = synthesise([TensorSpec("x", datatype, (2, 3))], making(batch=4))
-    for (tensor,) in sets:
-        assert tensor.shape == (4, 2, 3)
-        assert check_size(datatype, tensor.shape, tensor.encode()) == ""
-    assert len({tensors[0].encode() for tensors in sets}) == len(sets)
-    if datatype in SIZES and DTYPES[datatype][1:2] == "i":
-        assert all(0 <= value <= 127 for tensors in sets for value in tensors[0].array.flat)
+def test_every_type_can_be_made_up():
+    for datatype in DTYPES:
+        sets = synthesise([TensorSpec("x", datatype, (2, 3))], making(batch=4))
+        for (tensor,) in sets:
+            assert tensor.shape == (4, 2, 3)
+            assert check_size(datatype, tensor.shape, tensor.encode()) == ""
+        assert len({tensors[0].encode() for tensors in sets}) == len(sets)
+        if datatype in SIZES and DTYPES[datatype][1:2] == "i":
+            assert all(0 <= value <= 127 for tensors in sets for value in tensors[0].array.flat)
 
 
 def test_the_same_seed_makes_the_same_inputs():
@@ -87,9 +84,8 @@ def test_a_given_value_fills_the_tensor_or_lists_its_elements():
     assert synthesise(spec, making(values={"x": [[1, 2], [3, 4]]}))[0][0].array.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_what_does_not_fit_the_model_is_named():
+    for changes, message in [
         ({"shapes": {"y": [[1]]}}, "no input 'y'; it takes x"),
         ({"values": {"y": 1}}, "no input 'y'; it takes x"),
         ({"shapes": {"x": [[3, 3]]}}, r"x takes \[-1, 2\], and \[3, 3\] does not fit"),
@@ -100,11 +96,9 @@ def test_a_given_value_fills_the_tensor_or_lists_its_elements():
         ({"shapes": {"x": [[1, 2]]}, "values": {"x": 300}}, "x is INT8, and 300 is not"),
         ({"shapes": {"x": [[1, 2]]}, "values": {"x": "many"}}, "x is INT8, and 'many' is not"),
         ({"shapes": {"x": [[1, 2]]}, "values": {"x": [1, 2, 3]}}, "has 2 elements, and 3 are given"),
-    ],
-)
-def test_what_does_not_fit_the_model_is_named(changes, message):
-    with pytest.raises(BenchError, match=message):
-        synthesise([TensorSpec("x", "INT8", (-1, 2))], making(**changes))
+    ]:
+        with pytest.raises(BenchError, match=message):
+            synthesise([TensorSpec("x", "INT8", (-1, 2))], making(**changes))
 
 
 def test_a_file_brings_its_samples_in_batches_going_round(tmp_path):

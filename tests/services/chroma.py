@@ -1,6 +1,6 @@
 """A real Chroma server, from the recipe.
 
-from services.chroma import chroma     # the fixture, one server a test process
+The fixture `chroma` (tests/conftest.py): one server a test process.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,12 @@
 """The fake of Weaviate's protocol, as a server that tests start like any other."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchhouse.schema.recipe import Ready, Recipe
+import pytest
+from services.started import running
+
+from benchhouse.schema.recipe import Ready, Recipe, Service
 
 FAKE = Recipe(
     name="fake_weaviate",
@@ -17,3 +21,9 @@ FAKE = Recipe(
     endpoint="http://127.0.0.1:{port}?grpc={grpc}",
     ready=Ready(kind="http", url="http://127.0.0.1:{port}/v1/meta"),
 )
+
+
+@pytest.fixture(scope="session")
+def fake_weaviate() -> Iterator[Service]:
+    with running(FAKE) as service:
+        yield service

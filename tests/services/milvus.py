@@ -1,6 +1,6 @@
 """A real server of Milvus Lite, from the recipe.
 
-from services.milvus import milvus     # the fixture, one server a test process
+The fixture `milvus` (tests/conftest.py): one server a test process.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """A real PostgreSQL, from the recipe, and what tests do to it.
 
-from services.postgres import postgres_server     # the fixture, one server a test process
+The fixture `postgres_server` (tests/conftest.py): one server a test process.
 """
 
 import socket
@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import psycopg
 import pytest
 from services.started import running
 
@@ -35,6 +34,8 @@ def own_postgres() -> Iterator[Service]:
 
 def ask(endpoint: str, *texts: str) -> list[tuple[Any, ...]]:
     """The rows of the last statement."""
+    import psycopg
+
     with psycopg.connect(endpoint, autocommit=True) as connection:
         for text in texts:
             cursor = connection.execute(text)

@@ -91,12 +91,16 @@ def test_the_digest_is_of_the_very_bytes_of_the_file(written):
     assert read_dataset(written("a.txt", content)).sha256 == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.txt"])
-def test_prompts_of_a_megabyte_are_fine(name, written):
-    before = csv.field_size_limit()
-    contents = {"a.jsonl": lines({"prompt": MEGABYTE}), "a.csv": f'prompt\n"{MEGABYTE}"\n', "a.txt": MEGABYTE + "\n"}
-    assert texts(written(name, contents[name])) == [MEGABYTE]
-    assert csv.field_size_limit() == before
+def test_prompts_of_a_megabyte_are_fine(written):
+    for name in ["a.jsonl", "a.csv", "a.txt"]:
+        before = csv.field_size_limit()
+        contents = {
+            "a.jsonl": lines({"prompt": MEGABYTE}),
+            "a.csv": f'prompt\n"{MEGABYTE}"\n',
+            "a.txt": MEGABYTE + "\n",
+        }
+        assert texts(written(name, contents[name])) == [MEGABYTE]
+        assert csv.field_size_limit() == before
 
 
 # ---- what is refused ----------------------------------------------------------------------------------------------
@@ -104,9 +108,8 @@ def test_prompts_of_a_megabyte_are_fine(name, written):
 GOOD = '{"prompt": "good"}\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "at", "says"),
-    [
+def test_a_bad_row_is_refused_with_its_line(written):
+    for name, content, at, says in [
         ("a.jsonl", GOOD + '{"prompt": ""}\n', ":2:", "prompt is empty"),
         ("a.jsonl", GOOD + '{"prompt": " \\n "}\n', ":2:", "prompt is empty"),
         ("a.jsonl", GOOD + "\n" + GOOD, ":2:", "an empty line, so an empty prompt"),
@@ -157,16 +160,14 @@ GOOD = '{"prompt": "good"}\n'
         ("a.csv", "prompt,output_tokens\nx,0\n", ":2:", "output_tokens is the number 0"),
         ("a.txt", "one\n\ntwo\n", ":2:", "an empty line, so an empty prompt"),
         ("a.txt", b"one\n\xff\xfe\n", ":2:1:", "not UTF-8: byte 0xff"),
-    ],
-)
-def test_a_bad_row_is_refused_with_its_line(name, content, at, says, written):
-    path = written(name, content)
-    with pytest.raises(ProblemsError) as refused:
-        read_dataset(path)
-    (problem,) = refused.value.problems
-    assert f"{path}{at} " in problem.render()
-    assert says in problem.message
-    assert problem.expected, "what to do is said"
+    ]:
+        path = written(name, content)
+        with pytest.raises(ProblemsError) as refused:
+            read_dataset(path)
+        (problem,) = refused.value.problems
+        assert f"{path}{at} " in problem.render()
+        assert says in problem.message
+        assert problem.expected, "what to do is said"
 
 
 def test_all_bad_rows_are_told_at_once(written):
@@ -182,10 +183,10 @@ def test_a_file_of_nothing_but_faults_is_not_read_to_its_end(written):
     assert len(refused.value.problems) == MAX_RENDERED
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.jsonl", ""), ("a.txt", ""), ("a.csv", ""), ("a.csv", "prompt\n")])
-def test_a_file_without_prompts_is_refused(name, content, written):
-    with pytest.raises(BenchError, match="no prompts in this file"):
-        read_dataset(written(name, content))
+def test_a_file_without_prompts_is_refused(written):
+    for name, content in [("a.jsonl", ""), ("a.txt", ""), ("a.csv", ""), ("a.csv", "prompt\n")]:
+        with pytest.raises(BenchError, match="no prompts in this file"):
+            read_dataset(written(name, content))
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -196,13 +197,11 @@ def test_a_missing_file_is_named(tmp_path):
         read_dataset(tmp_path / "folder.txt")
 
 
-@pytest.mark.parametrize(
-    ("name", "says"), [("a.json", "jq -c"), ("a.parquet", "say format"), ("prompts", "say format")]
-)
-def test_an_unknown_ending_is_refused_with_the_way_out(name, says, written):
-    with pytest.raises(BenchError, match="does not tell the format") as refused:
-        read_dataset(written(name, "x"))
-    assert says in refused.value.hint
+def test_an_unknown_ending_is_refused_with_what_to_do(written):
+    for name, says in [("a.json", "jq -c"), ("a.parquet", "say format"), ("prompts", "say format")]:
+        with pytest.raises(BenchError, match="does not tell the format") as refused:
+            read_dataset(written(name, "x"))
+        assert says in refused.value.hint
 
 
 def test_a_file_beyond_a_gigabyte_is_refused_before_it_is_read(tmp_path):

@@ -22,14 +22,11 @@ def test_readiness_is_asked_beside_the_api_and_not_below_it():
     assert asked[0].ready.url == "http://127.0.0.1:{port}/health" and not asked[0].ready.verify_tls
 
 
-@pytest.mark.parametrize(
-    ("url", "start", "said"),
-    [
+def test_a_port_that_only_one_of_command_and_address_knows_is_refused():
+    for url, start, said in [
         ("http://127.0.0.1:{port}", None, "must say {port}"),
         ("http://127.0.0.1:{port}", {"command": ["server"]}, "must say {port}"),
         ("http://127.0.0.1:8000", {"command": ["server", "{port}"]}, "so target.url must"),
-    ],
-)
-def test_a_port_that_only_one_of_command_and_address_knows_is_refused(url, start, said):
-    with pytest.raises(ValidationError, match=said):
-        ServingTarget(url=url, start=start)
+    ]:
+        with pytest.raises(ValidationError, match=said):
+            ServingTarget(url=url, start=start)

@@ -96,9 +96,8 @@ def test_no_deviation_is_a_fixed_length():
     assert set(draws_of(Normal(mean=64, stdev=0), count=10)) == {64}
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_an_impossible_length_is_refused_with_the_reason():
+    for given, says in [
         (0, "a length is 1 to 10,000,000 tokens, not 0"),
         (-5, "a length is 1 to 10,000,000 tokens, not -5"),
         (MAX_TOKENS + 1, "not 10,000,001"),
@@ -120,12 +119,10 @@ def test_no_deviation_is_a_fixed_length():
         ({"kind": "mixed", "parts": [{"weight": 0, "tokens": 5}]}, "greater than 0"),
         ({"kind": "mixed", "parts": [{"weight": 1, "tokens": -5}]}, "not -5"),
         ({"kind": "fixed", "tokens": 5, "spread": 1}, "Extra inputs"),
-    ],
-)
-def test_what_is_no_length_is_refused_and_says_why(given, says):
-    with pytest.raises(ValidationError) as refused:
-        LENGTH.validate_python(given)
-    assert says in str(refused.value)
+    ]:
+        with pytest.raises(ValidationError) as refused:
+            LENGTH.validate_python(given)
+        assert says in str(refused.value)
 
 
 def test_a_length_survives_being_written_and_read():
@@ -168,13 +165,13 @@ def test_the_words_are_plain_and_all_different():
     assert all(word.isascii() and word.isalpha() and word.islower() for word in WORDS)
 
 
-@pytest.mark.parametrize("count", [by_words, by_three_letters, with_special_tokens, merging_pairs])
-def test_a_text_is_fitted_to_exactly_the_tokens_of_a_tokenizer(count):
-    words = random.Random(3).choices(WORDS, k=50)
-    for tokens in range(9, 300):
-        text = fit_to_tokens(words, count, tokens)
-        assert count(text) == tokens
-        assert text.split()[:2] == words[:2]
+def test_a_text_is_fitted_to_exactly_the_tokens_of_a_tokenizer():
+    for count in [by_words, by_three_letters, with_special_tokens, merging_pairs]:
+        words = random.Random(3).choices(WORDS, k=50)
+        for tokens in range(9, 300):
+            text = fit_to_tokens(words, count, tokens)
+            assert count(text) == tokens
+            assert text.split()[:2] == words[:2]
 
 
 def test_a_gap_that_no_word_of_the_text_fits_is_filled_by_a_shorter_one():
@@ -183,10 +180,10 @@ def test_a_gap_that_no_word_of_the_text_fits_is_filled_by_a_shorter_one():
     assert text.startswith("wonderfully wonderfully ")
 
 
-@pytest.mark.parametrize("count", [lambda text: 2 * len(text.split()), lambda text: 3, lambda text: 0])
-def test_an_impossible_length_is_refused_rather_than_missed(count):
-    with pytest.raises(BenchError, match="no text of exactly 7 tokens"):
-        fit_to_tokens(WORDS, count, 7)
+def test_an_impossible_length_is_refused_rather_than_missed():
+    for count in [lambda text: 2 * len(text.split()), lambda text: 3, lambda text: 0]:
+        with pytest.raises(BenchError, match="no text of exactly 7 tokens"):
+            fit_to_tokens(WORDS, count, 7)
 
 
 def test_a_writer_with_a_tokenizer_counts_prefix_and_text_together():

@@ -56,18 +56,15 @@ def test_a_chat_has_no_batch():
         ServingWorkload(concurrency=1, batch=2, prompts={"kind": "conversation"})
 
 
-@pytest.mark.parametrize(
-    ("workload", "fewest", "most"),
-    [
+def test_there_are_prompts_enough_for_the_load_that_is_planned():
+    for workload, fewest, most in [
         ({"requests": 30, "warmup": 0}, 30, 30),
         ({"rps": 20, "duration": 10, "warmup": 0, "concurrency": None}, 200, 400),
         ({"rps": 20, "requests": 50, "warmup": 1, "concurrency": None}, 70, 300),
         ({"concurrency": None, "arrivals": {"kind": "steps", "rates": [10, 90], "each": 5}}, 590, 900),
         ({"rps": 10, "concurrency": None, "duration": 10, "arrivals": {"kind": "ramp", "to": 90}}, 500, 900),
-    ],
-)
-def test_there_are_prompts_enough_for_the_load_that_is_planned(workload, fewest, most):
-    assert fewest <= len(requests(**workload).prompts) <= most
+    ]:
+        assert fewest <= len(requests(**workload).prompts) <= most
 
 
 def test_a_trace_has_a_prompt_for_each_of_its_arrivals(tmp_path):

@@ -23,12 +23,10 @@ def test_batches_hold_equally_many_requests_in_order():
     assert {(batch.ttft_ms, batch.e2e_ms) for batch in batches} == {(5.0, 10.0)}
 
 
-@pytest.mark.parametrize(
-    ("requests", "e2e_ms", "batches"), [(47, 1, 0), (48, 1, 6), (500, 1, 30), (500, 250, 10), (500, 500, 0)]
-)
-def test_a_batch_holds_eight_requests_and_twice_those_in_flight(requests, e2e_ms, batches):
-    made = history([number * 5 / requests for number in range(requests)], e2e_ms)
-    assert len(made.batches(5.0, queued=False)) == batches
+def test_a_batch_holds_eight_requests_and_twice_those_in_flight():
+    for requests, e2e_ms, batches in [(47, 1, 0), (48, 1, 6), (500, 1, 30), (500, 250, 10), (500, 500, 0)]:
+        made = history([number * 5 / requests for number in range(requests)], e2e_ms)
+        assert len(made.batches(5.0, queued=False)) == batches
 
 
 def test_a_long_load_takes_no_more_room_than_a_short_one():
@@ -100,20 +98,17 @@ def test_the_longest_silence_is_held_against_the_others():
     assert longest_silence(usual[:10]) is None
 
 
-@pytest.mark.parametrize(
-    ("due", "ended", "grown"),
-    [
+def test_a_queue_grows_when_it_does_so_to_the_end_and_beyond_chance():
+    for due, ended, grown in [
         ([100] * 6, [100] * 6, None),
         ([100] * 6, [70] * 6, (180, 0.7)),
         ([100] * 6, [20, 60, 100, 100, 100, 100], None),  # filled up, then settled
         ([10] * 6, [8] * 6, None),  # twelve of sixty: a chance
         ([100, 100], [50, 50], None),  # too short to see it settle
-    ],
-)
-def test_a_queue_grows_when_it_does_so_to_the_end_and_beyond_chance(due, ended, grown):
-    assert queue_growth(due, ended) == grown
+    ]:
+        assert queue_growth(due, ended) == grown
 
 
-@pytest.mark.parametrize(("df", "limit"), [(6, 9.15), (10, 6.24), (30, 4.50), (1e9, 3.90)])
-def test_the_limit_is_that_of_students_law(df, limit):
-    assert steadiness._t_limit(df) == pytest.approx(limit, rel=0.04)
+def test_the_limit_is_that_of_students_law():
+    for df, limit in [(6, 9.15), (10, 6.24), (30, 4.50), (1e9, 3.90)]:
+        assert steadiness._t_limit(df) == pytest.approx(limit, rel=0.04)

@@ -84,9 +84,8 @@ def test_the_python_of_a_program_is_the_one_beside_it(tmp_path):
     assert python_of(["sh"], "/bin") is None
 
 
-@pytest.mark.parametrize(
-    "model, given, says",
-    [
+def test_what_does_not_fit_is_refused():
+    for model, given, says in [
         (ModelFlops, {"formula": "6N+12LHQT", "parameters": 1e9}, "needs layers, width, tokens"),
         (ModelFlops, {"formula": "declared"}, "needs per_token"),
         (ModelFlops, {"formula": "6N", "parameters": 10, "embedding": 10}, "part of parameters"),
@@ -97,11 +96,9 @@ def test_the_python_of_a_program_is_the_one_beside_it(tmp_path):
         (Peak, {"flops": 1.0, "device": "A100"}, "leave one out"),
         (Peak, {"flops": 1.0, "use": "measured"}, "needs measure"),
         (Peak, {"measure": True, "use": "given"}, "needs flops or device"),
-    ],
-)
-def test_what_does_not_fit_is_refused(model, given, says):
-    with pytest.raises(ValidationError, match=says):
-        model(**given)
+    ]:
+        with pytest.raises(ValidationError, match=says):
+            model(**given)
 
 
 def test_published_peaks_are_ordered_as_hardware_is():

@@ -65,19 +65,25 @@ def fault(*ranks, steps=4, **more):
     return diagnose(Evidence(ranks, last, **more))
 
 
-@pytest.mark.parametrize(
-    ("local", "visible", "device"),
-    [(1, ["0", "1"], "1"), (1, ["3"], "3"), (1, ["0"], "0"), (2, ["0", "1"], None), (0, [], None)],
-)
-def test_a_card_is_named_only_where_it_is_known(local, visible, device):
-    assert device_of(local, visible) == device
+def test_a_card_is_named_only_where_it_is_known():
+    for local, visible, device in [
+        (1, ["0", "1"], "1"),
+        (1, ["3"], "3"),
+        (1, ["0"], "0"),
+        (2, ["0", "1"], None),
+        (0, [], None),
+    ]:
+        assert device_of(local, visible) == device
 
 
-@pytest.mark.parametrize(
-    ("kind", "ranks", "says", "evidence"),
-    [
-        ("killed", [1], "rank 1 (node a) was ended by signal 9 (SIGKILL) after step 4: hello",
-         [rank(0, 1, CLOSED, at=9.9), rank(1, -9, "hello"), rank(2, 1, RESET)]),
+def test_the_rank_is_named_by_how_it_ended_and_what_it_printed():
+    for kind, ranks, says, evidence in [
+        (
+            "killed",
+            [1],
+            "rank 1 (node a) was ended by signal 9 (SIGKILL) after step 4: hello",
+            [rank(0, 1, CLOSED, at=9.9), rank(1, -9, "hello"), rank(2, 1, RESET)],
+        ),
         ("killed", [0], "signal 11 (SIGSEGV)", [rank(0, -11), rank(1, 1, CLOSED)]),
         ("killed", [1], "signal 9", [rank(0, 1, CLOSED), rank(1, 137)]),  # by a shell
         ("memory", [1], "Tried to allocate 60.00 GiB. GPU 0 has", [rank(0, 1, CLOSED), rank(1, 1, NO_MEMORY)]),
@@ -85,47 +91,79 @@ def test_a_card_is_named_only_where_it_is_known(local, visible, device):
         ("disk", [0], "no space left", [rank(0, 1, NO_SPACE), rank(1, 1, CLOSED)]),
         ("disk", [0], "unexpected pos", [rank(0, 1, TORCH_SAVE), rank(1, -15, "", told=True)]),
         ("failed", [1], "ended with exit code 3", [rank(0, -15), rank(1, 3, "ValueError: bad", at=9.0)]),
-        ("failed", [0, 1], "all 2 ranks ended with exit code 1",
-         [rank(0, 1, "EOFError"), rank(1, 1, "EOFError", at=10.1)]),
-        ("left", [1], "rank 1 (node a) ended with exit code 0 after step 4 while the others went on",
-         [rank(0, 1, CLOSED), rank(1, 0), rank(2, 1, RESET)]),
+        (
+            "failed",
+            [0, 1],
+            "all 2 ranks ended with exit code 1",
+            [rank(0, 1, "EOFError"), rank(1, 1, "EOFError", at=10.1)],
+        ),
+        (
+            "left",
+            [1],
+            "rank 1 (node a) ended with exit code 0 after step 4 while the others went on",
+            [rank(0, 1, CLOSED), rank(1, 0), rank(2, 1, RESET)],
+        ),
         ("left", [1], "", [rank(0, -6, BARRIER, told=True), rank(1, 0)]),
-        ("hung", [1], "rank 1 (node a) hung after step 4 in load_batch (train.py:151) while the others waited for it",
-         [rank(0, -6, BARRIER, told=True), rank(1, -6, LOADS, told=True), rank(2, -6, BARRIER, told=True)]),
-        ("hung", [1], "the only one that does not complain",
-         [rank(0, 1, LATE), rank(1, -15, "step 4", told=True), rank(2, 1, CLOSED)]),
-        ("hung", [2], "in load_batch", [rank(0, -6, NCCL), rank(1, -6, BARRIER, told=True),
-                                        rank(2, -6, LOADS, told=True)]),
-        ("hung", [1], "in load_batch",  # the others saw it end before they were asked
-         [rank(0, 1, CLOSED, told=True), rank(1, -6, LOADS, told=True), rank(2, 1, RESET, told=True)]),
+        (
+            "hung",
+            [1],
+            "rank 1 (node a) hung after step 4 in load_batch (train.py:151) while the others waited for it",
+            [rank(0, -6, BARRIER, told=True), rank(1, -6, LOADS, told=True), rank(2, -6, BARRIER, told=True)],
+        ),
+        (
+            "hung",
+            [1],
+            "the only one that does not complain",
+            [rank(0, 1, LATE), rank(1, -15, "step 4", told=True), rank(2, 1, CLOSED)],
+        ),
+        (
+            "hung",
+            [2],
+            "in load_batch",
+            [rank(0, -6, NCCL), rank(1, -6, BARRIER, told=True), rank(2, -6, LOADS, told=True)],
+        ),
+        (
+            "hung",
+            [1],
+            "in load_batch",  # the others saw it end before they were asked
+            [rank(0, 1, CLOSED, told=True), rank(1, -6, LOADS, told=True), rank(2, 1, RESET, told=True)],
+        ),
         ("hung", [0], "its process was stopped", [rank(0, -9, told=True, state="T"), rank(1, -6, BARRIER, told=True)]),
         ("hung_at_exit", [0], "did not end after the last step", [rank(0, -6, LOADS, told=True), rank(1, 0)]),
-        ("node", [2, 3], "node b was lost after step 4 with ranks 2 and 3",
-         [rank(0, 1, CLOSED), rank(1, 1, CLOSED), rank(2, None, node="b", at=None), rank(3, None, node="b", at=None)]),
-        ("killed", [2], "rank 2 (node b, device 0)",
-         [rank(0, 1, CLOSED), rank(2, -9, node="b", device="0"), rank(3, 1, CLOSED, node="b")]),
-    ],
-)  # fmt: skip
-def test_the_rank_is_named_by_how_it_ended_and_what_it_printed(kind, ranks, says, evidence):
-    found = fault(*evidence)
-    assert (found.kind, list(found.ranks), found.certain) == (kind, ranks, True)
-    assert says in found.message
+        (
+            "node",
+            [2, 3],
+            "node b was lost after step 4 with ranks 2 and 3",
+            [
+                rank(0, 1, CLOSED),
+                rank(1, 1, CLOSED),
+                rank(2, None, node="b", at=None),
+                rank(3, None, node="b", at=None),
+            ],
+        ),
+        (
+            "killed",
+            [2],
+            "rank 2 (node b, device 0)",
+            [rank(0, 1, CLOSED), rank(2, -9, node="b", device="0"), rank(3, 1, CLOSED, node="b")],
+        ),
+    ]:
+        found = fault(*evidence)
+        assert (found.kind, list(found.ranks), found.certain) == (kind, ranks, True)
+        assert says in found.message
 
 
-@pytest.mark.parametrize(
-    ("evidence", "candidates"),
-    [
+def test_nobody_is_named_where_the_evidence_does_not_allow_it():
+    for evidence, candidates in [
         ([rank(0, -6, BARRIER, told=True), rank(1, -6, BARRIER, told=True)], [0, 1]),  # both wait
         ([rank(0, -6, LOADS, told=True), rank(1, -6, ELSEWHERE, told=True)], [0, 1]),  # neither does
         ([rank(0, 1, LATE), rank(1, -15, told=True), rank(2, -15, told=True)], [1, 2]),  # ended before they told
         ([rank(0, 1, CLOSED), rank(1, 1, CLOSED)], [0, 1]),  # all blame another
         ([rank(number, -6, text, told=True) for number, text in enumerate([ELSEWHERE, LOADS, LOADS])], [0, 1, 2]),
-    ],
-)
-def test_nobody_is_named_where_the_evidence_does_not_allow_it(evidence, candidates):
-    found = fault(*evidence)
-    assert found.rank is None and not found.certain and list(found.ranks) == candidates
-    assert "it can't be told for which rank" in found.message
+    ]:
+        found = fault(*evidence)
+        assert found.rank is None and not found.certain and list(found.ranks) == candidates
+        assert "it can't be told for which rank" in found.message
 
 
 def test_the_rank_behind_the_others_hangs_and_contradicting_evidence_names_nobody():

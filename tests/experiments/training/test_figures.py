@@ -13,19 +13,16 @@ def records(*items, **writer):
     return Emitted(writer, list(items))
 
 
-@pytest.mark.parametrize(
-    ("record", "times"),
-    [
+def test_a_steps_time_is_as_the_record_says_else_from_the_record_before():
+    for record, times in [
         ({"t_start": 5.0, "t_end": 7.0, "t": 9.0}, (5.0, 7.0)),
         ({"step_s": 2.0, "t": 9.0}, (7.0, 9.0)),
         ({"step_s": 2.0, "checkpoint_s": 1.5, "t": 9.0}, (5.5, 7.5)),
         ({"t": 9.0}, (8.0, 9.0)),  # since the record before
-    ],
-)
-def test_a_steps_time_is_as_the_record_says_else_from_the_record_before(record, times):
-    (only,) = steps_of([records({"step": "none", "t": 8.0}, {"step": 3, **record}, rank=2, attempt=1)])
-    assert (only.begin_s, only.end_s) == pytest.approx(times)
-    assert (only.rank, only.number, only.attempt) == (2, 3, 1)
+    ]:
+        (only,) = steps_of([records({"step": "none", "t": 8.0}, {"step": 3, **record}, rank=2, attempt=1)])
+        assert (only.begin_s, only.end_s) == pytest.approx(times)
+        assert (only.rank, only.number, only.attempt) == (2, 3, 1)
 
 
 def test_a_first_record_without_a_time_of_its_own_and_one_that_ends_before_it_begins_are_no_steps():

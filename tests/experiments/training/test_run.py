@@ -92,17 +92,14 @@ def test_a_training_that_hangs_is_ended_by_its_timeout(play):
         play(train, trainer("time.sleep(60)"), {"ranks": 2, "timeout": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
+def test_a_trainer_without_steps_of_all_ranks_fails_with_what_to_do(play):
+    for code, says in [
         ("print('only words')", "no record of a step was found.*only words"),
         ("pass", "no record of a step was found.*it printed nothing"),
         (STEPS.replace('{"step"', '{"rank": 0, "step"'), "no step has a record of every rank: only of ranks 0 of 2"),
-    ],
-)
-def test_a_trainer_without_steps_of_all_ranks_fails_with_what_to_do(play, code, says):
-    with pytest.raises(ExperimentFailed, match=f"(?s)no_steps: {says}"):
-        play(train, trainer(code), {"ranks": 2})
+    ]:
+        with pytest.raises(ExperimentFailed, match=f"(?s)no_steps: {says}"):
+            play(train, trainer(code), {"ranks": 2})
 
 
 def test_nan_is_told_and_in_no_figure(play):

@@ -19,7 +19,7 @@ for step in range(8):
 def test_ranks_scale_and_the_table_has_mfu_and_hours(bench, tmp_path):
     (tmp_path / "train.py").write_text(TRAINER)
     scenario = {
-        "scenario": "ranks", "experiment": "training.run", "repetitions": 2, "scaling": "weak",
+        "scenario": "ranks", "experiment": "training.run", "repetitions": 1, "scaling": "weak",
         "target": {"argv": [sys.executable, str(tmp_path / "train.py")], "name": "t"},
         "workload": {"ranks": [1, 2], "warmup": 0, "peak": {"flops": 1e8}},
     }  # fmt: skip

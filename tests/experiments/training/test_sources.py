@@ -98,7 +98,7 @@ def test_numbers_too_large_for_a_float_are_left_out(play):
     assert ctx.values["step_time"] == pytest.approx([500.0] * 3) and "tokens_per_s" not in ctx.values
 
 
-@pytest.mark.parametrize("steps", ["10", "5..4", "0..200", "a..b"])
-def test_profiled_steps_are_a_short_range(steps):
-    with pytest.raises(ValidationError, match="steps"):
-        TrainingWorkload(profile={"steps": steps})
+def test_profiled_steps_are_a_short_range():
+    for steps in ["10", "5..4", "0..200", "a..b"]:
+        with pytest.raises(ValidationError, match="steps"):
+            TrainingWorkload(profile={"steps": steps})
