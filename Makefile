@@ -7,30 +7,32 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-.PHONY: help venv demo quick affected test test-deps check mutants docs reference messages bench clean
+.PHONY: help venv venv-demo venv-test demo quick affected test test-deps check mutants docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-venv: $(BIN)/.made ## Python environment in .venv, exactly as locked in uv.lock
+# One .venv, in three steps: for the demo, for development, for the whole test suite.
+venv: $(BIN)/.made-dev ## Python environment in .venv, as locked in uv.lock; `make test` adds what only tests need
+venv-demo: $(BIN)/.made-demo
+venv-test: $(BIN)/.made-test
 
-$(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh $(wildcard hatch_build.py src/benchhouse/load/_*.c)
-	@scripts/make-venv.sh
-	@touch $@
+$(BIN)/.made-%: uv.lock pyproject.toml scripts/make-venv.sh $(wildcard hatch_build.py src/benchhouse/load/_*.c)
+	@scripts/make-venv.sh $*
 
-demo: venv ## compare six vector indexes, about a minute, and look at the report
+demo: venv-demo ## compare six vector indexes, about a minute, and look at the report
 	@scripts/demo.sh
 
 quick: venv ## pure and in-process tests, in under two minutes
 	$(BIN)/pytest -n 2 -m quick tests
 
-affected: venv test-deps ## the tests that a change can break, each with the reason; BASE=COMMIT, DRY_RUN=1 only lists them
+affected: venv-test test-deps ## the tests that a change can break, each with the reason; BASE=COMMIT, DRY_RUN=1 only lists them
 	@$(BIN)/python scripts/affected_tests.py $(if $(BASE),--base $(BASE)) $(if $(DRY_RUN),,--run)
 
 test-deps:
 	@scripts/install-test-deps.sh
 
-test: venv test-deps ## the whole test suite
+test: venv-test test-deps ## the whole test suite
 	@scripts/run-tests.sh
 
 check: venv ## style, types, who may import whom
@@ -39,7 +41,7 @@ check: venv ## style, types, who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-mutants: venv ## what share of small changes to the core its tests notice; a sample, or ALL=1; MODULES=plan for a part
+mutants: venv-test ## what share of small changes to the core its tests notice; a sample, or ALL=1; MODULES=plan for a part
 	$(BIN)/python scripts/mutants.py $(if $(ALL),--all) $(MODULES)
 
 docs: venv ## the documentation as a site in site/
@@ -50,9 +52,9 @@ reference: venv ## make the generated pages of docs/reference anew
 	$(BIN)/python scripts/make_reference.py
 
 messages: venv ## generate the protobuf messages of src/benchhouse/drivers/kserve.proto anew
-	$(BIN)/python scripts/make_messages.py
+	PYTHONPATH=$$(scripts/install-group.sh messages) $(BIN)/python scripts/make_messages.py
 
-bench: venv ## the figures of benchmarks/ that need no other product installed
+bench: venv-test ## the figures of benchmarks/ that need no other product installed
 	scripts/figures.sh
 
 clean: ## remove everything that was made here

@@ -42,8 +42,17 @@ begin_kubernetes() {
     mkdir -p "$cache"
     setsid --fork nice -n 5 "$here/kubernetes-cluster.sh" install >"$cache/kubernetes.log" 2>&1 </dev/null
 }
+# The large libraries that few tests need: who needs one earlier installs it, or waits for this.
+begin_groups() {
+    local cache=${BENCH_TEST_CACHE:-$HOME/.cache/benchhouse-tests}
+    # shellcheck disable=SC2016  # expanded by the shell that this starts
+    setsid --fork nice -n 5 bash -c 'cd "$1" && ./make-venv.sh test && for group in spark clickhouse kubernetes-schemas polars notebook messages; do
+        ./install-group.sh "$group"
+    done' begin "$here" >"$cache/groups.log" 2>&1 </dev/null
+}
 if [ ${#missing[@]} -eq 0 ]; then
     begin_kubernetes
+    begin_groups
     bring_apptainer
     exit 0
 fi
@@ -71,4 +80,5 @@ quietly "${as_root[@]}" apt-get update -qq
 # At run level 1 packages do not start the services that they bring: the tests start their own.
 quietly "${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}"
 begin_kubernetes
+begin_groups
 bring_apptainer

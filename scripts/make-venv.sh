@@ -1,8 +1,36 @@
 #!/usr/bin/env bash
-# Make .venv exactly as uv.lock says. Needs Python 3.11 or newer; uv is used when present, else it is put into .venv.
+# Make .venv as uv.lock says: scripts/make-venv.sh demo|dev|test, each with what those before it have; dev where none is named.
+# Any order and any number of calls are safe, also at the same time: a call adds what is missing, and removes nothing.
+# Needs Python 3.11 or newer; uv is used when present, else it is put into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=${PATH//"$PWD/.venv/bin:"/} # an activated .venv can't make itself
+
+level=${1:-dev}
+groups=()
+case $level in
+    demo) levels=(demo) count='20 packages, 400 MB' ;;
+    dev) levels=(demo dev) count='100 packages, 650 MB' groups=(--group dev) ;;
+    test) levels=(demo dev test) count='230 packages, 1.8 GB' groups=(--group dev --group test) ;;
+    *)
+        echo "usage: make-venv.sh demo|dev|test" >&2
+        exit 2
+        ;;
+esac
+
+if command -v flock >/dev/null; then
+    exec 9<"$PWD"
+    flock 9
+fi
+up_to_date() {
+    local source
+    for source in uv.lock pyproject.toml scripts/make-venv.sh hatch_build.py src/benchhouse/load/_*.c; do
+        [ ! "$source" -nt ".venv/bin/.made-$level" ] || return 1
+    done
+}
+if up_to_date; then
+    exit 0 # another call has just made it
+fi
 
 usable() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
@@ -41,8 +69,8 @@ else
     fi
     uv=.venv/bin/uv
 fi
-echo "installing about 200 packages into .venv, as uv.lock says, and compiling them: about a minute, on a busy machine several" >&2
-asked=(--frozen --inexact --compile-bytecode --extra faiss) # inexact leaves alone what was added by hand, uv itself among it
+echo "installing into .venv, as uv.lock says: $count" >&2
+asked=(--frozen --inexact --no-default-groups --extra faiss ${groups[@]+"${groups[@]}"}) # inexact leaves alone what was added by hand, uv itself among it
 if [ ! -x .venv/bin/python ]; then
     asked+=(--python "$python")
 fi
@@ -52,4 +80,5 @@ fi
     echo "  mend that, then do the same again; a mirror is named by UV_DEFAULT_INDEX=URL" >&2
     exit $code
 }
+touch "${levels[@]/#/.venv/bin/.made-}"
 echo ".venv is made: $SECONDS s" >&2

@@ -115,7 +115,7 @@ class Room:
             sys.path.insert(0, str(self.folder / "src"))
             os.environ |= {"PYTHONPATH": sys.path[0], "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / "hypothesis")}
             options = ["-x", "--tb=line", f"--basetemp={self.folder / 'tmp'}", "-m", "not slow", "--hypothesis-seed=0"]
-            plugins = ["-n", "0", "-p", "no:cacheprovider", "-p", "no:rerunfailures"]
+            plugins = ["-n", "0", "-p", "no:cacheprovider"]
             code = int(pytest.main([*options, *plugins, *tests]))
         except BaseException:  # noqa: BLE001 - the child must not go on as a second parent
             traceback.print_exc()

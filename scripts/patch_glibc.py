@@ -27,7 +27,7 @@ def main(names: list[str]) -> int:
         except ValueError as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 1
-        print(f"{name}: {', '.join(changed) or 'nothing to change'}", file=sys.stderr)
+        print(f"{name}: {', '.join(changed) or 'nothing to change'}")
     return 0
 
 

@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from services.on_demand import module
 
 import benchhouse as bh
 from benchhouse.api.answers import CurveComparison, TargetComparison
@@ -27,7 +28,6 @@ def test_points_are_typed_rows(two_runs):
 
 def test_points_become_data_frames(two_runs):
     import pandas as pd
-    import polars as pl
 
     points = two_runs.points("@last-1", "@last")
     table = points.arrow()
@@ -35,12 +35,20 @@ def test_points_become_data_frames(two_runs):
     frame = points.df()
     assert isinstance(frame, pd.DataFrame) and frame["run_id"].nunique() == 2
     assert frame["mean"].tolist() == [row.mean for row in points]
+    result = two_runs.query("select target_name, count(*) as trials from trial_fact group by all order by all")
+    assert result.columns == ("target_name", "trials") and list(result) == result.rows == [("echo", 6), ("true", 6)]
+    assert result.df().to_dict("records") == result.to_dict()["rows"]
+    assert len(result.to_dict()["query_spec_digest"]) == 64
+
+
+@pytest.mark.starts  # it installs polars
+def test_points_and_rows_become_polars_frames(two_runs):
+    pl = module("polars", "polars")
+    points = two_runs.points("@last-1", "@last")
     frame = points.df("polars")
     assert isinstance(frame, pl.DataFrame) and frame["mean"].to_list() == [row.mean for row in points]
     result = two_runs.query("select target_name, count(*) as trials from trial_fact group by all order by all")
-    assert result.columns == ("target_name", "trials") and list(result) == result.rows == [("echo", 6), ("true", 6)]
-    assert result.df("polars").to_dicts() == result.df().to_dict("records") == result.to_dict()["rows"]
-    assert len(result.to_dict()["query_spec_digest"]) == 64
+    assert result.df("polars").to_dicts() == result.to_dict()["rows"]
 
 
 def test_an_empty_answer_becomes_an_empty_frame(two_runs):

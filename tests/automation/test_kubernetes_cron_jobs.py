@@ -9,6 +9,7 @@ import pytest
 import yaml
 from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
+from services.on_demand import module
 
 from benchhouse.automation.cron_jobs import CronRun, cron_job, cron_name
 from benchhouse.schema.errors import BenchError
@@ -34,7 +35,7 @@ def container(manifest: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("zone", ["", "Europe/Berlin"])
 def test_every_field_is_known_to_current_servers(zone: str):
-    validate = pytest.importorskip("kubernetes_validate").validate
+    validate = module("kubernetes-schemas", "kubernetes_validate").validate
     made = cron_job(replace(RUN, time_zone=zone, user=(1000, 1000)), SITE, (1, 30))
     assert made["apiVersion"] == "batch/v1"
     validate(made, "1.30", strict=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from doc_pages import DOCS, ROOT, blocks
+from services.on_demand import module
 
 PAGE = DOCS / "how-to" / "use-from-python.md"
 
@@ -63,15 +64,16 @@ def test_verbs_of_the_page_are_methods():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    import nbformat
-    from nbclient import NotebookClient
-
+    nbformat, nbclient = module("notebook", "nbformat"), module("notebook", "nbclient")
+    share = Path(module("notebook", "ipykernel").__file__).parents[4] / "share"
     folder = tmp_path_factory.mktemp("notebook")
     notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("JUPYTER_PATH", str(Path(sys.prefix) / "share" / "jupyter"))
+        patch.setenv("JUPYTER_PATH", str(share / "jupyter"))
         client.execute()  # raises where a cell fails
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from services.on_demand import provide
 from services.triton import CannotInstallError, install
 
 from benchhouse.drivers import kserve_pb2
@@ -107,6 +108,7 @@ def read(message, peer, name):
 
 
 def test_the_generated_files_are_those_of_the_proto_file():
+    provide("messages", "grpc_tools")
     done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from services.on_demand import module
 
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.executors.cluster_engine import Ask, Slot
@@ -53,7 +54,7 @@ def slots(count: int = 1, **ask: Any) -> list[Slot]:
 
 def validate(manifests: list[dict[str, Any]], *versions: str) -> None:
     """Compare manifests with the published schemas of these versions, by default of the oldest and the latest one."""
-    import kubernetes_validate
+    kubernetes_validate = module("kubernetes-schemas", "kubernetes_validate")
 
     for version in versions or ("1.29", kubernetes_validate.latest_version()):
         for manifest in manifests:
@@ -137,7 +138,7 @@ def test_what_a_pod_cannot_see_is_refused():
 
 
 def test_the_validator_finds_what_is_wrong():
-    import kubernetes_validate
+    kubernetes_validate = module("kubernetes-schemas", "kubernetes_validate")
 
     job = pods().job(slots())
     job["spec"]["completionsMode"] = "Indexed"

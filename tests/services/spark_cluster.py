@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from laboratory import wait_until
 from services.kin import end_with_parent
+from services.on_demand import provide
 from services.ray_nodes import free_ports
 
 CORES = 2
@@ -93,9 +94,9 @@ class SparkCluster:
 
 
 def has_spark() -> None:
-    pytest.importorskip("pyspark")
     if not shutil.which("java"):
         pytest.skip("there is no Java here")
+    provide("spark", "pyspark")
 
 
 @pytest.fixture(scope="module")

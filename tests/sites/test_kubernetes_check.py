@@ -10,6 +10,7 @@ import pytest
 import yaml
 from laboratory import wait_until
 from services.kubernetes_cluster import IMAGE, KubernetesCluster
+from services.on_demand import module
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +165,7 @@ def test_a_queue_of_kueue_is_found_and_a_missing_one_told_with_those_there_are(t
 
 
 def test_manifests_are_valid_and_admitted(bench, kubernetes_cluster, team):
-    validator = pytest.importorskip("kubernetes_validate", reason="of the group dev")
+    validator = module("kubernetes-schemas", "kubernetes_validate")
     name = f"{team.namespace}-new"
     done = bench(
         "site", "render", "--namespace", name, "--cpus", "8", "--memory", "16G", "--gpus", "2", "--size", "1G",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from services.on_demand import module
 
 from benchhouse.schema.kubernetes_rights import RIGHTS
 
@@ -35,8 +36,9 @@ def test_all_that_a_team_needs_and_no_more(bench):
     assert plain["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
+@pytest.mark.starts  # it installs the schemas
 def test_quotas_users_nodes_and_no_egress_are_valid_by_the_published_schema(bench):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="of the group dev")
+    kubernetes_validate = module("kubernetes-schemas", "kubernetes_validate")
     full = rendered(
         bench, "--namespace", "team", "--cpus", "64", "--memory", "256G", "--gpus", "8", "--size", "500G", "--nodes",
         "--no-egress", "--user", "ann@example.com", "--user", "bob", "--service-account", "runs", "--claim", "data",

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from engines_at_hand import filled
+from services.on_demand import provide
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import engine_clickhouse
@@ -20,6 +21,11 @@ lock = _locked(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def _chdb():
+    provide("clickhouse", "chdb")
 
 
 @pytest.fixture(scope="module")

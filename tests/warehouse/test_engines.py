@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from engines_at_hand import RUNS, filled, new_database
 from published_queries import PUBLISHED, ask
+from services.on_demand import provide
 from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 
@@ -41,6 +42,8 @@ def opened(tmp_path, request):
         if kind == "postgresql":
             address = new_database(request.getfixturevalue("postgres_server").endpoint)
         else:
+            if kind == "clickhouse":
+                provide("clickhouse", "chdb")
             address = f"clickhouse:{tmp_path / 'ch'}" if kind == "clickhouse" else str(tmp_path / "other")
             (tmp_path / "other").mkdir(exist_ok=True)
         engines.append(open_engine(address))

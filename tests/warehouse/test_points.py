@@ -5,6 +5,7 @@ import random
 import pytest
 from engines_at_hand import new_database
 from published_queries import ask
+from services.on_demand import provide
 from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import make_trial
 
@@ -92,6 +93,7 @@ def test_every_engine_has_the_view_with_the_same_rows(kind, swept, tmp_path, req
     if kind == "postgresql":
         engine = open_engine(new_database(request.getfixturevalue("postgres_server").endpoint))
     else:
+        provide("clickhouse", "chdb")
         engine = open_engine(f"clickhouse:{tmp_path / 'ch'}")
     try:
         transfer(lake, engine)

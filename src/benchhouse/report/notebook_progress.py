@@ -64,7 +64,7 @@ class NotebookProgress:
 
         self._drawn = time.monotonic()
         if self._display is None:
-            self._display = display(self._html(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._display = display(self._html(), raw=True, display_id=True)  # type: ignore[no-untyped-call, unused-ignore]
         else:
             self._display.update(self._html(), raw=True)
 

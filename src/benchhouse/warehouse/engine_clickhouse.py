@@ -132,7 +132,7 @@ class ClickHouseEngine:
             return
         if self._session is not None:
             self._session.close()
-        self._session, self._asks_only = Session(str(self._folder)), asks_only  # type: ignore[no-untyped-call]
+        self._session, self._asks_only = Session(str(self._folder)), asks_only  # type: ignore[no-untyped-call, unused-ignore]
         if asks_only:
             self._session.query("USE benchhouse")
             self._session.query("SET readonly = 1")
@@ -145,7 +145,9 @@ class ClickHouseEngine:
             self._open()
         try:
             yield
-        except ChdbError as error:
+        except (ChdbError, RuntimeError) as error:
+            # The packages chdb and chdb-core both install chdb/__init__.py. The one of chdb exports a class that
+            # sessions do not raise; theirs is a RuntimeError.
             message = re.sub(r"\s*\(version [^)]*\)", "", str(error).strip())
             raise BenchError(f"{self.name}: {message}", "Tables and columns: bench warehouse schema") from None
 
