@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import click
-import pytest
 
 import benchhouse.cli
 from benchhouse.cli import overview
@@ -45,11 +44,10 @@ def test_a_verb_that_no_group_names_is_listed_all_the_same():
     assert overview.grouped(["brew", "run"]) == {"Run": ["run"], overview.REST: ["brew"]}
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_each_verb_has_help(verb, bench):
-    done = bench(verb, "--help")
-    assert done.code == 0
-    assert done.out.startswith(f"Usage: bench {verb}")
+def test_each_verb_has_help(bench):
+    for verb in VERBS:
+        done = bench(verb, "--help")
+        assert done.code == 0 and done.out.startswith(f"Usage: bench {verb}"), verb
 
 
 def every_command(command, path=()):
@@ -70,28 +68,32 @@ def commands_of(text):
             yield from (part.strip() for part in typed.split("&&"))
 
 
-EVERY = [
-    pytest.param(root, path, command, id=" ".join((root.name, *path)))
-    for root in (benchhouse.cli.bench, nexus)
-    for path, command in every_command(root)
-]
+EVERY = [(root, path, command) for root in (benchhouse.cli.bench, nexus) for path, command in every_command(root)]
 
 
-@pytest.mark.parametrize(("root", "path", "command"), EVERY)
-def test_every_help_has_an_example_of_its_own_before_the_options_and_all_are_commands_that_there_are(
-    root, path, command
-):
-    told = command.get_help(click.Context(command, info_name=" ".join((root.name, *path))))
-    shown = [*commands_of(told.partition("Examples:")[2].partition("\nOptions:")[0])]
-    assert any(f"{line} ".startswith(" ".join((root.name, *path, ""))) for line in shown), "none of its own"
+def wrong_examples(root, path, command):
+    """Mistakes in the examples of the help of a command."""
+    text = command.get_help(click.Context(command, info_name=" ".join((root.name, *path))))
+    shown = [*commands_of(text.partition("Examples:")[2].partition("\nOptions:")[0])]
+    if not any(f"{line} ".startswith(" ".join((root.name, *path, ""))) for line in shown):
+        yield "no example of its own before the options"
     for line in (*shown, *commands_of(command.help or "")):
         _, *words = shlex.split(line)
-        at = root
-        while isinstance(at, click.Group) and words:
-            found = at.get_command(click.Context(at), words.pop(0))
-            assert found, line
-            at = found
-        at.make_context(at.name, words)  # raises for an option, a choice or a number of arguments that it has not
+        here = root
+        while isinstance(here, click.Group) and words:
+            if not (here := here.get_command(click.Context(here), words.pop(0))):
+                break
+        try:
+            assert here, "no such command"
+            here.make_context(here.name, words)  # raises for an option, a choice or a number of arguments that is wrong
+        except (AssertionError, click.ClickException) as error:
+            yield f"{line}: {error}"
+
+
+def test_every_help_has_an_example_of_its_own_and_all_examples_are_valid_commands():
+    found = {(root.name, *path): list(wrong_examples(root, path, command)) for root, path, command in EVERY}
+    assert len(found) > 100
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_no_word_of_a_group_s_commands_is_cut_off(bench, monkeypatch):
@@ -129,17 +131,10 @@ def test_the_list_of_experiments_comes_without_pydantic(bench, tmp_path, monkeyp
     assert done.stdout.endswith("False\n")
 
 
-def test_a_misspelt_verb_is_answered_with_the_nearest(bench):
-    done = bench("valdate", "x.yaml")
-    assert done.code == 2
-    assert "Did you mean 'validate'?" in done.err
-
-
-@pytest.mark.parametrize("odd", ["../run", "__init__", "", "run.py", "ünïcode"])
-def test_an_odd_verb_is_refused(odd, bench):
-    done = bench(odd)
-    assert done.code == 2
-    assert "No such command" in done.err
+def test_an_odd_verb_is_refused(bench):
+    for odd in ("../run", "__init__", "", "run.py", "ünïcode"):
+        done = bench(odd)
+        assert done.code == 2 and "No such command" in done.err, odd
 
 
 def test_an_unknown_option_is_bad_input(bench):
@@ -150,22 +145,25 @@ def test_the_version_is_told(bench):
     assert bench("--version").out == f"benchhouse {benchhouse.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("rnu", "run"), ("help", "bench --help"), ("version", "bench --version"), ("rep", "report")]
-)
-def test_what_was_meant_is_told(typed, meant, bench):
-    done = bench(typed)
-    assert done.code == 2
-    assert f"Did you mean '{meant}'?" in done.err
+def test_a_misspelled_word_is_answered_with_the_nearest(bench):
+    for typed, meant in (
+        ("rnu", "run"),
+        ("valdate", "validate"),
+        ("help", "bench --help"),
+        ("version", "bench --version"),
+        ("rep", "report"),
+    ):
+        done = bench(typed)
+        assert done.code == 2 and f"Did you mean '{meant}'?" in done.err, typed
 
 
-@pytest.mark.parametrize("args", [("rnu",), ("plan", "--colour"), ("plan", "--points", "x")])
-def test_wrong_usage_is_json_where_json_was_asked_for(args, bench):
-    done = bench(*args, "--json")
-    said = json.loads(done.out)
-    assert done.code == said["exit_code"] == 2
-    assert said["error"] and "--help" in said["hint"]
-    assert done.err == ""
+def test_wrong_usage_with_json_is_an_answer_in_json(bench):
+    for args in (("rnu",), ("plan", "--colour"), ("plan", "--points", "x")):
+        done = bench(*args, "--json")
+        answer = json.loads(done.out)
+        assert done.code == answer["exit_code"] == 2
+        assert answer["error"] and "--help" in answer["hint"]
+        assert done.err == ""
 
 
 def test_a_workspace_that_does_not_exist_is_refused(bench, tmp_path):
@@ -176,12 +174,12 @@ def test_a_workspace_that_does_not_exist_is_refused(bench, tmp_path):
     assert "is not a folder" in bench("-C", tmp_path / "file", "status").err
 
 
-@pytest.mark.parametrize(("no_color", "styled"), [("", True), ("1", False)])
-def test_colour_of_errors_is_for_terminals_without_no_color(no_color, styled, monkeypatch, capsys):
-    monkeypatch.setenv("NO_COLOR", no_color)
+def test_colour_of_errors_is_for_terminals_without_no_color(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    benchhouse.cli.show_error(BenchError("broken"))
-    assert ("\x1b[" in capsys.readouterr().err) == styled
+    for no_color, styled in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        benchhouse.cli.show_error(BenchError("broken"))
+        assert ("\x1b[" in capsys.readouterr().err) == styled
 
 
 def test_the_beginning_of_an_experiments_name_is_enough_for_a_hint(bench):

@@ -2,35 +2,22 @@
 
 import json
 
-import pytest
 
-
-def test_progress_goes_to_stderr_and_data_to_stdout(lab):
-    done = lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}))
-    assert "2 points, 2 trials of once 1.0 on local" in done.stderr
-    assert f"next:  bench report {lab.run_id()}" in done.stderr
-    assert "n=0" in done.stdout
-    assert "next" not in done.stdout
-
-
-def test_json_is_the_whole_of_stdout(lab):
+def test_data_goes_to_stdout_and_progress_and_the_line_that_repeats_a_failure_to_stderr(lab):
     (lab.marks / "bad").touch()
-    done = lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}), "--json", code=1)
-    shown = json.loads(done.stdout)
+    done = lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}), code=1)
+    assert "n=0" in done.stdout and "next" not in done.stdout
+    folder = lab.by("n")[1].folder
+    assert str(folder) in done.stderr
+    assert f"bench run --resume {lab.run_id()} --rerun-failed" in done.stderr
+    shown = json.loads(lab.bench("run", "s.yaml", "--rerun-failed", "--json", code=1).stdout)
     assert shown["outcomes"] == {"failed": 1, "succeeded": 1}
     assert shown["complete"] is True
     (failure,) = shown["failures"]
     assert (failure["code"], failure["message"]) == ("bad", "the file is there")
-
-
-def test_a_failure_shows_its_folder_and_the_line_that_runs_it_again(lab):
-    (lab.marks / "bad").touch()
-    done = lab.bench("run", lab.scenario("once", workload={"n": [1]}), code=1)
-    (trial,) = lab.trials()
-    assert str(trial.folder) in done.stderr
-    assert f"bench run --resume {lab.run_id()} --rerun-failed" in done.stderr
     (lab.marks / "bad").unlink()
-    lab.bench("run", trial.folder / "effective_config.yaml")
+    again = lab.bench("run", folder / "effective_config.yaml")
+    assert f"next:  bench report {lab.run_id()}" in again.stderr
 
 
 def test_lost_trials_leave_the_run_unfinished_and_the_next_run_tries_them(lab):
@@ -43,10 +30,10 @@ def test_lost_trials_leave_the_run_unfinished_and_the_next_run_tries_them(lab):
     lab.is_tidy()
 
 
-@pytest.mark.parametrize("args", [(), ("--resume", "nothing")])
-def test_what_is_missing_is_asked_for(lab, args):
-    done = lab.bench("run", *args, code=2)
-    assert "bench run SCENARIO.yaml" in done.stderr
+def test_a_run_needs_a_scenario(bench):
+    for args in ((), ("--resume", "nothing")):
+        done = bench("run", *args)
+        assert done.code == 2 and "bench run SCENARIO.yaml" in done.err, args
 
 
 def test_a_run_whose_plan_has_changed_is_not_resumed(lab):
