@@ -13,7 +13,7 @@ import pytest
 from experiments.training.test_faults import planted
 from experiments.training.test_run import HEAD
 from laboratory import Lab, wait_until
-from services.slurm_cluster import Cluster, needs_slurm
+from services.slurm_cluster import Cluster, needs_slurm, use_cluster
 from services.trainer import lab as small_gpt
 
 from benchhouse.worker.nodes import expand
@@ -51,9 +51,7 @@ def apart() -> Iterator[Cluster]:
 
 @pytest.fixture
 def slurm(lab: Lab, apart: Cluster) -> Lab:
-    lab.variables["SLURM_CONF"] = apart.conf
-    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 1s, partition: all}\n")
-    return lab
+    return use_cluster(lab, apart)
 
 
 def train(slurm: Lab, target: dict, nodes: int, **workload: object) -> dict:
@@ -77,9 +75,9 @@ def test_ranks_of_four_nodes_are_one_training_whatever_their_clocks_say(slurm, l
     first = facts["nodes"][0]
     expected = {node: AHEAD_S * ((node == "node02") - (first == "node02")) for node in facts["nodes"][1:]}
     for node, ahead_s in expected.items():
-        assert facts["clocks"][node]["monotonic_ahead_s"] == pytest.approx(ahead_s, abs=0.5)
-        assert facts["clocks"][node]["uncertainty_s"] < 0.5
-    assert trial.metrics["throughput"]["value"] > 1, "0.1 where one clock is an hour ahead"
+        assert facts["clocks"][node]["monotonic_ahead_s"] == pytest.approx(ahead_s, abs=5)
+        assert facts["clocks"][node]["uncertainty_s"] < 5
+    assert trial.metrics["throughput"]["value"] > 0.1, "it would be 0.02 if the clock that is an hour ahead counted"
     assert facts["interrupts"][0]["ranks"] == [5]
     for place in facts["ranks"]:
         said = (trial.folder / "artifacts" / f"rank-{place['rank']}.attempt-1.log").read_text()
