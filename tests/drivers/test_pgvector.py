@@ -5,22 +5,19 @@ import psycopg
 import pytest
 from drivers.vector_conformance import DIMENSIONS, OPTIONS, data, labels
 from services.pgvector import need_pgvector
-from services.started import running
 
 from benchhouse.drivers.pgvector import PgVector
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection
-from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.errors import BenchError
 
 pytestmark = pytest.mark.clients
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    need_pgvector()
-    with running(RECIPE) as service:
-        yield service.endpoint
+@pytest.fixture
+def endpoint(postgres_server):
+    need_pgvector(postgres_server)
+    return postgres_server.endpoint
 
 
 @pytest.fixture
@@ -117,21 +114,18 @@ def test_a_search_after_a_lost_connection_connects_again(filled, endpoint):
     assert numpy.array_equal(driver.search(data(1, 1), 3), before)
 
 
-@pytest.mark.parametrize(
-    ("bad", "kind"),
-    [
+def test_who_is_not_let_in_is_told_why(endpoint):
+    for bad, kind in [
         ("postgresql://nobody@127.0.0.1:{port}/postgres", "login"),
         ("postgresql://postgres@127.0.0.1:{port}/no_such_database", "no_database"),
         ("postgresql://postgres@no-such-host.invalid/postgres", "dns"),
-    ],
-)
-def test_who_is_not_let_in_is_told_why(endpoint, bad, kind):
-    port = endpoint.rpartition(":")[2].partition("/")[0]
-    driver = PgVector(bad.format(port=port), Collection("own", DIMENSIONS, "l2", "flat"))
-    with pytest.raises(CallFailed) as failed:
-        driver.open()
-    assert failed.value.kind == kind
-    assert failed.value.detail
+    ]:
+        port = endpoint.rpartition(":")[2].partition("/")[0]
+        driver = PgVector(bad.format(port=port), Collection("own", DIMENSIONS, "l2", "flat"))
+        with pytest.raises(CallFailed) as failed:
+            driver.open()
+        assert failed.value.kind == kind
+        assert failed.value.detail
 
 
 def test_what_is_no_address_is_refused():

@@ -7,9 +7,7 @@ import urllib.request
 import pytest
 from drivers.vector_conformance import Place, VectorConformance
 from drivers.vector_conformance import folder as folder
-from services.chroma import chroma as chroma
 from services.fake_weaviate import FAKE
-from services.milvus import milvus as milvus
 from services.pgvector import need_pgvector
 from services.started import running
 
@@ -50,7 +48,6 @@ class TestQdrantOnFolder(OnFolder):
 class TestMilvusOnFolder(OnFolder):
     driver = Milvus
     indexes = ("flat", "ivf", "hnsw")
-    quick = False
 
 
 def chroma_place(service):
@@ -87,19 +84,13 @@ def tables(endpoint):
         return [name for (name,) in found]
 
 
-@pytest.fixture(scope="module")
-def postgres():
-    need_pgvector()
-    with running(postgres_recipe.RECIPE) as service:
-        yield service
-
-
 class TestPgVector(VectorConformance):
     driver = PgVector
 
     @pytest.fixture
-    def place(self, postgres):
-        return Place(postgres.endpoint, lambda: tables(postgres.endpoint), postgres.pid)
+    def place(self, postgres_server):
+        need_pgvector(postgres_server)
+        return Place(postgres_server.endpoint, lambda: tables(postgres_server.endpoint), postgres_server.pid)
 
     @pytest.fixture
     def doomed(self):
@@ -124,7 +115,6 @@ def milvus_place(service):
 class TestMilvusServer(VectorConformance):
     driver = Milvus
     indexes = ("flat", "hnsw")
-    quick = False
 
     @pytest.fixture
     def place(self, milvus):
@@ -142,12 +132,6 @@ def weaviate_place(service):
             return [each["class"] for each in json.load(answer)["classes"]]
 
     return Place(service.endpoint, classes, service.pid)
-
-
-@pytest.fixture(scope="module")
-def fake_weaviate():
-    with running(FAKE) as service:
-        yield service
 
 
 class TestWeaviateAgainstAFake(VectorConformance):

@@ -8,8 +8,6 @@ from uuid import UUID
 
 import pytest
 from drivers.vector_conformance import DIMENSIONS, OPTIONS, data, labels
-from services.fake_weaviate import FAKE
-from services.started import running
 
 from benchhouse.drivers.weaviate import Weaviate
 from benchhouse.load.protocols.calls import CallFailed
@@ -19,10 +17,9 @@ from benchhouse.schema.errors import BenchError
 pytestmark = pytest.mark.clients
 
 
-@pytest.fixture(scope="module")
-def fake_weaviate():
-    with running(FAKE) as service:
-        yield service.endpoint
+@pytest.fixture
+def endpoint(fake_weaviate):
+    return fake_weaviate.endpoint
 
 
 def asked(endpoint, since=0):
@@ -68,10 +65,11 @@ def with_the_vendors_client(endpoint):
             client.collections.delete("things")
 
 
-def test_every_request_is_the_one_that_the_vendors_client_makes(fake_weaviate):
-    with_the_vendors_client(fake_weaviate)
-    theirs = asked(fake_weaviate)
-    driver = Weaviate(fake_weaviate, Collection("things", DIMENSIONS, "l2", "hnsw", OPTIONS["hnsw"], labels=True))
+def test_every_request_is_the_one_that_the_vendors_client_makes(endpoint):
+    before = len(asked(endpoint))
+    with_the_vendors_client(endpoint)
+    theirs = asked(endpoint, since=before)
+    driver = Weaviate(endpoint, Collection("things", DIMENSIONS, "l2", "hnsw", OPTIONS["hnsw"], labels=True))
     driver.open()
     driver.create()
     driver.ingest(0, data(count=5), labels(5))
@@ -80,18 +78,18 @@ def test_every_request_is_the_one_that_the_vendors_client_makes(fake_weaviate):
     driver.stats()
     driver.delete()
     driver.close()
-    ours = asked(fake_weaviate, since=len(theirs))
+    ours = asked(endpoint, since=before + len(theirs))
     assert [each.get("method", each.get("path")) for each in theirs] == [
         "/v1/schema", "BatchObjects", "Search", "Search", "Aggregate",
     ]  # fmt: skip
     assert ours == theirs
 
 
-def test_an_address_without_grpc_behind_it_says_where_to_name_the_port(fake_weaviate, monkeypatch):
+def test_an_address_without_grpc_behind_it_says_where_to_name_the_port(endpoint, monkeypatch):
     from benchhouse.drivers import vector_shared
 
     monkeypatch.setattr(vector_shared, "CONNECT_S", 0.5)
-    driver = Weaviate(fake_weaviate.partition("?")[0] + "?grpc=1", Collection("things", DIMENSIONS, "l2", "flat"))
+    driver = Weaviate(endpoint.partition("?")[0] + "?grpc=1", Collection("things", DIMENSIONS, "l2", "flat"))
     with pytest.raises(CallFailed, match="grpc=PORT"):
         driver.open()
     driver.close()

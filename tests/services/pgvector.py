@@ -3,38 +3,37 @@
 import time
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
 from services.postgres import ask
 
-from benchhouse.recipes.postgres import RECIPE
-from benchhouse.worker.services import single_server
+from benchhouse.schema.recipe import Service
 
 _VECTORS = "SELECT ARRAY[g, 2, 3, 4, 5, 6, 7, random()]::vector(8) AS v FROM generate_series(1, 500) AS g"
 
 
-def need_pgvector() -> None:
-    """Skip where building an index kills the server, which drops every session of it."""
-    if not _runs():
+def need_pgvector(server: Service) -> None:
+    """Skip if building an index kills the session of the server, which then ends all of its sessions."""
+    if not _runs(server.endpoint, server.folder):
         pytest.skip("this pgvector dies on this CPU: building an index ends the server with an illegal instruction")
 
 
 @cache
-def _runs() -> bool:
-    with TemporaryDirectory() as folder, single_server(RECIPE, Path(folder)) as service:
-        try:
-            ask(
-                service.endpoint,
-                "CREATE EXTENSION IF NOT EXISTS vector",
-                f"CREATE TABLE probe AS {_VECTORS}",
-                "CREATE INDEX ON probe USING ivfflat (v vector_l2_ops) WITH (lists = 4)",
-            )
-        except psycopg.OperationalError:
-            if not _says(Path(folder), "signal 4: Illegal instruction"):  # any other death is a failure
-                raise
-            return False
+def _runs(endpoint: str, folder: Path) -> bool:
+    try:
+        ask(
+            endpoint,
+            "CREATE EXTENSION vector",
+            f"CREATE TABLE probe AS {_VECTORS}",
+            "CREATE INDEX ON probe USING ivfflat (v vector_l2_ops) WITH (lists = 4)",
+            "DROP TABLE probe",
+            "DROP EXTENSION vector",
+        )
+    except psycopg.OperationalError:
+        if not _says(folder, "signal 4: Illegal instruction"):  # any other death is a failure
+            raise
+        return False
     return True
 
 

@@ -7,14 +7,7 @@ import threading
 import time
 
 import pytest
-from services.postgres import (  # noqa: F401 - fixtures
-    Scissors,
-    ask,
-    fake_server_of_version,
-    own_postgres,
-    postgres_server,
-    schemas,
-)
+from services.postgres import Scissors, ask, fake_server_of_version, schemas
 
 from benchhouse.experiments.storage.postgres import postgres
 from benchhouse.schema.experiment import ExperimentFailed
@@ -44,7 +37,7 @@ REMOVED = "DROP EVENT TRIGGER planted; DROP FUNCTION plant; DROP FUNCTION drop_s
 
 
 @pytest.fixture
-def endpoint(postgres_server: Service):  # noqa: F811
+def endpoint(postgres_server: Service):
     yield postgres_server.endpoint
     assert schemas(postgres_server.endpoint) == [], "a trial leaves nothing behind, also one that failed"
 
@@ -109,15 +102,29 @@ def _when_written(server: Service, then: int) -> None:
             continue
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_a_crash_in_mid_run_loses_what_was_acknowledged_only_where_commits_do_not_wait(
+def test_a_server_of_its_own_crashes_then_asks_for_a_password_and_then_is_killed(
     play,
-    own_postgres,  # noqa: F811
-    durable,
+    failure_of,
+    own_postgres,
+    monkeypatch,
 ):
-    ask(own_postgres.endpoint, "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
-    target = {"endpoint": own_postgres.endpoint, "settings": {"synchronous_commit": durable}}
-    crasher = threading.Thread(target=_crash_a_session, args=(own_postgres,))
+    """One server after the other would take as long to start as all that is done with it here."""
+    for durable in (True, False):
+        _crash_loses_what_was_acknowledged_only_where_commits_do_not_wait(play, own_postgres, durable)
+    _password_is_needed_given_and_never_shown(play, own_postgres)
+
+    monkeypatch.setattr("benchhouse.experiments.storage.postgres._BACK_S", 0.3)
+    killer = _killer(own_postgres)
+    failure = failure_of(postgres, {"endpoint": own_postgres.endpoint}, LONG | {"operation": "update"})
+    killer.join()
+    assert failure.code == "not_reached"
+    assert re.search(r"after \d+ good transactions.*could not be checked.*refused", failure.message)
+
+
+def _crash_loses_what_was_acknowledged_only_where_commits_do_not_wait(play, server: Service, durable: bool) -> None:
+    ask(server.endpoint, "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+    target = {"endpoint": server.endpoint, "settings": {"synchronous_commit": durable}}
+    crasher = threading.Thread(target=_crash_a_session, args=(server,))
     crasher.start()
     ctx = play(postgres, target, LONG | {"operation": "update"})
     crasher.join()
@@ -134,57 +141,38 @@ def _crash_a_session(server: Service) -> None:
     os.kill(found[0][0], signal.SIGKILL)
 
 
-def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("benchhouse.experiments.storage.postgres._BACK_S", 0.3)
+def _killer(server: Service) -> threading.Thread:
+    """A thread that kills the server once the trial has written something."""
 
     def kill() -> None:
-        _when_written(own_postgres, 20)
-        os.kill(own_postgres.pid, signal.SIGKILL)
+        _when_written(server, 20)
+        os.kill(server.pid, signal.SIGKILL)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(
-        ExperimentFailed, match=r"not_reached: after \d+ good transactions.*could not be checked.*refused"
-    ):
-        play(postgres, {"endpoint": own_postgres.endpoint}, LONG | {"operation": "update"})
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_load_whose_server_was_killed_ends_long_before_its_time(failure_of, own_postgres):
+    killer = _killer(own_postgres)
+    load = LONG | {"concurrency": None, "rps": 200, "operation": "update", "duration": 600}
+    failure = failure_of(postgres, {"endpoint": own_postgres.endpoint}, load)
     killer.join()
+    assert failure.code == "server_gone"
+    assert re.search(r" connection for 3 s, after \d+ good answers \(refused \d+ times", failure.message)
 
 
-@pytest.mark.parametrize("loop", [{"concurrency": 2}, {"concurrency": None, "rps": 200}])
-def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_postgres, loop):  # noqa: F811
-    def kill() -> None:
-        _when_written(own_postgres, 20)
-        os.kill(own_postgres.pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    began = time.monotonic()
-    with pytest.raises(
-        ExperimentFailed, match=r"server_gone: .* connection for 3 s, after \d+ good answers \(refused \d+ times"
-    ):
-        play(
-            postgres,
-            {"endpoint": own_postgres.endpoint},
-            LONG | loop | {"operation": "update", "duration": 100},
-        )
-    killer.join()
-    assert time.monotonic() - began < 90
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
+def test_a_connection_dropped_while_tables_are_made_fails_the_trial_and_leaves_nothing(play, endpoint):
+    for words, code in [
         (b"CREATE SCHEMA", "not_reached: the schema could not be made"),
         (b"CREATE TABLE", "not_reached: the tables could not be filled"),
         (b"COPY", "not_reached: the tables could not be filled"),
-    ],
-)
-def test_a_connection_dropped_while_tables_are_made_fails_the_trial_and_leaves_nothing(play, endpoint, words, code):
-    scissors = Scissors(endpoint, words)
-    with pytest.raises(ExperimentFailed, match=code):
-        play(postgres, {"endpoint": scissors.endpoint}, FEW)
-    assert scissors.was_cut
-    scissors.close()
+    ]:
+        scissors = Scissors(endpoint, words)
+        with pytest.raises(ExperimentFailed, match=code):
+            play(postgres, {"endpoint": scissors.endpoint}, FEW)
+        assert scissors.was_cut
+        scissors.close()
 
 
 def test_a_connection_dropped_in_the_load_is_one_error_and_made_again(play, endpoint):
@@ -235,10 +223,10 @@ def test_tables_of_the_same_name_are_never_touched(play, endpoint):
         ask(endpoint, "DROP TABLE public.accounts", "DROP SCHEMA IF EXISTS benchhouse_trial CASCADE")
 
 
-def test_a_password_is_needed_given_and_never_shown(play, own_postgres):  # noqa: F811
-    endpoint = own_postgres.endpoint
+def _password_is_needed_given_and_never_shown(play, server: Service) -> None:
+    endpoint = server.endpoint
     ask(endpoint, "CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right-one'")
-    hba = own_postgres.folder / "pg_hba.conf"
+    hba = server.folder / "pg_hba.conf"
     hba.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
     ask(endpoint, "SELECT pg_reload_conf()")
     target = {"endpoint": re.sub("postgres:[^@]*@", "locked@", endpoint)}

@@ -92,20 +92,17 @@ def test_what_is_no_number_is_refused_with_its_row(ending, tmp_path):
         load(write(tmp_path / f"rows.{ending}", rows))
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
+def test_impossible_vectors_are_refused(tmp_path):
+    for rows, words in [
         (numpy.zeros((0, 4), dtype=numpy.float32), "empty"),
         (numpy.zeros((4, 0), dtype=numpy.float32), "empty"),
         (numpy.zeros(8, dtype=numpy.float32), "rows and columns"),
         (numpy.zeros((8, 2), dtype=numpy.complex64), "complex64"),
         (numpy.full((8, 2), "x"), "<U1"),
         (numpy.full((8, 2), 1e300), "too large for float32"),
-    ],
-)
-def test_arrays_that_are_no_vectors_are_refused(rows, words, tmp_path):
-    with pytest.raises(BenchError, match=words):
-        load(write(tmp_path / "rows.npy", rows))
+    ]:
+        with pytest.raises(BenchError, match=words):
+            load(write(tmp_path / "rows.npy", rows))
 
 
 def test_pickled_objects_are_not_loaded(tmp_path):
@@ -158,16 +155,13 @@ def test_another_file_than_the_one_named_is_refused(tmp_path):
         load(write(tmp_path / "rows.npy", made()), sha256="0" * 64)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_files_are_checked_before_anything_runs():
+    for fields, words in [
         ({"path": "/nowhere/rows.npy"}, "there is no file"),
         ({"path": "/etc/hostname"}, "does not tell a format"),
-    ],
-)
-def test_files_are_checked_before_anything_runs(fields, words):
-    with pytest.raises(ValidationError, match=words):
-        VectorFile(**fields)
+    ]:
+        with pytest.raises(ValidationError, match=words):
+            VectorFile(**fields)
 
 
 def test_the_digest_tells_data_apart(tmp_path):

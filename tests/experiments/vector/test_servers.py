@@ -17,23 +17,17 @@ FLAT = {"driver": "pgvector", "index": "flat"}
 SMALL = {"vectors": 500, "data": {"dimensions": 8}, "queries": 60, "warmup": 0}
 
 
-@pytest.fixture(scope="module")
-def postgres():
-    with running(RECIPE) as service:
-        yield service
+def test_exact_search_on_a_server_has_recall_one(play, postgres_server):
+    for more in [{}, {"selectivity": 0.2}, {"batch": 7}, {"concurrency": 4, "processes": 2}]:
+        ctx = play(search, {**FLAT, "endpoint": postgres_server.endpoint}, {**SMALL, **more, "requests": 80})
+        assert ctx.values["recall"] == [1.0]
+        assert ctx.facts["measured"] == 80 and ctx.values["errors"] == [0]
+        assert "memory_mb" not in ctx.values, "whose memory it is can't be known"
 
 
-@pytest.mark.parametrize("more", [{}, {"selectivity": 0.2}, {"batch": 7}, {"concurrency": 4, "processes": 2}])
-def test_exact_search_on_a_server_has_recall_one(play, postgres, more):
-    ctx = play(search, {**FLAT, "endpoint": postgres.endpoint}, {**SMALL, **more, "requests": 80})
-    assert ctx.values["recall"] == [1.0]
-    assert ctx.facts["measured"] == 80 and ctx.values["errors"] == [0]
-    assert "memory_mb" not in ctx.values, "whose memory it is can't be known"
-
-
-def test_vectors_come_in_over_a_connection_of_their_own(play, postgres):
+def test_vectors_come_in_over_a_connection_of_their_own(play, postgres_server):
     workload = {**SMALL, "duration": 0.6, "ingest_during": 0.5, "ingest_batch": 25, "concurrency": 2}
-    ctx = play(search, {**FLAT, "endpoint": postgres.endpoint}, workload)
+    ctx = play(search, {**FLAT, "endpoint": postgres_server.endpoint}, workload)
     assert ctx.values["recall"] == [1.0]
     assert ctx.values["ingest_during_rate"][0] > 0
 

@@ -52,21 +52,21 @@ def test_faiss_proposes_the_candidates_where_it_is_installed():
     assert truth.best_scan() is faiss_scan
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("offset", [0, 500])
-def test_the_truth_agrees_with_plain_loops(distance, offset, scan, small_blocks):
-    vectors, queries = made(300, 8, offset=offset), made(20, 8, seed=1, offset=offset)
-    result = nearest(vectors, queries, 7, distance, scan=scan)
-    assert result.tolist() == by_hand(vectors, queries, 7, distance)
+def test_the_truth_agrees_with_plain_loops(scan, small_blocks):
+    for distance in DISTANCES:
+        for offset in [0, 500]:
+            vectors, queries = made(300, 8, offset=offset), made(20, 8, seed=1, offset=offset)
+            result = nearest(vectors, queries, 7, distance, scan=scan)
+            assert result.tolist() == by_hand(vectors, queries, 7, distance)
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_the_truth_under_a_filter_agrees_with_plain_loops(distance, scan, small_blocks):
-    vectors, queries = made(300, 8), made(12, 8, seed=1)
-    among = numpy.flatnonzero(labels(300) < LABELS // 5)
-    assert 30 < len(among) < 90
-    result = nearest(vectors, queries, 5, distance, among, scan)
-    assert result.tolist() == by_hand(vectors, queries, 5, distance, among)
+def test_the_truth_under_a_filter_agrees_with_plain_loops(scan, small_blocks):
+    for distance in DISTANCES:
+        vectors, queries = made(300, 8), made(12, 8, seed=1)
+        among = numpy.flatnonzero(labels(300) < LABELS // 5)
+        assert 30 < len(among) < 90
+        result = nearest(vectors, queries, 5, distance, among, scan)
+        assert result.tolist() == by_hand(vectors, queries, 5, distance, among)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -85,13 +85,13 @@ def test_fewer_vectors_than_asked_for_leave_places_empty(scan):
     assert nearest(vectors, vectors[:1], 2, "l2", numpy.array([], dtype=numpy.int64)).tolist() == [[-1, -1]]
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_of_equally_near_vectors_the_first_ones_count(distance, scan, small_blocks):
+def test_of_equally_near_vectors_the_first_ones_count(scan, small_blocks):
     """Copies of one vector, more than candidates are ever proposed: no float32 search can tell which come first."""
-    vectors = numpy.tile(made(1, 6), (500, 1))
-    vectors[[300, 400]] = made(1, 6) + numpy.float32(0.1)
-    queries = vectors[300:301].copy()
-    assert nearest(vectors, queries, 5, distance, scan=scan).tolist() == by_hand(vectors, queries, 5, distance)
+    for distance in DISTANCES:
+        vectors = numpy.tile(made(1, 6), (500, 1))
+        vectors[[300, 400]] = made(1, 6) + numpy.float32(0.1)
+        queries = vectors[300:301].copy()
+        assert nearest(vectors, queries, 5, distance, scan=scan).tolist() == by_hand(vectors, queries, 5, distance)
 
 
 def test_a_difference_that_float32_products_cannot_see_is_seen(scan, small_blocks):
@@ -178,14 +178,14 @@ def test_fewer_than_k_through_the_filter_are_all_there_is_to_find():
     assert judged(best, vectors, queries, 10, best=best, selectivity=0.001).mean == 1.0
 
 
-@pytest.mark.parametrize("depth", [100, 12])
-def test_while_vectors_come_in_only_those_acknowledged_must_be_found(depth):
-    vectors, queries = made(400, 4), made(4, 4, seed=1)
-    known = [100, 200, 300, 400]
-    best = nearest(vectors, queries, depth, "l2")  # 12 are too few: some are computed anew
-    then = [by_hand(vectors[:count], query[None], 10, "l2")[0] for count, query in zip(known, queries, strict=True)]
-    assert judged(then, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean == 1.0
-    later = by_hand(vectors, queries, 10, "l2")  # nearer ones that came in meanwhile are right as well
-    assert judged(later, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean == 1.0
-    early = by_hand(vectors[:50], queries, 10, "l2")
-    assert judged(early, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean < 0.8
+def test_while_vectors_come_in_only_those_acknowledged_must_be_found():
+    for depth in [100, 12]:
+        vectors, queries = made(400, 4), made(4, 4, seed=1)
+        known = [100, 200, 300, 400]
+        best = nearest(vectors, queries, depth, "l2")  # 12 are too few: some are computed again
+        then = [by_hand(vectors[:count], query[None], 10, "l2")[0] for count, query in zip(known, queries, strict=True)]
+        assert judged(then, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean == 1.0
+        later = by_hand(vectors, queries, 10, "l2")  # nearer ones that came in meanwhile are right as well
+        assert judged(later, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean == 1.0
+        early = by_hand(vectors[:50], queries, 10, "l2")
+        assert judged(early, vectors, queries, 10, best=best, known=known, ingest_during=0.8).mean < 0.8
