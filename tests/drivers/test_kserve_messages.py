@@ -113,14 +113,14 @@ def test_the_generated_files_are_those_of_the_proto_file():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_a_request_has_the_very_bytes_of_the_vendors_client(peer, number):
-    model, version, tensors, outputs, values = CASES[number]
-    plain = {name: value for name, (_, value) in values.items()}
-    target = TritonTarget(
-        url="grpc://h:1", protocol="grpc", model=model, version=version, outputs=outputs, parameters=plain
-    )
-    assert TritonGrpc(target)._serialise(tensors).hex() == peer["requests"][number]
+def test_a_request_has_the_very_bytes_of_the_vendors_client(peer):
+    for number in range(len(CASES)):
+        model, version, tensors, outputs, values = CASES[number]
+        plain = {name: value for name, (_, value) in values.items()}
+        target = TritonTarget(
+            url="grpc://h:1", protocol="grpc", model=model, version=version, outputs=outputs, parameters=plain
+        )
+        assert TritonGrpc(target)._serialise(tensors).hex() == peer["requests"][number]
 
 
 def test_answers_of_the_vendors_messages_are_read(peer):

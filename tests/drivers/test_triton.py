@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 from pydantic import ValidationError
+from services.quiet_moment import in_a_quiet_moment
 from services.triton import Triton, counted, exchange, free_ports
 
 from benchhouse.drivers.triton import SharedRegion, TritonHttp, TritonTarget
@@ -98,11 +99,11 @@ def test_only_the_outputs_asked_for_are_sent(triton):
     assert list(tensors(done)) == ["LENGTHS"]
 
 
-@pytest.mark.parametrize(("version", "factor"), [("1", 1), ("2", 2), ("", 2)])
-def test_the_version_asked_for_answers_and_the_newest_otherwise(triton, version, factor):
-    driver = drive(triton, model="versioned", version=version, values={"INPUT0": [1.5, -3]})
-    assert driver.model.version == str(factor)
-    assert numpy.frombuffer(tensors(call(driver)[0])["OUTPUT0"], "<f4").tolist() == [1.5 * factor, -3 * factor]
+def test_the_version_asked_for_answers_and_the_newest_otherwise(triton):
+    for version, factor in [("1", 1), ("2", 2), ("", 2)]:
+        driver = drive(triton, model="versioned", version=version, values={"INPUT0": [1.5, -3]})
+        assert driver.model.version == str(factor)
+        assert numpy.frombuffer(tensors(call(driver)[0])["OUTPUT0"], "<f4").tolist() == [1.5 * factor, -3 * factor]
 
 
 def test_headers_travel_with_every_request(triton):
@@ -114,17 +115,18 @@ def test_headers_travel_with_every_request(triton):
 # Streams, JSON and sequences
 
 
-@pytest.mark.serial
 def test_streamed_tokens_are_stamped_with_their_spacing(triton):
     driver = drive(triton, model="decoupled", call="stream", values={"count": 20})
-    call(driver)
-    done, reply = call(driver)
-    gaps = numpy.diff(reply.token_ns) / 1e6
-    assert (reply.error, len(reply.token_ns)) == (None, 20)
-    assert numpy.median(gaps) == pytest.approx(10, abs=1)
-    # Token n leaves the model n times 10 ms after the request came, never before.
-    assert all(stamp >= done.sent_ns + number * 10e6 for number, stamp in enumerate(reply.token_ns, start=1))
-    assert reply.token_ns[-1] <= done.ended_ns
+
+    def measure():
+        done, reply = call(driver)
+        assert (reply.error, len(reply.token_ns)) == (None, 20)
+        # Token n leaves the model n times 10 ms after the request came, never before.
+        assert all(stamp >= done.sent_ns + number * 10e6 for number, stamp in enumerate(reply.token_ns, start=1))
+        assert reply.token_ns[-1] <= done.ended_ns
+        assert numpy.median(numpy.diff(reply.token_ns)) / 1e6 == pytest.approx(10, abs=1)
+
+    in_a_quiet_moment(measure)
 
 
 def test_an_error_in_mid_stream_is_told_with_the_servers_words(triton):
@@ -219,11 +221,10 @@ def test_the_model_is_known_before_the_load(triton):
     ]
 
 
-@pytest.mark.serial
 def test_the_servers_queue_and_compute_times_are_joined(triton):
     driver = drive(triton, model="slow")
-    call(driver)
-    for _ in range(10):  # a busy machine may send the four one after another
+
+    def measure():  # a busy machine may send the four one after another
         before = driver.statistics()
         crew = [threading.Thread(target=call, args=(driver,)) for _ in range(4)]
         for thread in crew:
@@ -234,10 +235,10 @@ def test_the_servers_queue_and_compute_times_are_joined(triton):
         assert (found["requests"], found["executions"], found["failures"]) == (4, 4, 0)
         assert found["compute_ms"] >= 20  # planted
         assert found["request_ms"] >= found["compute_ms"] + found["queue_ms"]
-        if found["queue_ms"] > 24:
-            break
-    assert found["compute_ms"] == pytest.approx(21, abs=2)
-    assert found["queue_ms"] == pytest.approx(1.5 * 20, abs=6)  # they wait for 0, 1, 2 and 3 of the others
+        assert found["compute_ms"] == pytest.approx(21, abs=2)
+        assert found["queue_ms"] == pytest.approx(1.5 * 20, abs=6)  # they wait for 0, 1, 2 and 3 of the others
+
+    in_a_quiet_moment(measure)
 
 
 def test_statistics_of_a_server_that_was_started_anew_are_not_compared():
@@ -248,9 +249,8 @@ def test_statistics_of_a_server_that_was_started_anew_are_not_compared():
 # What goes wrong
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_target_that_does_not_fit_the_server_is_refused_before_the_load(triton):
+    for options, message in [
         ({"model": "identity_fp23"}, "has no model 'identity_fp23'.*\n.*did you mean 'identity_fp32'"),
         ({"model": "broken"}, "model 'broken' at .* is not ready: UNAVAILABLE: .*the weights are missing"),
         ({"model": "versioned", "version": "9"}, "no version '9' at .*\nready versions: 1, 2"),
@@ -263,16 +263,13 @@ def test_statistics_of_a_server_that_was_started_anew_are_not_compared():
         ({"model": "slow", "sequence_length": 2}, "takes no sequences"),
         ({"model": "slow", "outputs": ["OUT"]}, "has no 'OUT'; it has OUTPUT0"),
         ({"model": "slow", "inputs": "/nowhere.npy"}, "/nowhere.npy can't be read"),
-    ],
-)
-def test_a_target_that_does_not_fit_the_server_is_told_before_the_load(triton, options, message):
-    with pytest.raises(BenchError, match=message):
-        drive(triton, **options)
+    ]:
+        with pytest.raises(BenchError, match=message):
+            drive(triton, **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_an_impossible_target_is_refused():
+    for options, message in [
         ({"url": "localhost:8000"}, "write http://host:port"),
         ({"url": "http://h", "protocol": "grpc"}, "write grpc://host:port"),
         ({"url": "grpc://h", "protocol": "grpc", "call": "generate"}, "are for protocol http"),
@@ -285,11 +282,9 @@ def test_a_target_that_does_not_fit_the_server_is_told_before_the_load(triton, o
         ({"url": "grpcs://h", "protocol": "grpc", "verify_tls": False}, "always checks"),
         ({"url": "http://h", "batch": 0}, "greater than or equal to 1"),
         ({"url": "http://h", "modle": "x"}, "Extra inputs"),
-    ],
-)
-def test_a_target_that_can_not_be_is_refused(options, message):
-    with pytest.raises(ValidationError, match=message):
-        TritonTarget(model="m", **options)
+    ]:
+        with pytest.raises(ValidationError, match=message):
+            TritonTarget(model="m", **options)
 
 
 def test_a_server_that_is_down_is_told():
@@ -324,36 +319,30 @@ def test_an_answer_of_the_wrong_size_is_malformed_also_after_good_ones(triton):
     assert driver.read(done).error is None
 
 
-@pytest.mark.parametrize(
-    ("head", "data", "detail"),
-    [
+def test_an_answer_that_is_not_of_the_protocol_is_malformed(triton):
+    for head, data, detail in [
         (b'{"outputs":[]}', b"", "output OUTPUT0 is missing"),
         (b'{"outputs":[{"name":"OUTPUT0","datatype":"FP32","shape":[1]}]}', b"abcd", "binary_data_size"),
         (b"[1]", b"", "the head of the answer"),
         (b"<html>", b"", "the head of the answer"),
-    ],
-)
-def test_an_answer_that_is_not_of_the_protocol_is_malformed(triton, head, data, detail):
-    driver = drive(triton, **FIXED)
-    line = f"HTTP/1.1 200 OK\r\nInference-Header-Content-Length: {len(head)}\r\n".encode()
-    reply = driver.read(Exchange(0, 200, line, head + data))
-    assert reply.error == "malformed"
-    assert detail in reply.detail
+    ]:
+        driver = drive(triton, **FIXED)
+        line = f"HTTP/1.1 200 OK\r\nInference-Header-Content-Length: {len(head)}\r\n".encode()
+        reply = driver.read(Exchange(0, 200, line, head + data))
+        assert reply.error == "malformed"
+        assert detail in reply.detail
 
 
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
+def test_a_broken_stream_is_named(triton):
+    for body, error in [
         (b"", "empty"),
         (b'data: {"text_output":"a"}\n\ndata: {"te', "malformed"),
         (b"data: {not json}\n\n", "malformed"),
         (b"data: " + b"[" * 200_000 + b"\n\n", "malformed"),
         (b"<html></html>\n\n", "malformed"),
-    ],
-)
-def test_a_broken_stream_is_named(triton, body, error):
-    driver = drive(triton, model="decoupled", call="stream", values={"count": 1})
-    assert driver.read(Exchange(0, 200, b"", body, [(len(body), 1)])).error == error
+    ]:
+        driver = drive(triton, model="decoupled", call="stream", values={"count": 1})
+        assert driver.read(Exchange(0, 200, b"", body, [(len(body), 1)])).error == error
 
 
 def test_a_redirect_and_a_proxy_page_are_told_as_such(triton):

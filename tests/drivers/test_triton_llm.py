@@ -70,19 +70,16 @@ def test_a_key_goes_into_the_headers(triton):
     assert b"\r\nAuthorization: Bearer k\r\nX-Tenant: a" in head
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
+def test_a_target_that_does_not_fit_is_refused_before_the_load(triton):
+    for model, options, message in [
         ("slow", {}, "takes no prompts as 'text_input'; it takes INPUT0"),
         ("decoupled", {}, r"also needs count\nextra: \{count: VALUE\}"),
         ("decoupled", {"extra": {**COUNTED, "text_output": "words"}}, "no output 'words'; it has text_output"),
         ("decoupled", {"batch": 2}, "one prompt a request"),
         ("decoupled", {"headers": {"A": "b\nc"}}, "can't be sent"),
         ("decopled", {}, "has no model 'decopled'"),
-    ],
-)
-def test_what_does_not_fit_is_told_before_the_load(triton, model, options, message):
-    asked = dict(options)
-    headers = asked.pop("headers", None)
-    with pytest.raises(BenchError, match=message):
-        TritonLLM(triton.url, model, Generation(**asked), headers=headers)
+    ]:
+        asked = dict(options)
+        headers = asked.pop("headers", None)
+        with pytest.raises(BenchError, match=message):
+            TritonLLM(triton.url, model, Generation(**asked), headers=headers)

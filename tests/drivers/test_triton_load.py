@@ -1,6 +1,7 @@
 """The load engine with the Triton drivers, against a real server."""
 
 import pytest
+from services.quiet_moment import in_a_quiet_moment
 from services.triton import counted
 
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
@@ -65,13 +66,16 @@ def test_sequences_run_in_order_side_by_side(triton):
     assert (book.errors, book.succeeded) == ({}, 100)
 
 
-@pytest.mark.serial
 def test_the_engine_stamps_streamed_tokens_with_their_spacing(triton):
     driver = TritonHttp(TritonTarget(url=triton.url, model="decoupled", call="stream", values={"count": 10}))
-    book = run_load(lambda: driver, pool(driver), Shape(concurrency=4, requests=20, warmup=0), Kept)
-    gaps = sorted(book.tally.gaps_ms)
-    assert (book.failed, len(gaps)) == (0, 180)
-    assert gaps[90] == pytest.approx(10, abs=0.5)
+
+    def measure():
+        book = run_load(lambda: driver, pool(driver), Shape(concurrency=4, requests=20, warmup=0), Kept)
+        gaps = sorted(book.tally.gaps_ms)
+        assert (book.failed, len(gaps)) == (0, 180)
+        assert gaps[90] == pytest.approx(10, abs=0.5)
+
+    in_a_quiet_moment(measure)
 
 
 def test_threads_make_calls_over_grpc(triton):

@@ -36,13 +36,12 @@ def spoil(monkeypatch, change):
     )
 
 
-@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
-@pytest.mark.parametrize("batch", [1, 32])
-@pytest.mark.parametrize("target", [FLAT, {"index": "ivf", "nlist": 16, "nprobe": 16}])
-def test_an_exhaustive_index_has_recall_one(play, target, batch, distance):
-    ctx = play(search, target, {**SMALL, "batch": batch, "distance": distance})
-    assert ctx.values["recall"] == [1.0]
-    assert ctx.facts["recall"]["queries"] == 50
+def test_an_exhaustive_index_has_recall_one(play):
+    for distance in ["l2", "ip", "cosine"]:
+        for batch, target in [(1, FLAT), (32, {"index": "ivf", "nlist": 16, "nprobe": 16})]:
+            ctx = play(search, target, {**SMALL, "batch": batch, "distance": distance})
+            assert ctx.values["recall"] == [1.0], (distance, target)
+            assert ctx.facts["recall"]["queries"] == 50
 
 
 def test_measured_recall_is_that_of_an_independent_count(play):
@@ -184,33 +183,30 @@ def test_the_truth_is_computed_once_for_all_targets_and_k(play):
         assert len(ctx.cache.built) == number + 2 and ctx.values["recall"] == [1.0]
 
 
-@pytest.mark.slow
-def test_recall_tells_indexes_apart_at_the_default_size(play):
-    quick = {"queries": 500, "requests": 500, "warmup": 0}
-    first = play(search, {"index": "hnsw", "ef_search": 16}, quick)
+def test_recall_tells_indexes_apart(play):
+    workload = {"vectors": 10_000, "queries": 200, "requests": 200, "warmup": 0}
+    hnsw = {"index": "hnsw", "m": 8, "ef_construction": 40}
+    first = play(search, {**hnsw, "ef_search": 16}, workload)
     found = {"hnsw 16": first.values["recall"][0]}
     for name, target in {
-        "hnsw 128": {"index": "hnsw", "ef_search": 128},
+        "hnsw 128": {**hnsw, "ef_search": 128},
         "ivf 1": {"index": "ivf", "nprobe": 1},
         "ivf 16": {"index": "ivf", "nprobe": 16},
     }.items():
-        found[name] = play(search, target, quick, first.cache).values["recall"][0]
-    assert found["hnsw 16"] < 0.85 < 0.95 < found["hnsw 128"] < 1
+        found[name] = play(search, target, workload, first.cache).values["recall"][0]
+    assert found["hnsw 16"] < 0.8 < 0.92 < found["hnsw 128"] < 1
     assert found["ivf 1"] < 0.4 < 0.8 < found["ivf 16"] < 1
 
 
-@pytest.mark.parametrize(
-    ("target", "workload", "code"),
-    [
+def test_what_does_not_fit_is_a_named_failure(play):
+    for target, workload, code in [
         ({"index": "ivf", "nlist": 3000}, SMALL, "index_does_not_fit"),
         ({"index": "pq", "pq_m": 5}, SMALL, "index_does_not_fit"),
         ({"index": "pq"}, {**SMALL, "vectors": 100}, "index_does_not_fit"),
         (FLAT, {**SMALL, "concurrency": 2, "processes": 2}, "one_process"),
-    ],
-)
-def test_what_does_not_fit_is_a_named_failure(play, target, workload, code):
-    with pytest.raises(ExperimentFailed, match=code):
-        play(search, target, workload)
+    ]:
+        with pytest.raises(ExperimentFailed, match=code):
+            play(search, target, workload)
 
 
 def test_a_file_with_bad_data_is_a_named_failure(play, tmp_path):
@@ -301,12 +297,10 @@ def test_an_answer_of_the_wrong_form_is_not_a_fast_answer(play, monkeypatch, cha
         play(search, FLAT, SMALL)
 
 
-@pytest.mark.parametrize(
-    "target", [{"index": "flat", "nprobe": 2}, {"index": "hnsw", "nlist": 4}, {"index": "ivf", "nlist": 4}]
-)
-def test_options_of_another_index_are_refused(target):
-    with pytest.raises(ValidationError):
-        VectorTarget.model_validate(target)
+def test_options_of_another_index_are_refused():
+    for target in [{"index": "flat", "nprobe": 2}, {"index": "hnsw", "nlist": 4}, {"index": "ivf", "nlist": 4}]:
+        with pytest.raises(ValidationError):
+            VectorTarget.model_validate(target)
 
 
 def test_inputs_with_all_defaults_written_out_are_accepted():
@@ -319,9 +313,8 @@ def test_inputs_with_all_defaults_written_out_are_accepted():
         assert type(model).model_validate(model.model_dump(mode="json", round_trip=True)) == model
 
 
-@pytest.mark.parametrize(
-    ("workload", "words"),
-    [
+def test_impossible_workloads_are_refused():
+    for workload, words in [
         ({"vectors": 5, "k": 6}, "more than"),
         ({"k": 20_001}, "more than"),
         ({"ingest_during": 0.5, "requests": 10}, "duration"),
@@ -329,8 +322,6 @@ def test_inputs_with_all_defaults_written_out_are_accepted():
         ({"ingest_during": 0.5, "selectivity": 0.5}, "not both"),
         ({"selectivity": 0}, "selectivity"),
         ({"rps": 5, "concurrency": 1}, "not both"),
-    ],
-)
-def test_workloads_that_make_no_sense_are_refused(workload, words):
-    with pytest.raises(ValidationError, match=words):
-        VectorWorkload(**workload)
+    ]:
+        with pytest.raises(ValidationError, match=words):
+            VectorWorkload(**workload)
