@@ -8,7 +8,8 @@ import time
 import numpy
 import pyarrow.parquet
 import pytest
-from services.postgres import ask, own_postgres, postgres_server, schemas  # noqa: F401 - fixtures
+from services.postgres import ask, schemas
+from services.quiet_moment import in_a_quiet_moment
 
 from benchhouse.experiments.storage.pgbench import offer, plan, scripts, transactions
 from benchhouse.experiments.storage.postgres import postgres
@@ -18,11 +19,11 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Service
 
-SHORT = {"concurrency": 3, "duration": 0.6, "warmup": 0.2, "rows": 200, "span": 10, "timeout": 20}
+SHORT = {"concurrency": 3, "duration": 0.4, "warmup": 0.1, "rows": 200, "span": 10, "timeout": 20}
 
 
 @pytest.fixture
-def endpoint(postgres_server: Service):  # noqa: F811
+def endpoint(postgres_server: Service):
     yield postgres_server.endpoint
     assert schemas(postgres_server.endpoint) == [], "a trial leaves nothing behind"
 
@@ -42,7 +43,7 @@ def test_every_kind_of_transaction_is_counted_and_what_it_wrote_is_there(play, t
     measured = ctx.facts["measured"]
     assert ctx.facts["transactions"] == {operation: measured} and measured > 10
     assert ctx.histograms[f"latency_{operation}"].n == ctx.histograms["latency"].n == measured
-    assert ctx.values["transactions_per_s"][0] == pytest.approx(measured / 0.6, rel=0.2)
+    assert ctx.values["transactions_per_s"][0] == pytest.approx(measured / 0.4, rel=0.2)
     assert ctx.values["rows_per_s"][0] == pytest.approx(rows * ctx.values["transactions_per_s"][0])
     assert ctx.values["lost_writes"] == [0]
     assert not ctx.invalidities.keys() & {"writes_lost", "writes_unasked", "rows_lost"}
@@ -57,23 +58,26 @@ def test_every_kind_of_transaction_is_counted_and_what_it_wrote_is_there(play, t
 def test_a_mix_has_its_weights(play, target, prepared):
     mix = {"lookup": 0.7, "update": 0.2, "oltp": 0.1}
     ctx = play(postgres, target, SHORT | {"mix": mix, "prepared": prepared, "duration": 1})
-    counts = ctx.facts["transactions"]
-    assert sum(counts.values()) == ctx.facts["measured"] > 200
+    counts, measured = ctx.facts["transactions"], ctx.facts["measured"]
+    assert sum(counts.values()) == measured > 20
     for kind, weight in mix.items():
-        assert counts[kind] / ctx.facts["measured"] == pytest.approx(weight, abs=0.1)
+        deviation = (weight * (1 - weight) / measured) ** 0.5
+        assert counts[kind] / measured == pytest.approx(weight, abs=5 * deviation)
     assert ctx.values["lost_writes"] == [0]
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("loop", [{}, {"concurrency": None, "rps": 40}])
 def test_a_planted_sleep_is_the_latency(play, target, loop):
     nap = {"text": "SELECT pg_sleep(:seconds)", "params": {"seconds": 0.02}}
-    ctx = play(postgres, target, SHORT | loop | {"operation": "nap", "sql": {"nap": nap}})
 
-    latency = ctx.histograms["latency_sql"]
-    assert latency.n == ctx.facts["measured"] > 8
-    assert 20 <= latency.quantile(0.5) / 1e6 < 25
-    assert "rows_per_s" not in ctx.values  # which pgbench does not tell
+    def measure():
+        ctx = play(postgres, target, SHORT | loop | {"operation": "nap", "sql": {"nap": nap}})
+        latency = ctx.histograms["latency_sql"]
+        assert latency.n == ctx.facts["measured"] > 8
+        assert 20 <= latency.quantile(0.1) / 1e6 < 25  # of few, so that other work on the machine is in others
+        assert "rows_per_s" not in ctx.values  # which pgbench does not report
+
+    in_a_quiet_moment(measure)
 
 
 def test_an_open_loop_that_the_server_can_not_follow_counts_from_the_due_time_and_is_invalid(play, target):
@@ -180,7 +184,7 @@ def test_a_write_that_is_not_there_is_told(play, target, endpoint):
     assert f"{1_000_000} of {everything} acknowledged updates" in ctx.invalidities["writes_lost"]
 
 
-def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres):  # noqa: F811
+def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres):
     def kill() -> None:
         while not ask(
             own_postgres.endpoint, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'benchhouse_trial'"
@@ -191,11 +195,11 @@ def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres):  # noqa
 
     killer = threading.Thread(target=kill)
     killer.start()
-    began = time.monotonic()
     with pytest.raises(ExperimentFailed, match=r"client_aborted: the load: .*aborted in"):
-        play(postgres, {"endpoint": own_postgres.endpoint, "driver": "pgbench"}, SHORT | {"duration": 60})
+        play(
+            postgres, {"endpoint": own_postgres.endpoint, "driver": "pgbench"}, SHORT | {"duration": 250}
+        )  # beyond the time limit of a test
     killer.join()
-    assert time.monotonic() - began < 50
 
 
 def test_a_statement_that_takes_longer_than_the_time_limit_ends_the_run_and_is_told(play, target):
@@ -218,19 +222,23 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED)
-def test_what_pgbench_can_not_do_is_refused_before_anything_is_started(play, given, message):
-    with pytest.raises(BenchError, match=message) as refused:
-        scripts(PostgresWorkload.model_validate({"concurrency": 1} | given))
-    assert refused.value.hint
-    with pytest.raises(ExperimentFailed, match=f"bad_load: .*{message}"):  # the server would be found missing later
-        play(postgres, {"endpoint": "postgresql://me@127.0.0.1:1/db", "driver": "pgbench"}, {"concurrency": 1} | given)
+def test_what_pgbench_can_not_do_is_refused_before_anything_is_started(play):
+    for given, message in REFUSED:
+        with pytest.raises(BenchError, match=message) as refused:
+            scripts(PostgresWorkload.model_validate({"concurrency": 1} | given))
+        assert refused.value.hint
+        with pytest.raises(ExperimentFailed, match=f"bad_load: .*{message}"):  # the server would be found missing later
+            play(
+                postgres,
+                {"endpoint": "postgresql://me@127.0.0.1:1/db", "driver": "pgbench"},
+                {"concurrency": 1} | given,
+            )
 
 
-@pytest.mark.parametrize("text", ["SELECT 'a::b'", "SELECT '12:30'", "SELECT 1 ;", "SELECT ';' -- ;"])
-def test_sql_that_pgbench_takes_as_it_is_meant_is_not_refused(text):
-    (script,) = scripts(PostgresWorkload(concurrency=1, operation="a", sql={"a": text}))
-    assert script.text.count("\n;\n") == 1
+def test_sql_that_pgbench_takes_as_it_is_meant_is_not_refused():
+    for text in ["SELECT 'a::b'", "SELECT '12:30'", "SELECT 1 ;", "SELECT ';' -- ;"]:
+        (script,) = scripts(PostgresWorkload(concurrency=1, operation="a", sql={"a": text}))
+        assert script.text.count("\n;\n") == 1
 
 
 def test_what_is_written_is_the_same_with_both_drivers_but_for_the_amounts():
@@ -245,13 +253,12 @@ def test_what_is_written_is_the_same_with_both_drivers_but_for_the_amounts():
             assert bool(theirs.effect.balance) == bool(ours.effect.balance)
 
 
-def test_the_driver_that_is_gone_is_told_with_the_one_to_take(lab):
-    scenario = lab.workspace / "old.yaml"
-    scenario.write_text(
+def test_the_driver_that_is_gone_is_named_with_the_one_to_take(bench, tmp_path):
+    (tmp_path / "old.yaml").write_text(
         "scenario: old\nexperiment: storage.postgres\ntarget: {driver: postgres_pq}\nworkload: {concurrency: 1}\n"
     )
-    done = lab.bench("run", scenario, code=None)
-    message = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode
+    done = bench("run", "old.yaml")
+    message = " ".join((done.out + done.err).split())
+    assert done.code
     assert "no driver named 'postgres_pq' is installed" in message
     assert "did you mean 'postgres'? installed: pgbench, postgres" in message

@@ -1,7 +1,8 @@
 """`storage.postgres` against the real server: transactions of every kind, and the truth about what they wrote."""
 
 import pytest
-from services.postgres import ask, own_postgres, postgres_server, schemas  # noqa: F401 - fixtures
+from services.postgres import ask, schemas
+from services.quiet_moment import in_a_quiet_moment
 
 from benchhouse.experiments.storage.postgres import PostgresTarget, postgres
 from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload
@@ -21,7 +22,7 @@ FEW = {
 
 
 @pytest.fixture
-def endpoint(postgres_server: Service):  # noqa: F811
+def endpoint(postgres_server: Service):
     yield postgres_server.endpoint
     assert schemas(postgres_server.endpoint) == [], "a trial leaves nothing behind"
 
@@ -76,15 +77,16 @@ def test_what_a_load_process_wrote_that_was_killed_is_nobodys_mistake(play, endp
     assert ctx.values["transactions_per_s"][0] > 10
 
 
-@pytest.mark.serial
 def test_a_planted_sleep_is_the_latency(play, endpoint):
     nap = {"text": "SELECT pg_sleep(:seconds)", "params": {"seconds": 0.02}}
     workload = FEW | {"operation": "nap", "sql": {"nap": nap}, "requests": 20}
-    ctx = play(postgres, {"endpoint": endpoint}, workload)
 
-    latency = ctx.histograms["latency_sql"]
-    assert latency.n == 20
-    assert 20 <= latency.quantile(0.5) / 1e6 < 25
+    def measure():
+        latency = play(postgres, {"endpoint": endpoint}, workload).histograms["latency_sql"]
+        assert latency.n == 20
+        assert 20 <= latency.quantile(0.1) / 1e6 < 25  # of few, so that other work on the machine is in others
+
+    in_a_quiet_moment(measure)
 
 
 def test_own_sql_takes_its_values_as_values(play, endpoint):
@@ -139,26 +141,22 @@ def test_serialization_errors_are_counted_under_their_name(play, endpoint):
     assert ctx.values["lost_writes"] == [0]
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_an_impossible_target_is_refused():
+    for given, words in [
         ({"endpoint": "postgresql://me:geheim@host/db"}, "password: \\$NAME"),
         ({"endpoint": "postgresql://host/db?password=geheim"}, "password: \\$NAME"),
         ({"endpoint": "mysql://host/db"}, "postgresql://user@host"),
         ({"endpoint": "postgresql://host:no/db"}, "not an address"),
         ({"settings": {"x; DROP": 1}}, "is no setting"),
-    ],
-)
-def test_a_target_that_can_not_be_is_refused(given, words):
-    with pytest.raises(ValueError, match=words) as refused:
-        PostgresTarget(**given)
-    told = [item["msg"] for item in refused.value.errors()]
-    assert "geheim" not in str(told)
+    ]:
+        with pytest.raises(ValueError, match=words) as refused:
+            PostgresTarget(**given)
+        told = [item["msg"] for item in refused.value.errors()]
+        assert "geheim" not in str(told)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_an_impossible_workload_is_refused():
+    for given, words in [
         ({"operation": "lookups"}, "none of lookup"),
         ({"operation": "lookup", "mix": {"update": 1}}, "not both"),
         ({"mix": {}}, "at least one"),
@@ -172,11 +170,9 @@ def test_a_target_that_can_not_be_is_refused(given, words):
         ({"sql": {"a": {"text": "SELECT 1"}}}, "used by neither"),
         ({"operation": "lookup", "sql": {"lookup": {"text": "SELECT 1"}}}, "can't be its name"),
         ({"sql": {"a": {"text": "SELECT :x", "params": {"x": {"low": 2, "high": 1}}}}}, "low is 2"),
-    ],
-)
-def test_a_workload_that_can_not_be_is_refused(given, words):
-    with pytest.raises(ValueError, match=words):
-        PostgresWorkload(concurrency=1, **given)
+    ]:
+        with pytest.raises(ValueError, match=words):
+            PostgresWorkload(concurrency=1, **given)
 
 
 def test_a_statement_without_values_needs_no_key():
