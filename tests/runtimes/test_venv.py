@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchhouse.api.execution import ScenarioText
+from benchhouse.api.workspace import Workspace
 from benchhouse.runtimes.process import ProcessRuntime
 from benchhouse.runtimes.venv import VenvRuntime
 from benchhouse.schema.errors import BenchError
@@ -229,14 +231,20 @@ def make_sorting(folder, version, pin):
 
 
 @pytest.mark.slow
-def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is_here(lab):
+def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is_here(lab, monkeypatch):
     """Listed, shown, planned, run and compared by descriptions that were taken once, in their own environments."""
-    old, new = (make_sorting(lab.root / "wheels", *item) for item in (("1.0", "1.1.1"), ("2.0", "2.0.0")))
+    old, new = (make_sorting(lab.workspace / "wheels", *item) for item in (("1.0", "1.1.1"), ("2.0", "2.0.0")))
     runtime = {"kind": "venv", "environments": [[old], [new]]}
     both = {"version": ["1.0", "2.0"], "runtime": runtime, "workload": {"size": [10, 20]}, "repetitions": 2}
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(lab.root / "cache"))
+    workspace = Workspace(lab.workspace)
+    from_reader = ScenarioText(json.dumps({"scenario": "s", "experiment": "sorting", **both}), read_only=True)
+    with pytest.raises(BenchError, match="needs the role run"):  # a reader does not make environments, and
+        workspace.plan(from_reader)
     planned = lab.bench("plan", lab.scenario("sorting", **both), timeout_s=300)
     assert planned.stderr.count("making the isolated environment") == 2
     assert "sorting 1.0, 2.0" in planned.stdout
+    assert workspace.plan(from_reader)[0].points == 4  # uses those that exist
     listed = json.loads(lab.bench("list", "experiments", "--json").stdout)
     apart = {item["version"]: item for item in listed if item["name"] == "sorting"}
     assert {version: (item["installed"], item["environment"]) for version, item in apart.items()} == {

@@ -34,10 +34,14 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class ScenarioText:
-    """A scenario as the text of its file, for who has it and no file; messages call it by `name`."""
+    """The text of a scenario file, for callers that have no file; messages call it `name`.
+
+    `read_only` is for text from a client that may only read: planning it makes and enters no environment.
+    """
 
     text: str
     name: str = "<scenario>"
+    read_only: bool = False
 
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario | ScenarioText
@@ -110,8 +114,8 @@ def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywo
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), Where(**where)), Path(source)
     if isinstance(source, ScenarioText):
-        prepared = prepare_text(workspace, source.text, source.name, workspace.root, Where(**where))
-        return prepared, Path(source.name)
+        place = Where(**where, read_only=source.read_only)
+        return prepare_text(workspace, source.text, source.name, workspace.root, place), Path(source.name)
     if isinstance(source, Scenario):
         source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
     label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file

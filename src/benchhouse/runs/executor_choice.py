@@ -19,6 +19,8 @@ class Where:
     runtime: str | None = None
     site: str | None = None
     contract: str | os.PathLike[str] | None = None
+    read_only: bool = False
+    """Plan for a client that may only read: no environment is made or entered."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """What is installed in the isolated environments that a scenario asks for; each is made and looked at once."""
 
+import os.path
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.isolated import keep, kept, understand
@@ -21,30 +24,66 @@ def each_environment(spec: RuntimeSpec) -> list[RuntimeSpec]:
     return [spec.model_copy(update={"requirements": item, "environments": []}) for item in requirements]
 
 
-def find_isolated(
-    name: str,
-    version: str | None,
-    spec: RuntimeSpec,
-    place: Place,
-    admit: Callable[[Sequence[RuntimeSpec]], None],
-) -> tuple[Listed, RuntimeSpec] | None:
-    """The experiment, and the first environment that has it; None where the runtime has no packages of its own.
+@dataclass(frozen=True)
+class IsolatedSearch:
+    """Finds an experiment in the isolated environments that a scenario asks for."""
 
-    `admit` raises where they may not run: it is asked before any of them is made.
-    """
+    admit: Callable[[Sequence[RuntimeSpec]], None] | None
+    """Called before any environment is made, and raises if its packages may not run. None: environments that exist are
+    used, and none is made or entered, for the scenario comes from a client that may only read."""
+    root: Path
+    """The workspace: without `admit`, local packages elsewhere are not read."""
+
+    def find(
+        self, name: str, version: str | None, spec: RuntimeSpec, place: Place
+    ) -> tuple[Listed, RuntimeSpec] | None:
+        """Return the experiment and the first environment that has it, or None if the runtime has no own packages."""
+        environments = each_environment(spec)
+        if self.admit is None:
+            self._refuse_local_packages(environments)
+        runtime: Runtime = plug("runtimes", spec.kind)()
+        if runtime.identity(spec, place) is None:
+            return None
+        if self.admit is not None:
+            self.admit(environments)
+        find = experiments_in if self.admit is not None else experiments_of_existing
+        offered = [(item, one) for one in environments for item in find(one, place)]
+        names = sorted({item.name for item, _ in offered})
+        if name not in names:
+            where = "; ".join(", ".join(one.requirements) for one in environments)
+            hint = f"{guess_hint(name, names)}there is: {', '.join(names) or 'none'}"
+            message = f"no experiment named '{name}' is installed, neither here nor in the runtime ({where})"
+            raise BenchError(message, hint)
+        once = {(item.name, item.version, item.distribution): (item, one) for item, one in reversed(offered)}
+        chosen = resolve(name, version, [item for item, _ in once.values()])
+        return next(pair for pair in once.values() if pair[0] is chosen)
+
+    def _refuse_local_packages(self, environments: Sequence[RuntimeSpec]) -> None:
+        """Raise for requirements that are paths, except files of the workspace: finding an environment reads them."""
+        root = self.root.resolve()
+        for requirement in {item for one in environments for item in one.requirements}:
+            path = os.path.realpath(requirement.partition("[")[0].strip())
+            # Unlike Path.exists, this takes names that are too long.
+            is_path = os.path.lexists(path)
+            if is_path and not (Path(path).is_file() and Path(path).is_relative_to(root)):
+                raise needs_role_run(f"the package {requirement!r} is a path on this machine")
+
+
+def needs_role_run(reason: str) -> BenchError:
+    """Return the error for a scenario that a client with the role read can't have planned, for this reason."""
+    hint = "plan it on that machine (bench plan FILE), or submit it with the role run"
+    return BenchError(f"planning this scenario needs the role run: {reason}", hint, Exit.NEEDS_APPROVAL)
+
+
+def experiments_of_existing(spec: RuntimeSpec, place: Place) -> Sequence[Listed]:
+    """Return the experiments of an environment that was made and inspected before; raise if it was not."""
     runtime: Runtime = plug("runtimes", spec.kind)()
-    if runtime.identity(spec, place) is None:
-        return None
-    admit(each_environment(spec))
-    offered = [(item, one) for one in each_environment(spec) for item in experiments_in(one, place)]
-    names = sorted({item.name for item, _ in offered})
-    if name not in names:
-        where = "; ".join(", ".join(one.requirements) for one in each_environment(spec))
-        hint = f"{guess_hint(name, names)}there is: {', '.join(names) or 'none'}"
-        raise BenchError(f"no experiment named '{name}' is installed, neither here nor in the runtime ({where})", hint)
-    once = {(item.name, item.version, item.distribution): (item, one) for item, one in reversed(offered)}
-    chosen = resolve(name, version, [item for item, _ in once.values()])
-    return next(pair for pair in once.values() if pair[0] is chosen)
+    identity = runtime.identity(spec, place)
+    listed = kept(place.cache, identity) if identity else None
+    if listed is None:
+        packages = ", ".join(spec.requirements) or "nothing"
+        raise needs_role_run(f"its isolated environment ({packages}) does not exist yet, and making it runs code")
+    return listed
 
 
 def experiments_in(spec: RuntimeSpec, place: Place) -> Sequence[Listed]:

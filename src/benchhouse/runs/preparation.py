@@ -31,7 +31,7 @@ from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unused_field_problems, unused_fields
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
-from benchhouse.runs.isolated import each_environment, find_isolated
+from benchhouse.runs.isolated import IsolatedSearch, each_environment
 from benchhouse.runs.ledger import ScheduledRun
 from benchhouse.runs.server_images import refusal, with_pins
 from benchhouse.schema.approval import SignedApproval
@@ -168,7 +168,7 @@ def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home:
     except FaultyScenarioError as error:
         site = places.site(workspace, where.site)
         rest = place(error.rest, where, site).file if error.rest else None
-        raise error.joined_by(_further_problems(workspace, rest, home, site)) from error
+        raise error.joined_by(_further_problems(workspace, rest, home, site, where.read_only)) from error
     return _place_and_plan(workspace, file, home, where)
 
 
@@ -181,7 +181,7 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
         except BenchError as error:
             raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
     placed = place(file, where, site)
-    prepared = _resolve_and_plan(workspace, placed.file, home, site)
+    prepared = _resolve_and_plan(workspace, placed.file, home, site, where.read_only)
     notes = [*placed.notes, *prepared.notes]
     return _governed(replace(prepared, site_name=where.site, notes=notes, only_slurm=placed.only_slurm), where)
 
@@ -204,20 +204,22 @@ def _governed(prepared: Prepared, where: Where) -> Prepared:
 
 
 def _further_problems(
-    workspace: WorkspaceFolder, rest: ScenarioFile | None, home: Path, site: Site
+    workspace: WorkspaceFolder, rest: ScenarioFile | None, home: Path, site: Site, read_only: bool
 ) -> Sequence[Problem]:
     """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
     try:
         if rest is not None:
-            _resolve_and_plan(workspace, rest, home, site)
+            _resolve_and_plan(workspace, rest, home, site, read_only)
     except BenchError as error:
         return error.problems if isinstance(error, ProblemsError) else []  # others are not about the file
     return []
 
 
-def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+def _resolve_and_plan(
+    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool
+) -> Prepared:
     if isinstance(file.scenario.version, list):
-        return _plan_versions(workspace, file, home, site)
+        return _plan_versions(workspace, file, home, site, read_only)
     notes: list[str] = []
     folder = home.absolute() / (file.scenario.folder or "")
     file = with_absolute_paths(file, folder)
@@ -225,7 +227,10 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     services, problems = bind_services(file, *recipes, servers=workspace.services)
     problems += [*_missing_plugs(file), *unused_field_problems(file), *missing_packages(file)]
     try:
-        registered, listed, code, runtime = _what_to_run(workspace, file, home, notes, isolated=not problems)
+        make = None if read_only else partial(_admit, workspace, file.document.path)
+        registered, listed, code, runtime = _what_to_run(
+            workspace, file, home, notes, IsolatedSearch(make, workspace.root) if not problems else None
+        )
         file = replace(file, scenario=file.scenario.model_copy(update={"runtime": runtime}))
         file = _bound_to_model(file, home, code, problems)
         file = with_dataset(file, code, folder)
@@ -252,11 +257,11 @@ def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path
     return Prepared(file, plan, registered, notes, home, site, listed=(listed,) if listed else ())
 
 
-def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool) -> Prepared:
     """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
     versions = list(file.scenario.version or ())
     files = [replace(file, scenario=file.scenario.model_copy(update={"version": version})) for version in versions]
-    prepared = all_or_problems(partial(_resolve_and_plan, workspace, single, home, site) for single in files)
+    prepared = all_or_problems(partial(_resolve_and_plan, workspace, single, home, site, read_only) for single in files)
     first = prepared[0]
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
@@ -287,11 +292,11 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
 
 
 def _what_to_run(
-    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str], *, isolated: bool
+    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str], isolated: IsolatedSearch | None
 ) -> tuple[Registered | None, Listed | None, Experiment | None, RuntimeSpec]:
     """The benchmark, if the scenario uses one; the experiment, None where it can only be planned; what it runs inside.
 
-    `isolated`: whether an environment may be made to look for the experiment there.
+    `isolated` looks for the experiment in isolated environments; None leaves them out.
     """
     scenario, document, runtime = file.scenario, file.document, file.scenario.runtime
     listed = list_experiments(places.cache())
@@ -306,8 +311,8 @@ def _what_to_run(
         else:
             chosen = _by_service(file, listed, notes)
             return None, chosen, _load(chosen) if chosen else None, runtime
-        apart, admit = isolated and _apart(wanted, runtime, listed), partial(_admit, workspace, document.path)
-        own = find_isolated(*wanted, runtime, Place(places.cache()), admit) if apart else None
+        searched = isolated if _apart(wanted, runtime, listed) else None
+        own = searched.find(*wanted, runtime, Place(places.cache())) if searched else None
         chosen, runtime = own or (resolve(*wanted, listed), runtime)
         return registered, chosen, _load(chosen), runtime
     except ProblemsError:

@@ -360,7 +360,7 @@ def _source(asked: OfScenario) -> "ScenarioText":
 
     scenario = asked.scenario
     refuse_variables(parse_yaml(scenario, _SCENARIO).data if isinstance(scenario, str) else scenario)
-    return ScenarioText(scenario if isinstance(scenario, str) else json.dumps(scenario), _SCENARIO)
+    return ScenarioText(scenario if isinstance(scenario, str) else json.dumps(scenario), _SCENARIO, read_only=True)
 
 
 @contextlib.contextmanager
