@@ -39,3 +39,19 @@ def address(process: Any) -> str:
     found = re.search(r"https?://\S+", line)
     assert found, f"{line}{process.stderr.read() if process.stderr else ''}"
     return found.group().rstrip("/")
+
+
+def resize(page: Any, width: int) -> int:
+    """Resize the window of a browser, and return how wide the page is once its charts are drawn anew."""
+    page.set_viewport_size({"width": width, "height": 900})
+    return page.evaluate(
+        """width => new Promise((done) => {
+            const look = (frames) => {
+                const found = document.documentElement.scrollWidth;
+                if (found <= width || !frames) done(found);
+                else requestAnimationFrame(() => look(frames - 1));
+            };
+            look(200);
+        })""",
+        width,
+    )

@@ -425,9 +425,14 @@ class Lab:
 
     def _runs_without_keepers(self, verb: object, *more: object) -> bool:
         """Services that outlive a trial are kept by forks of `bench`: those `left_running` must know from afresh."""
-        if verb not in RUN_VERBS or not more or not (path := self.workspace / str(more[0])).is_file():
+        if verb not in RUN_VERBS or not more:
             return False
-        return not any(word in path.read_text() for word in ("services", "uses"))
+        scenarios = [self.workspace / str(more[0])]
+        if "--resume" in more:
+            scenarios = list(self.workspace.glob(".bench/runs/*/scenario.yaml"))
+        if not scenarios or not all(path.is_file() for path in scenarios):
+            return False
+        return not any(word in path.read_text() for path in scenarios for word in ("services", "uses"))
 
     def run(self, experiment: str, code: int | None = 0, **scenario: Any) -> dict[str, Any]:
         """Run a scenario to its end; what `--json` says."""

@@ -18,14 +18,17 @@ RUN = {  # a metric of each, its mean as the program prints it, and its unit
 }
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
-def test_each_example_plans_as_itself_and_as_what_it_is_converted_to(path, bench, tmp_path):
+def test_each_example_plans_as_itself_and_as_what_it_is_converted_to(bench, tmp_path):
     shutil.copytree(EXAMPLES, tmp_path / "copy")
-    plan = bench("plan", tmp_path / "copy" / path.name, *SITE, "--json")
-    assert plan.code == 0, plan.err + plan.out
-    (tmp_path / "copy" / "made.yaml").write_text(bench("convert", path, *SITE).out)
-    again = bench("plan", tmp_path / "copy" / "made.yaml", *SITE, "--json")
-    assert json.loads(again.out)["plan_digest"] == json.loads(plan.out)["plan_digest"]
+    paths = sorted(EXAMPLES.glob("*.toml"))
+    failures = []
+    for path in paths:
+        plan = bench("plan", tmp_path / "copy" / path.name, *SITE, "--json")
+        (tmp_path / "copy" / "made.yaml").write_text(bench("convert", path, *SITE).out)
+        again = bench("plan", tmp_path / "copy" / "made.yaml", *SITE, "--json")
+        if plan.code or again.code or json.loads(again.out)["plan_digest"] != json.loads(plan.out)["plan_digest"]:
+            failures.append((path.name, plan.err, again.err))
+    assert len(paths) >= 20 and not failures
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -2,21 +2,13 @@
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from laboratory import warm_bench
 
 DATA = Path(__file__).parents[1] / "importers" / "data"
 HYPERFINE = DATA / "hyperfine-1.15.0.json"
-KILLED = """
-import importlib, os, signal, sys
-from benchhouse.cli import main
-module, _, step = sys.argv.pop(1).rpartition(".")
-setattr(importlib.import_module(module), step, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-main()
-"""
 
 
 def test_a_file_becomes_a_run_that_traces_to_its_samples_and_is_imported_once(lab):
@@ -108,8 +100,7 @@ def test_importers_are_listed(lab):
     ],
 )
 def test_an_import_that_was_killed_ends_in_one_run(lab, step):
-    command = [sys.executable, "-c", KILLED, step, "import", str(HYPERFINE)]
-    killed = subprocess.run(command, cwd=lab.workspace, env=lab.environment(), capture_output=True, check=False)
+    killed = warm_bench().call(("import", str(HYPERFINE)), lab.workspace, lab.environment(), 120, kill_at=step)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     done = json.loads(lab.bench("import", HYPERFINE, "--json").stdout)["runs"][0]
     assert (done["complete"], done["cases"]) == (True, 2)

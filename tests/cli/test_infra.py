@@ -1,13 +1,14 @@
 """`bench infra`: files first, programs only with --apply, and nothing of anybody else's is touched."""
 
 import json
+import os
 import signal
-import subprocess
 import sys
-import textwrap
+from dataclasses import replace
 
 import pytest
 
+from benchhouse.api.workspace import Workspace
 from benchhouse.sites.infra.folder import MANIFEST
 
 
@@ -210,23 +211,29 @@ def test_what_is_not_said_again_stays_as_it_was(bench, tmp_path):
     assert not (tmp_path / "infra/lab/nvidia.yaml").exists()
 
 
-KILLED = """
-import os, signal, sys
-from benchhouse.api.workspace import Workspace
-from dataclasses import replace
+class Killing(dict):
+    """Ends the process when a third text is read."""
 
-class Killed(dict):  # ends the process when the third file's turn comes
-    asked = 0
+    reads = 0
+
     def __getitem__(self, name):
-        self.asked += 1
-        if self.asked == 3:
+        self.reads += 1
+        if self.reads == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(name)
 
-infra = Workspace(sys.argv[1]).infra
-plan = infra.plan("aws", "lab", nodes=sys.argv[2])
-infra.create(replace(plan, texts=Killed({name: text + sys.argv[3] for name, text in plan.texts.items()})))
-"""
+
+def create_and_be_killed(root, tail):
+    """In a process of its own, which has written two files when it gets SIGKILL."""
+    child = os.fork()
+    if child == 0:
+        try:
+            infra = Workspace(root).infra
+            plan = infra.plan("aws", "lab", nodes="1..6")
+            infra.create(replace(plan, texts=Killing({name: text + tail for name, text in plan.texts.items()})))
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("there_before", [False, True], ids=["new", "replaced"])
@@ -234,8 +241,7 @@ def test_kill_in_the_middle_of_create_is_told_and_the_next_create_finishes(bench
     if there_before:
         assert bench(*AWS).code == 0
     tail = "\n" if there_before else ""  # so that every file is another one
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "1..6", tail]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert create_and_be_killed(tmp_path, tail) == -signal.SIGKILL
     stage, files = shown(bench)
     assert stage == "written" and list(files.values()).count("written") == 2
     assert set(files.values()) == {"written", "outdated" if there_before else "missing"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import address
+from asking import address, resize
 from laboratory import Lab
 
 Serve = Callable[..., str]
@@ -93,12 +93,14 @@ def axe() -> str:
 
 
 @pytest.fixture
-def accessible(axe: str) -> Callable[[Any], list[str]]:
-    """What axe calls serious or critical on a page, each with the first element that is concerned."""
+def accessible(axe: str) -> Callable[..., list[str]]:
+    """What axe calls serious or critical on a page, each with the first element that is concerned; by all its rules, or
+    by those that are named."""
 
-    def violations(page: Any) -> list[str]:
+    def violations(page: Any, *rules: str) -> list[str]:
         page.evaluate(axe)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)")
+        options: dict[str, Any] = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+        found = page.evaluate("options => axe.run(document, options).then((result) => result.violations)", options)
         return [
             f"{item['id']}: {item['nodes'][0]['html'][:200]} {item['nodes'][0]['failureSummary'][:300]}"
             for item in found
@@ -106,6 +108,29 @@ def accessible(axe: str) -> Callable[[Any], list[str]]:
         ]
 
     return violations
+
+
+@pytest.fixture
+def check_windows(accessible: Callable[..., list[str]]) -> Callable[[Any], list[str]]:
+    """Problems of a loaded page in a wide window with light colors, and in a narrow window with dark colors."""
+
+    def problems(page: Any) -> list[str]:
+        found = []
+        for width, scheme, rules in (
+            (1280, "light", ()),
+            (390, "dark", ("color-contrast", "scrollable-region-focusable")),
+        ):
+            page.emulate_media(color_scheme=scheme)
+            if resize(page, width) > width:
+                found.append(f"wider than {width}")
+            found += accessible(page, *rules)
+            if page.evaluate("document.documentElement.scrollHeight") >= 9000:
+                found.append(f"a name fills the page at {width}")
+        if page.locator("h1").count() != 1:
+            found.append("not one h1")
+        return found
+
+    return problems
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import pytest
 from markupsafe import escape
 
 from benchhouse.api.rows import as_json
@@ -28,13 +27,16 @@ def talking(ctx: Context):
 """
 
 
-@pytest.mark.parametrize("name", ["plain", "Jörg's runs", 'a & b <"c">'])
-@pytest.mark.parametrize("write", [str, json.dumps, as_json, escape, embedded_json])
-def test_a_folder_is_hidden_whatever_its_name_and_form(tmp_path: Path, name: str, write):
-    root = tmp_path / name
-    root.mkdir()
-    text = hide_places(str(write(f"in {root}/results/x, of {root}")), Workspace(root))
-    assert text.strip('"') == "in results/x, of ."
+def test_a_folder_is_hidden_whatever_its_name_and_form(tmp_path: Path):
+    failures = []
+    for name in ("plain", "Jörg's runs", 'a & b <"c">'):
+        root = tmp_path / name
+        root.mkdir()
+        for write in (str, json.dumps, as_json, escape, embedded_json):
+            text = hide_places(str(write(f"in {root}/results/x, of {root}")), Workspace(root))
+            if text.strip('"') != "in results/x, of .":
+                failures.append((name, write.__name__, text))
+    assert not failures
 
 
 def test_an_error_hides_it_too(tmp_path: Path):

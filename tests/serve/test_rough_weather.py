@@ -38,7 +38,7 @@ def held(site):
     """A run of three points: the first has ended, the second waits for us."""
     lab = site.lab
     lab.hold(1)
-    process = lab.start(
+    process = lab.fork(
         "run", lab.scenario("slow", "held", axes=[{"grid": {"n": [0, 1, 2]}}], workload={"seconds": 0}), "--new"
     )
     wait_until(lambda: any(run["done"] == 1 and run["running"] for run in statuses(site, "held", "running")), "it")
@@ -51,7 +51,7 @@ def held(site):
 @pytest.fixture
 def serve_quickly(site):
     """A server that says within two seconds that there is no answer, and its process."""
-    process = site.lab.start("serve", "--port", "0", "--max-time", "2s")
+    process = site.lab.fork("serve", "--port", "0", "--max-time", "2s")
     yield address(process), psutil.Process(process.pid)
     process.terminate()
     process.communicate()
