@@ -6,10 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from engines_at_hand import filled, new_database
-from services.postgres import postgres_server  # noqa: F401 - a fixture
 
 
-def test_a_team_pushes_asks_and_pulls(bench, tmp_path, postgres_server):  # noqa: F811 - the fixture
+def test_a_team_pushes_asks_and_pulls(bench, tmp_path, postgres_server):
     ada, bob = filled(tmp_path / "ada").root, tmp_path / "bob"
     bob.mkdir()
     address = new_database(postgres_server.endpoint)

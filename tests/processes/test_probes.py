@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from services.postgres import postgres_server as postgres_server
 
 from benchhouse.processes.probes import Probe
 from benchhouse.schema.recipe import Ready

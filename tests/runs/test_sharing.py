@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from engines_at_hand import filled, new_database
 from laboratory import wait_until
 from services import seaweedfs as seaweedfs_servers
-from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
+from services.postgres import Scissors, ask
 from services.small_disk import small_disk  # noqa: F401 - a fixture
 from trial_maker import flip_byte, make_trial
 
@@ -32,7 +32,7 @@ def write(folder, share=None, evidence=None, endpoint=""):
     (folder / "workspace.yaml").write_text("\n".join(["warehouse:", *lines]) + "\n")
 
 
-def test_all_is_sent_once_to_a_real_postgresql_and_s3(bench, tmp_path, monkeypatch, seaweedfs, postgres_server):  # noqa: F811
+def test_all_is_sent_once_to_a_real_postgresql_and_s3(bench, tmp_path, monkeypatch, seaweedfs, postgres_server):
     for name, value in seaweedfs.environment.items():
         monkeypatch.setenv(name, value)
     workspace = filled(tmp_path / "ada")
@@ -83,7 +83,7 @@ def test_a_share_that_is_killed_in_mid_batch_leaves_nothing_half(tmp_path, monke
     assert evidence_transfer.verify("s3://killed", [], endpoint=seaweedfs.url)[::2] == (28, [])
 
 
-def test_a_cut_connection_leaves_the_run_to_be_sent_and_the_next_call_goes_on(tmp_path, postgres_server):  # noqa: F811
+def test_a_cut_connection_leaves_the_run_to_be_sent_and_the_next_call_goes_on(tmp_path, postgres_server):
     workspace = filled(tmp_path / "ada")
     address = new_database(postgres_server.endpoint)
     scissors = Scissors(address, b"INSERT INTO benchhouse_store.runs", cuts=1)

@@ -8,7 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 from engines_at_hand import filled, new_database
-from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
+from services.postgres import Scissors, ask
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.engine import RunTables, rows_digest

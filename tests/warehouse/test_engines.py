@@ -7,7 +7,6 @@ import pytest
 from engines_at_hand import RUNS, filled, new_database
 from published_queries import PUBLISHED, ask
 from services.on_demand import provide
-from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 
 from benchhouse.schema.errors import BenchError

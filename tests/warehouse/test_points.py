@@ -6,7 +6,6 @@ import pytest
 from engines_at_hand import new_database
 from published_queries import ask
 from services.on_demand import provide
-from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import make_trial
 
 from benchhouse.analysis.student import critical_t

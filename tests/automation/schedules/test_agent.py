@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from services.postgres import new_database, postgres_server  # noqa: F401 - a fixture
+from services.postgres import new_database
 from services.simulated_schedules import Clock, FakeRuns, agent_of, simulate
 from services.small_disk import small_disk as small_disk
 
