@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from laboratory import wait_until
-from services.kubernetes_cluster import IMAGE, KubernetesCluster
-from services.on_demand import module
-
-pytestmark = pytest.mark.slow
+from services.kubernetes_cluster import KubernetesCluster
 
 
 @dataclass
@@ -42,41 +39,70 @@ class Team:
         self.cluster.kubectl("apply", "--filename", "-", document=document)
 
 
-@pytest.fixture(scope="module")
-def shared(kubernetes_cluster, tmp_path_factory):
-    folder, namespace = tmp_path_factory.mktemp("volume"), kubernetes_cluster.make_namespace()
-    yield folder, kubernetes_cluster.site(namespace, folder)
-    kubernetes_cluster.forget(namespace)
-
-
 @pytest.fixture
-def team(kubernetes_cluster, shared, bench, monkeypatch):
+def team(kubernetes_cluster, bench, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
-    made = Team(kubernetes_cluster, bench, *shared)
-    wait_until(lambda: made.check()["volume shared"]["state"] == "good", "the volume")
-    return made
+    folder, namespace = tmp_path_factory.mktemp("volume"), kubernetes_cluster.make_namespace()
+    yield Team(kubernetes_cluster, bench, folder, kubernetes_cluster.site(namespace, folder))
+    kubernetes_cluster.forget(namespace)
 
 
 def states(found, *names):
     return [found[name]["state"] if name in found else "" for name in names]
 
 
-def test_what_a_cluster_is_like(team, kubernetes_cluster):
-    kubernetes_cluster.plant("node2", "nvidia.com/gpu", 4)
+def test_rendered_manifests_are_admitted_and_the_check_finds_what_they_made(team, bench, kubernetes_cluster):
+    name = f"{team.namespace}-new"
+    done = bench(
+        "site", "render", "--namespace", name, "--cpus", "8", "--memory", "16G", "--gpus", "2", "--size", "1G",
+        "--storage-class", "local", "--nodes", "--no-egress", "--user", "ann",
+    )  # fmt: skip
+    manifests = list(yaml.safe_load_all(done.out))
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "local",
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": str(team.folder)},
+            "claimRef": {"name": "bench", "namespace": name},
+        },
+    }  # as the provisioner of a storage class would make it
+    own = {"namespace": name, "volume": {"claim": "bench", "path": str(team.folder)}}
+    names = ("namespace", "quota bench", "limits bench", "volume bench")
     try:
-        found = team.check("--job")
+        kubernetes_cluster.kubectl(
+            "apply", "--filename", "-", document={"apiVersion": "v1", "kind": "List", "items": [*manifests, volume]}
+        )
+        wait_until(lambda: states(team.check(**own), *names) == ["good"] * 4, "all that was applied")
+        kubernetes_cluster.plant("node2", "nvidia.com/gpu", 4)
+        found = team.check("--job", **own)
     finally:
         kubernetes_cluster.plant("node2", "nvidia.com/gpu", 0)
+        kubernetes_cluster.forget(name)
+        kubernetes_cluster.kubectl("delete", "clusterrole,clusterrolebinding", f"{name}-bench-nodes")
+        kubernetes_cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
+    assert "requests.cpu 8 of 8" in found["quota bench"]["value"] and "memory 1Gi" in found["limits bench"]["value"]
     assert found["kubernetes"]["value"].startswith("v1.") and found["namespace"]["value"].endswith(", Active")
-    assert states(found, "volume shared", "volume's path", "nodes", "a pod", "volume in a pod") == ["good"] * 5
+    assert states(found, "volume's path", "nodes", "a pod", "volume in a pod") == ["good"] * 4, found
     assert found["nvidia.com/gpu"]["value"] == "node2 4"
     assert found["a pod"]["value"].startswith("Python 3.11") and "the same here and in the pod" in str(found)
     assert "no digest" in found["image"]["note"]
     assert not [what for what in found if what.startswith("may ") and not what.startswith("may use ")]
+
+
+def test_a_pod_reports_a_claim_that_is_another_volume_and_leaves_nothing(team, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    found = team.check("--job", volume={"claim": "shared", "path": str(elsewhere)})
+    assert "the claim shared is another volume" in found["volume in a pod"]["note"]
+    assert "pods would not see it" in found["workspace on the volume"]["note"]
+    assert list(elsewhere.iterdir()) == []
     assert not team.cluster.get("jobs", "--namespace", team.namespace)
 
 
-def test_names_that_are_not_there(team, tmp_path):
+def test_the_check_reports_missing_names_quotas_queues_and_namespaces(team, kubernetes_cluster, tmp_path):
     found = team.check(
         "--job",
         service_account="nobody",
@@ -94,52 +120,32 @@ def test_names_that_are_not_there(team, tmp_path):
     assert "the cluster has no Kueue" in found["queue gpus"]["note"]
     assert 'serviceaccount "nobody" not found' in found["a pod"]["note"]
 
-
-def test_another_volume_is_noticed_by_a_pod(team, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    found = team.check("--job", volume={"claim": "shared", "path": str(elsewhere)})
-    assert "the claim shared is another volume" in found["volume in a pod"]["note"]
-    assert "pods would not see it" in found["workspace on the volume"]["note"]
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_an_image_that_is_not_there_is_told_in_the_clusters_words(team):
-    found = team.check("--job", image=IMAGE.replace("3.11", "none"))
-    assert "ErrImage" in found["a pod"]["note"] or "ImagePull" in found["a pod"]["note"]
-
-
-def test_a_quota_of_nothing(team):
     team.make("ResourceQuota", "tight", {"hard": {"pods": "0", "limits.memory": "1Gi"}})
-    wait_until(
-        lambda: "quota tight" in (found := team.check()) and "of 0" in found["quota tight"]["value"], "the quota"
-    )
+    wait_until(lambda: "of 0" in team.check().get("quota tight", {"value": ""})["value"], "the quota")
     found = team.check("--job")
-    team.cluster.kubectl("delete", "resourcequota", "tight", "--namespace", team.namespace)
     assert found["quota tight"]["state"] == "missing" and "no pods left" in found["quota tight"]["note"]
     assert found["memory of a pod"]["state"] == "missing"
     assert "exceeded quota: tight" in found["a pod"]["note"]
 
-
-def test_a_namespace_that_is_not_there_or_being_deleted(team, kubernetes_cluster):
+    _check_queues(team, kubernetes_cluster)
     assert team.check(namespace="no-such-team")["namespace"]["state"] == "missing"
-    namespace = kubernetes_cluster.make_namespace()
-    metadata = {"name": "held", "namespace": namespace, "finalizers": ["benchhouse.dev/held"]}
+    metadata = {"name": "held", "namespace": team.namespace, "finalizers": ["benchhouse.dev/held"]}
     held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     kubernetes_cluster.kubectl("create", "--filename", "-", document=held)
-    kubernetes_cluster.forget(namespace)
+    kubernetes_cluster.forget(team.namespace)
     try:
-        found = team.check("--job", namespace=namespace)
+        found = team.check("--job")
         assert found["namespace"]["value"].endswith("Terminating") and "being deleted" in found["namespace"]["note"]
         assert "being terminated" in found["a pod"]["note"]
     finally:
         kubernetes_cluster.kubectl(
-            "patch", "configmap", "held", "--namespace", namespace, "--type", "merge",
+            "patch", "configmap", "held", "--namespace", team.namespace, "--type", "merge",
             "--patch", '{"metadata": {"finalizers": null}}',
         )  # fmt: skip
 
 
-def test_a_queue_of_kueue_is_found_and_a_missing_one_told_with_those_there_are(team, kubernetes_cluster):
-    """Kueue itself can't be had: a definition with its names, that keeps any field."""
+def _check_queues(team, kubernetes_cluster):
+    """With a definition that has the names of Kueue's, and keeps any field: Kueue itself is not available."""
     names = {"kind": "LocalQueue", "listKind": "LocalQueueList", "plural": "localqueues", "singular": "localqueue"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
@@ -161,41 +167,4 @@ def test_a_queue_of_kueue_is_found_and_a_missing_one_told_with_those_there_are(t
         missing = team.check(queue="cpus")["queue cpus"]
         assert missing["state"] == "missing" and missing["note"].endswith(f"queues of {team.namespace}: gpus")
     finally:
-        kubernetes_cluster.kubectl("delete", "crd", "localqueues.kueue.x-k8s.io")
-
-
-def test_manifests_are_valid_and_admitted(bench, kubernetes_cluster, team):
-    validator = module("kubernetes-schemas", "kubernetes_validate")
-    name = f"{team.namespace}-new"
-    done = bench(
-        "site", "render", "--namespace", name, "--cpus", "8", "--memory", "16G", "--gpus", "2", "--size", "1G",
-        "--storage-class", "local", "--nodes", "--no-egress", "--user", "ann",
-    )  # fmt: skip
-    manifests = list(yaml.safe_load_all(done.out))
-    for manifest in manifests:
-        validator.validate(manifest, validator.latest_version(), strict=True)
-    try:
-        volume = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": "local",
-                "capacity": {"storage": "1Gi"},
-                "hostPath": {"path": str(team.folder)},
-                "claimRef": {"name": "bench", "namespace": name},
-            },
-        }  # as the provisioner of a storage class would make it
-        kubernetes_cluster.kubectl(
-            "apply", "--filename", "-", document={"apiVersion": "v1", "kind": "List", "items": [*manifests, volume]}
-        )
-        own = {"namespace": name, "volume": {"claim": "bench", "path": str(team.folder)}}
-        names = ("namespace", "quota bench", "limits bench", "volume bench")
-        wait_until(lambda: states(team.check(**own), *names) == ["good"] * 4, "all that was applied")
-        found = team.check("--job", **own)
-        assert "requests.cpu 8 of 8" in found["quota bench"]["value"] and "memory 1Gi" in found["limits bench"]["value"]
-        assert states(found, "a pod", "volume in a pod") == ["good", "good"], found
-    finally:
-        kubernetes_cluster.forget(name)
-        kubernetes_cluster.kubectl("delete", "clusterrole,clusterrolebinding", f"{name}-bench-nodes")
+        kubernetes_cluster.kubectl("delete", "crd", "localqueues.kueue.x-k8s.io", "--wait=false")
