@@ -5,7 +5,6 @@ import platform
 import shutil
 from pathlib import Path
 
-import pytest
 from executors.test_kubernetes import settings
 from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
@@ -14,8 +13,6 @@ from services.seaweedfs import SeaweedFS
 
 import benchhouse
 from benchhouse.processes.worker_copy import layer_for
-
-pytestmark = pytest.mark.slow
 
 
 def packages_of(lab: Lab, volume: Path) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,22 @@ from benchhouse import Context
 def ask(target: dict, ctx: Context, seconds: float = 0.0, n: int = 0, kill: bool = False):
     until = time.monotonic() + seconds
     while True:
-        for url in target["url"].split(","):
+        urls = ",".join(target.values()).split(",")
+        for url in urls:
             urllib.request.urlopen(url, timeout=5).read()
-        Path(os.environ["LAB"], f"asked-{n}").touch()
-        if kill:
+        is_second = any(Path(os.environ["LAB"]).glob("request-*"))
+        Path(os.environ["LAB"], f"request-{n}").touch()
+        if kill and is_second:
+            url = target["url"].split(",")[-1]
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(url + "/die", timeout=5)
             time.sleep(60)
         if time.monotonic() >= until:
             break
         time.sleep(0.1)
-    ctx.emit("asked", 1)
-    ctx.metadata(url=target["url"])
+    ctx.emit("requests", 1)
+    ctx.metadata(**target)
 """
-pytestmark = pytest.mark.slow
 Objects = Callable[..., list[dict[str, Any]]]
 
 
@@ -47,20 +48,15 @@ def served(kubernetes: Lab) -> Lab:
     return kubernetes
 
 
-def write_recipe(lab: Lab, *words: str, **more: Any) -> None:
-    recipe = small_server.recipe(*words, program=["python3"], **more)
+def write_recipe(lab: Lab, *words: str, name: str = "small", **more: Any) -> None:
+    recipe = small_server.recipe(*words, program=["python3"], name=name, **more)
     recipe["command"][1] = str(lab.workspace / "small_server.py")
-    (lab.workspace / "recipes" / "small.yaml").write_text(json.dumps(recipe))
-
-
-def attached(use: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    web = {"recipe": "small", "mode": "attached"} | (use or {})
-    return {"services": {"web": web}, "target": {"url": "service:web"}} | more
+    (lab.workspace / "recipes" / f"{name}.yaml").write_text(json.dumps(recipe))
 
 
 @pytest.fixture
 def objects(served: Lab, kubernetes_cluster: KubernetesCluster) -> Objects:
-    """What there is of benchhouse in the laboratory's namespace."""
+    """Return the objects of benchhouse in the laboratory's namespace."""
     namespace = json.loads((served.workspace / "site.yaml").read_text())["kubernetes"]["namespace"]
     of_ours = "app.kubernetes.io/managed-by=benchhouse"
     return lambda *kinds: kubernetes_cluster.get(",".join(kinds), "--namespace", namespace, "--selector", of_ours)
@@ -73,46 +69,19 @@ def folder(lab: Lab, name: str = "web") -> Path:
     return lab.workspace / ".bench" / "runs" / lab.run_id() / "services" / name
 
 
-def state(lab: Lab) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder(lab) / "state.json").read_text())
+def state(lab: Lab, name: str = "web") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder(lab, name) / "state.json").read_text())
     return found
 
 
-def test_an_embedded_server_runs_in_the_pod_of_its_trial_whoever_brings_our_code(served: Lab):
-    services = {"web": {"recipe": "small"}}
-    served.run("ask", services=services, target={"url": "service:web"}, workload={"n": [1, 2]})
-    trials = served.trials()
-    assert [trial.outcome for trial in trials] == ["succeeded"] * 2
-    assert all(trial.meta["custom"]["url"].startswith("http://127.0.0.1:") for trial in trials)
-    _let_the_image_have_benchhouse(served)
-    served.run("ask", name="again", services=services, target={"url": "service:web"})
-    (trial,) = served.trials("again")
-    assert trial.outcome == "succeeded"
-    assert (trial.folder / "logs" / "web.log").read_text().startswith("starting on")
-    served.is_tidy()
-
-
-def _let_the_image_have_benchhouse(lab: Lab) -> None:
-    """An environment of the pods' Python on the volume stands for one in the image."""
-    path = lab.workspace / "site.yaml"
-    site = json.loads(path.read_text())
-    brought = Path(site["kubernetes"]["volume"]["path"], ".benchhouse")
-    packages = [*brought.glob("code-*"), *(brought / "layers").glob("python*")]
-    home = lab.root / "environment"
-    inside = home / "lib" / "python3.11" / "site-packages"
-    inside.mkdir(parents=True)
-    (home / "bin").mkdir()
-    (home / "bin" / "python").symlink_to("/usr/bin/python3")
-    (home / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    (inside / "benchhouse.pth").write_text("\n".join(map(str, packages)))
-    site["kubernetes"] |= {"code": "image", "python": str(home / "bin" / "python")}
-    path.write_text(json.dumps(site))
-
-
-def test_an_attached_server_is_one_pod_for_all_trials_and_ends_with_the_run(served: Lab, objects: Objects):
-    served.run("ask", workload={"n": [1, 2, 3]}, parallel=2, **attached())
+def test_embedded_and_attached_servers_run_the_program_of_the_trial_s_image(served: Lab, objects: Objects):
+    services = {"web": {"recipe": "small", "mode": "attached"}, "near": {"recipe": "small"}}
+    target = {"url": "service:web", "near": "service:near"}
+    served.run("ask", workload={"n": [1, 2, 3]}, parallel=2, services=services, target=target)
     trials = served.trials()
     assert [trial.outcome for trial in trials] == ["succeeded"] * 3
+    assert all(trial.meta["custom"]["near"].startswith("http://127.0.0.1:") for trial in trials)
+    assert all((trial.folder / "logs" / "near.log").read_text().startswith("starting on") for trial in trials)
     (url,) = {trial.meta["custom"]["url"] for trial in trials}
     assert not url.startswith("http://127.")
     assert {trial.meta["custom"]["services"]["web"]["mode"] for trial in trials} == {"attached"}
@@ -122,115 +91,86 @@ def test_an_attached_server_is_one_pod_for_all_trials_and_ends_with_the_run(serv
     served.is_tidy()
 
 
-def test_an_attached_server_that_dies_fails_the_trial_with_its_last_words(served: Lab, objects: Objects):
-    write_recipe(served, "answer", "mortal")
-    told = served.run("ask", code=1, workload={"kill": True}, **attached())
-    (failure,) = told["failures"]
-    assert failure["code"] == "server_died" and "out of memory" in failure["message"]
-    wait_until(lambda: not objects("jobs", "configmaps"), "all objects to be deleted")
-
-
-def test_a_server_whose_program_no_pod_has_ends_the_run_before_a_trial_begins(served: Lab, objects: Objects):
-    write_recipe(served, "answer")
-    path = served.workspace / "recipes" / "small.yaml"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"program": ["no-such-program"]}))
-    said = served.bench("run", served.scenario("ask", **attached()), code=1).stderr
-    assert "web could not be started" in said and "no-such-program" in said
-    wait_until(lambda: not objects("jobs", "configmaps"), "all objects to be deleted")
-
-
-@pytest.mark.parametrize("kind", ["program", "image"])
-def test_a_server_by_itself_lives_until_it_is_stopped(
-    served: Lab, objects: Objects, request: pytest.FixtureRequest, kind: str
-):
-    if kind == "image":
-        request.getfixturevalue("from_image")("answer")
-    started = json.loads(served.bench("servers", "start", "small", "--executor", "kubernetes", "--json").stdout)
-    (row,) = json.loads(served.bench("servers", "ps", "--json").stdout)
-    assert (row["id"], row["phase"]) == (started["id"], "ready")
-    served.run("ask", services={"web": {"server": started["id"]}}, target={"url": "service:web"})
-    assert served.trials()[0].meta["custom"]["url"] == started["endpoints"][0]
-    assert "starting on" in served.bench("servers", "logs", started["id"]).stdout
-    served.bench("servers", "stop", started["id"])
+def test_servers_without_a_run_serve_later_runs_until_they_are_stopped(served: Lab, objects: Objects, image: str):
+    """One runs the program of the trials' image, and one has an image of its own."""
+    write_recipe(served, "answer", name="own", image=image, image_program="python3")
+    started = {
+        name: json.loads(served.bench("servers", "start", name, "--executor", "kubernetes", "--json").stdout)
+        for name in ("small", "own")
+    }
+    rows = json.loads(served.bench("servers", "ps", "--json").stdout)
+    assert {(row["id"], row["phase"]) for row in rows} == {(item["id"], "ready") for item in started.values()}
+    services = {name: {"server": item["id"]} for name, item in started.items()}
+    served.run("ask", services=services, target={"url": "service:small", "near": "service:own"})
+    custom = served.trials()[0].meta["custom"]
+    assert [custom["url"], custom["near"]] == [item["endpoints"][0] for item in started.values()]
+    for item in started.values():
+        assert "starting on" in served.bench("servers", "logs", item["id"]).stdout
+        served.bench("servers", "stop", item["id"])
     assert not json.loads(served.bench("servers", "ps", "--json").stdout)
     wait_until(lambda: not objects(*EVERYTHING), "all objects to be deleted")
 
 
 @pytest.fixture
-def from_image(served: Lab, kubernetes_cluster: KubernetesCluster) -> Callable[..., None]:
-    """Writes the recipe `small` as one of an image of its own."""
-    image = kubernetes_cluster.pin_image()
-    return lambda *words, **more: write_recipe(served, *words, image=image, image_program="python3", **more)
+def image(kubernetes_cluster: KubernetesCluster) -> str:
+    return kubernetes_cluster.pin_image()
 
 
-@pytest.mark.parametrize(("use", "beside"), [({"node": 0}, True), ({"node": "others"}, False)], ids=["beside", "away"])
-def test_a_server_from_its_own_image_is_ready_when_the_cluster_says_so(
-    served: Lab, objects: Objects, from_image: Callable[..., None], use: dict[str, Any], beside: bool
+def test_servers_from_images_have_places_and_secrets_and_their_death_is_reported(
+    served: Lab, objects: Objects, image: str
 ):
+    """The first trial uses both servers; the second one ends the server on its own node."""
     first = ["{program}", "-c", "open('{folder}/first', 'w')"]
-    from_image("answer", "secret", files={"notes/hello.txt": "{host} {port}"}, prepare=[first])
-    scenario = served.scenario("ask", workload={"seconds": 4}, **attached(use))
+    more = {"image": image, "image_program": "python3", "prepare": [first]}
+    write_recipe(served, "answer", "secret", "mortal", files={"notes/hello.txt": "{host} {port}"}, **more)
+    services = {
+        "web": {"recipe": "small", "mode": "attached", "node": 0},
+        "far": {"recipe": "small", "mode": "attached", "node": "others"},
+    }
+    scenario = served.scenario(
+        "ask", workload={"n": [1, 2], "kill": True}, services=services,
+        target={"url": "service:web", "near": "service:far"}, retries={"max_retries": 0},
+    )  # fmt: skip
+    rendered = served.bench("run", "--dry-run", scenario).stdout
+    assert rendered.count("kind: StatefulSet") == rendered.count("kind: Secret") == 2
     process = served.start("run", scenario, "--json")
-    wait_until(lambda: list(served.marks.glob("asked-*")), "a trial that asks")
-    (stateful,) = objects("statefulsets")
+    wait_until(lambda: list(served.marks.glob("request-*")), "a trial that uses the servers", 280)
+    stateful = objects("statefulsets")
     secret = json.loads((folder(served) / "endpoints.json").read_text())["servers"][0]["places"]["secret"]
-    assert secret not in json.dumps(stateful)
-    assert process.wait(120) == 0
-    (trial,) = served.trials()
-    (replica,) = state(served)["replicas"]
-    assert (trial.meta["placed"]["node"] == replica["node"]) is beside
-    assert trial.meta["custom"]["services"]["web"]["image"]
-    assert state(served)["phase"] == "stopped"
-    log = (folder(served) / "logs" / "web.log").read_text()
-    assert "starting on 8000" in log and secret not in log
+    assert len(stateful) == 2 and secret not in json.dumps(stateful)
+    out, words = process.communicate(timeout=240)
+    assert process.returncode == 1, words
+    (failure,) = json.loads(out)["failures"]
+    assert failure["code"] == "server_died"
+    assert "web ended with 3" in failure["message"] and "out of memory" in failure["message"]
+    logs = [(folder(served, name) / "logs" / f"{name}.log").read_text() for name in ("web", "far")]
+    assert ["out of memory" in log for log in logs] == [True, False]
+    assert all("starting on 8000" in log and secret not in log for log in logs)
+    done, _ = sorted(served.trials(), key=lambda trial: trial.outcome != "succeeded")
+    assert done.outcome == "succeeded" and done.meta["custom"]["services"]["web"]["image"]
+    node = done.meta["placed"]["node"]
+    assert [replica["node"] for replica in state(served)["replicas"]] == [node]
+    assert [replica["node"] for replica in state(served, "far")["replicas"]] != [node]
+    assert state(served, "far")["phase"] == "stopped"
     wait_until(lambda: not objects(*EVERYTHING), "all objects to be deleted")
     served.is_tidy()
 
 
-def test_a_server_that_kubernetes_started_again_has_died(
-    served: Lab, objects: Objects, from_image: Callable[..., None]
-):
-    from_image("answer", "mortal")
-    told = served.run("ask", code=1, workload={"kill": True}, **attached({"replicas": 2}))
-    (failure,) = told["failures"]
-    assert failure["code"] == "server_died"
-    assert "web-1 ended with 3" in failure["message"] and "out of memory" in failure["message"]
-    logs = [(folder(served) / "logs" / f"{name}.log").read_text() for name in ("web", "web-1")]
-    assert ["out of memory" in log for log in logs] == [False, True]
-
-
-def test_a_server_that_is_never_ready_is_told_with_its_words(served: Lab, from_image: Callable[..., None]):
-    from_image("never", ready={"kind": "tcp", "timeout": 2})
-    said = served.bench("run", served.scenario("ask", **attached()), code=1).stderr
-    assert "was not up within 2 s" in said and "starting on 8000" in said
-
-
-def test_a_killed_orchestrator_leaves_no_server(
-    served: Lab, objects: Objects, kubernetes_cluster: KubernetesCluster, from_image: Callable[..., None]
-):
-    shutil.copy(served.workspace / "recipes" / "small.yaml", served.workspace / "recipes" / "kept.yaml")
-    kept = json.loads((served.workspace / "recipes" / "kept.yaml").read_text()) | {"name": "kept"}
-    (served.workspace / "recipes" / "kept.yaml").write_text(json.dumps(kept))
-    from_image("answer")
-    more = attached()
-    more["services"]["db"] = {"recipe": "kept", "mode": "attached"}
-    process = served.start("run", served.scenario("ask", workload={"seconds": 600}, **more))
-    wait_until(lambda: list(served.marks.glob("asked-*")), "a trial that asks")
+@pytest.mark.slow("Pods give up an orchestrator that they have not heard of for 30 seconds.")
+def test_a_killed_orchestrator_leaves_no_server_and_no_trial(served: Lab, objects: Objects, image: str):
+    write_recipe(served, "answer", name="kept")
+    write_recipe(served, "answer", image=image, image_program="python3")
+    services = {"web": {"recipe": "small", "mode": "attached"}, "db": {"recipe": "kept", "mode": "attached"}}
+    target = {"url": "service:web"}
+    process = served.start("run", served.scenario("ask", workload={"seconds": 600}, services=services, target=target))
+    wait_until(lambda: list(served.marks.glob("request-*")), "a trial that uses the server", 280)
     process.kill()
     process.wait()
     wait_until(lambda: not objects("statefulsets", "secrets"), "the watchdog's Job to take its server along", 120)
     pods = "its pods to have ended"
     wait_until(lambda: all(pod["status"]["phase"] == "Succeeded" for pod in objects("pods")), pods, 120)
+    wait_until(lambda: not served.left_running(), "the trial to end", 120)
     served.bench("stop", "@last")
     wait_until(lambda: not objects(*EVERYTHING), "all objects to be deleted")
     assert state(served)["phase"] == "stopped"
     served.is_tidy()
-
-
-def test_a_dry_run_shows_the_objects_of_servers(served: Lab, from_image: Callable[..., None]):
-    from_image("answer")
-    more = attached()
-    more["services"]["db"] = {"recipe": "small", "mode": "attached", "parameters": {"program": sys.executable}}
-    shown = served.bench("run", "--dry-run", served.scenario("ask", **more)).stdout
-    assert shown.count("kind: StatefulSet") == 1 and shown.count("kind: Secret") == 1
-    assert shown.count("kind: Job") == 3  # the watchdog, the keeper, a slot
