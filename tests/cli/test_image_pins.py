@@ -245,7 +245,6 @@ def test_pins_change_no_plan(lab, lock):
     assert digest() == before
 
 
-@pytest.mark.slow
 def test_the_pinned_digest_is_pulled_run_and_told_in_the_evidence(lab, lock, registry, unpacked):
     lab.variables["WORK"] = str(lab.root / "work")
     with_recipe(lab, published=name(registry))

@@ -23,7 +23,6 @@ def record(folder):
     return json.loads((folder / "images.json").read_text())["images"]
 
 
-@pytest.mark.slow
 def test_a_tag_is_resolved_and_what_it_stood_for_is_pinned(lab, folder, registry, unpacked):
     labels = {"org.opencontainers.image.licenses": "GPL-2.0-only"}
     digest = registry.push("tools/box", "1.0", unpacked, labels)
@@ -46,7 +45,6 @@ def test_a_tag_is_resolved_and_what_it_stood_for_is_pinned(lab, folder, registry
     lab.bench("images", "verify")
 
 
-@pytest.mark.slow
 def test_a_definition_file_is_built_and_pinned_by_its_digest(lab, folder, images):
     definition = lab.workspace / "tool.def"
     definition.write_text(

@@ -1,7 +1,5 @@
 """What Slurm's commands print, as seen on 22.05 and 24.11."""
 
-import pytest
-
 from benchhouse.schema.site import Partition, Quality
 from benchhouse.sites import slurm_facts
 
@@ -24,21 +22,19 @@ def test_partitions_are_as_large_as_their_largest_node():
     assert partitions["old"].max_time is None
 
 
-@pytest.mark.parametrize(
-    ("gres", "gpus"),
-    [("(null)", 0), ("", 0), ("gpu", 1), ("gpu:4", 4), ("gpu:a100:4(S:0-1)", 4), ("nvme:1,gpu:h100-80gb:8", 8),
-     ("gpu:a:2,gpu:b:2", 4), ("mygpu:4", 0)],
-)  # fmt: skip
-def test_gpus_are_counted(gres, gpus):
-    assert slurm_facts.read_gpus(gres) == gpus
+def test_gpus_are_counted():
+    cases = {
+        "(null)": 0, "": 0, "gpu": 1, "gpu:4": 4, "gpu:a100:4(S:0-1)": 4, "nvme:1,gpu:h100-80gb:8": 8,
+        "gpu:a:2,gpu:b:2": 4, "mygpu:4": 0,
+    }  # fmt: skip
+    assert {gres: slurm_facts.read_gpus(gres) for gres in cases} == cases
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("2-00:00:00", 172800), ("01:00:00", 3600), ("30:00", 1800), ("infinite", None), ("UNLIMITED", None), ("", None)],
-)
-def test_times_are_read(text, seconds):
-    assert slurm_facts.read_time(text) == seconds
+def test_times_are_read():
+    cases = {
+        "2-00:00:00": 172800, "01:00:00": 3600, "30:00": 1800, "infinite": None, "UNLIMITED": None, "": None,
+    }  # fmt: skip
+    assert {text: slurm_facts.read_time(text) for text in cases} == cases
 
 
 def test_settings_and_the_controllers_clock_are_read():
