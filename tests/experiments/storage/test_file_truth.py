@@ -74,13 +74,11 @@ def measure(prefix: list[str], folder: Path, **workload: object) -> dict:
     return found
 
 
-@pytest.mark.serial
 def test_the_operations_a_second_that_the_kernel_allows_are_measured(throttled, tmp_path):
     found = measure(throttled(iops=IOPS), tmp_path, pattern="randread", file_size="16MiB", block_size=4096, depth=2)
     assert found["iops"]["mean"] == pytest.approx(IOPS, rel=0.12)  # it lets a first burst of a tenth of a second pass
 
 
-@pytest.mark.serial
 def test_the_bandwidth_that_the_kernel_allows_is_measured(throttled, tmp_path):
     found = measure(throttled(mibs=MIBS), tmp_path, pattern="read", file_size="64MiB", block_size="256KiB")
     assert found["bandwidth"]["mean"] == pytest.approx(MIBS * 1.048576, rel=0.12)
@@ -168,7 +166,6 @@ def stolen_ms() -> float:
     return int(Path("/proc/stat").read_text().split()[8]) * 10.0
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(("others", "depth", "stop"), [(0, 1, False), (2, 3, False), (0, 1, True)])
 def test_what_is_called_valid_lies_within_its_bound_of_the_truth(play, monkeypatch, others, depth, stop):
     reads = KnownReads(4_000_000)
