@@ -4,6 +4,7 @@ import json
 from dataclasses import fields
 
 import pytest
+from laboratory import Lab
 
 from benchhouse.api.screen import number
 from benchhouse.report.terminal import screen
@@ -109,50 +110,49 @@ def test_the_terminal_writes_numbers_as_reports_do():
     assert [number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
 
 
-def test_tried_counts_what_failed_and_leaves_no_point_out(lab):
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Runs of three scenarios: `s` has two points, `half` failed at one of them, `other` ran another experiment."""
+    lab = Lab(tmp_path_factory.mktemp("compared"))
+    lab.run("once", workload={"n": [0, 1]}, repetitions=2)
+    lab.run("mischief", name="other", workload={"act": ["ok"]})
     (lab.marks / "bad").touch()
-    lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}, repetitions=2), code=1)
-    tried = tried_points(WorkspaceFolder(lab.workspace), [lab.run_id()])
-    assert {point.point: (point.succeeded, point.trials) for point in tried} == {"n=0": (2, 2), "n=1": (0, 2)}
-
-
-@pytest.fixture
-def done(lab):
-    lab.run("once", workload={"n": [0, 1]}, repetitions=3)
+    lab.run("once", name="half", workload={"n": [0, 1]}, repetitions=2, code=1)
     return lab
 
 
-def test_one_pair_needs_no_point_and_fits_eighty_columns(done, monkeypatch):
+def test_tried_counts_what_failed_and_leaves_no_point_out(compared):
+    tried = tried_points(WorkspaceFolder(compared.workspace), [compared.run_id()])
+    assert {point.point: (point.succeeded, point.trials) for point in tried} == {"n=0": (2, 2), "n=1": (0, 2)}
+
+
+def test_one_pair_fits_eighty_columns_and_a_run_against_itself_is_noted(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = done.bench("compare", "@last:n=0", "@last:n=1")
+    shown = compared.bench("compare", "s:n=0", "s:n=1")
     lines = shown.stdout.splitlines()
-    assert lines[2].split()[:3] == ["metric", "A", "B"]
+    assert lines[2].split()[:3] == ["metric", "A", "B"], "one pair needs no column for the point"
     assert max(map(len, lines)) <= 80
+    assert "A and B are the same trials." in compared.bench("compare", "s", "s").stderr
 
 
-def test_a_run_against_itself_is_noted(done):
-    assert "A and B are the same trials." in done.bench("compare", "@last", "@last").stderr
-
-
-def test_a_chart_and_markdown_for_a_pull_request(done):
-    chart = done.root / "tmp" / "change.svg"
-    shown = done.bench("compare", "@last:n=0", "@last:n=1", "--markdown", "--svg", chart)
+def test_a_chart_and_markdown_for_a_pull_request(compared):
+    chart = compared.root / "tmp" / "change.svg"
+    shown = compared.bench("compare", "s:n=0", "s:n=1", "--markdown", "--svg", chart)
     assert shown.stdout.startswith("**B against A: ")
     assert chart.read_text().startswith("<svg")
-    assert f"also {chart}" in shown.stderr
-    assert "--svg is for two runs" in done.bench("compare", "@last", "--svg", chart, code=2).stderr
+    assert str(chart) in shown.stderr
+    assert "--svg" in compared.bench("compare", "s", "--svg", chart, code=2).stderr
 
 
-def test_all_adds_statistics(done):
-    few, every = (
-        json.loads(done.bench("compare", "@last", "@last", "--json", *more).stdout) for more in ((), ("--all",))
-    )
+def test_all_adds_statistics(compared):
+    few, every = (json.loads(compared.bench("compare", "s", "s", "--json", *more).stdout) for more in ((), ("--all",)))
     assert {row["stat"] for row in few["rows"]} <= {"value", "mean", "p50", "p99"}
     assert len(every["rows"]) >= len(few["rows"])
 
 
-def test_nothing_in_common_is_bad_input_that_says_what_each_side_has(done):
-    done.run("mischief", workload={"act": ["ok"]})
-    shown = done.bench("compare", "@last-1", "@last", code=2)
+def test_runs_and_targets_with_nothing_in_common_are_bad_input(compared):
+    shown = compared.bench("compare", "s", "other", code=2)
     assert "nothing to compare" in shown.stderr
     assert "n=0" in shown.stderr
+    assert "no two targets ran the same test" in compared.bench("compare", "s", code=2).stderr
+    assert "--of METRIC" in compared.bench("compare", "s", "--at", "x=1", code=2).stderr

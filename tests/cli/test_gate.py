@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from laboratory import Lab
 
 METERED = """
 import os, random
@@ -41,45 +42,48 @@ def metered(lab):
 
 
 def run(lab, seed=0, experiment="metered"):
-    lab.bench("run", lab.scenario(experiment, repetitions=4, seed=seed), "--new")
+    lab.bench("run", lab.scenario(experiment, experiment, repetitions=4, seed=seed, monitors=False), "--new")
     return lab.run_id()
 
 
-def test_the_primary_metric_decides_and_a_run_against_itself_passes(metered):
-    run(metered)
-    done = metered.bench("gate", "@last..@last", "--json")
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Two runs of `metered` and two of `unmetered`, with different noise."""
+    lab = Lab(tmp_path_factory.mktemp("metered"))
+    lab.install("metered", "1", METERED, ENTRIES)
+    lab.runs = {name: [run(lab, seed, name) for seed in (0, 100)] for name in ("metered", "unmetered")}
+    return lab
+
+
+def test_the_primary_metric_decides_and_a_run_against_itself_passes(ran):
+    done = ran.bench("gate", "@last-2..@last-2", "--json")
     answer = json.loads(done.stdout)
     assert (answer["judgement"], answer["metrics"]) == ("good", ["latency.mean"])
     assert len(answer["rows"]) == 1
-    every = json.loads(metered.bench("gate", "@last..@last", "--json", *(
+    every = json.loads(ran.bench("gate", "@last-2..@last-2", "--json", *(
         part for number in range(20) for part in ("--metric", f"m{number}"))).stdout)  # fmt: skip
     assert every["judgement"] == "good", "also where single numbers vary by half"
 
 
-@pytest.mark.parametrize("experiment", ["metered", "unmetered"])
-def test_noise_of_other_metrics_does_not_decide(metered, experiment):
-    """Without a declaration the first metric does."""
-    run(metered, seed=0, experiment=experiment)
-    run(metered, seed=100, experiment=experiment)
-    metered.bench("gate", "@last-1..@last", "--mde", "3%")
+def test_noise_of_other_metrics_does_not_decide(ran):
+    """If no metric is declared as primary, the first one decides."""
+    for base, new in ran.runs.values():
+        ran.bench("gate", f"{base}..{new}", "--mde", "3%")
 
 
-def test_a_statistic_is_named_by_a_dot(metered):
-    run(metered)
-    run(metered, seed=100)
-    done = metered.bench("gate", "@last-1..@last", "--metric", "latency.p99", "--metric", "latency.mean", "--json")
+def test_a_statistic_is_named_by_a_dot(ran):
+    gate = "..".join(ran.runs["metered"])
+    done = ran.bench("gate", gate, "--metric", "latency.p99", "--metric", "latency.mean", "--json")
     assert {row["stat"] for row in json.loads(done.stdout)["rows"]} == {"p99", "mean"}
-    refused = metered.bench("gate", "@last-1..@last", "--metric", "latency.p42", code=2)
-    assert "p99" in refused.stderr
+    assert "p99" in ran.bench("gate", gate, "--metric", "latency.p42", code=2).stderr
 
 
-def test_a_first_run_has_an_exit_code_of_its_own(metered):
-    run(metered)
-    done = metered.bench("gate", "@last-1..@last", code=7)
+def test_a_run_without_a_baseline_has_an_exit_code_of_its_own(ran):
+    done = ran.bench("gate", "@last-9..@last", code=7)
     assert "nothing to compare with" in done.stderr
-    passed = metered.bench("gate", "@last-1..@last", "--if-no-baseline", "pass")
+    passed = ran.bench("gate", "@last-9..@last", "--if-no-baseline", "pass")
     assert "no baseline yet, passed" in passed.stdout
-    metered.bench("gate", "nobody..@last", code=2)
+    ran.bench("gate", "nobody..@last", code=2)
 
 
 def test_a_store_brings_the_baseline_into_another_workspace(metered):

@@ -33,7 +33,9 @@ def start(lab, *options):
 
 @pytest.fixture
 def burner():
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    """A process that works about half of the time."""
+    code = "import time\nwhile True:\n    sum(range(1_000_000))\n    time.sleep(0.02)"
+    process = subprocess.Popen([sys.executable, "-c", code])
     yield process
     process.kill()
     process.wait()
@@ -43,11 +45,13 @@ def test_a_monitor_of_a_process_shows_what_it_uses_and_ends_when_told(lab, burne
     started = start(lab, "--pid", burner.pid, "--interval", "0.1s")
     assert started["state"] == "running"
     assert [one["state"] for one in listed(lab)] == ["running"]
+    shown = lab.bench("monitors", "ps").stdout.splitlines()
+    assert len(shown) == 3 and max(map(len, shown)) <= 80, "the list fits a terminal"
     time.sleep(2.0)
     ended = json.loads(lab.bench("monitors", "stop", "--json").stdout)
     assert ended["state"] == "ended"
     seen = {(one["scope"], one["series"]): one["value"] for one in ended["seen"]}
-    assert 0.05 < seen[f"pid:{burner.pid}", "cpu"] < 1.1  # a whole core, where others leave it that
+    assert 0 < seen[f"pid:{burner.pid}", "cpu"] < 1.1  # how much it gets is up to the load of the machine
     folder = lab.workspace / ".bench" / "monitors" / started["monitor_id"] / "telemetry"
     assert sorted(path.name for path in folder.iterdir()) == [
         "node.parquet", f"pid.{burner.pid}.parquet", "summary.json",
@@ -72,18 +76,6 @@ def test_gpus_are_watched_where_nvml_is(lab, tmp_path, monkeypatch):
     (listing,) = listed(lab)
     assert listing["watches"] == "node, gpu0, gpu1"
     assert pq.read_table(f"{listing['folder']}/gpu0.parquet").num_rows > 5
-
-
-def test_the_list_of_monitors_fits_a_terminal(lab, burner):
-    start(lab, "--pid", burner.pid)
-    shown = lab.bench("monitors", "ps").stdout.splitlines()
-    assert len(shown) == 3 and max(map(len, shown)) <= 80
-
-
-def test_a_monitor_ends_by_itself_when_its_time_is_over(lab):
-    start(lab, "--for", "300ms", "--interval", "0.1s")
-    wait_until(lambda: listed(lab)[0]["state"] == "ended", "the monitor to end")
-    assert 0.25 < listed(lab)[0]["duration_s"] < 60
 
 
 def test_a_monitor_of_a_process_ends_with_it(lab, burner):
@@ -113,20 +105,26 @@ def test_a_killed_monitor_loses_only_what_it_had_not_written_yet(lab):
     assert not parts.exists()
 
 
-def test_a_spoilt_summary_is_named_and_hides_no_other_monitor(lab):
-    for _ in range(2):
-        start(lab, "--interval", "0.1s")
-        lab.bench("monitors", "stop")
-    first = listed(lab)[-1]["monitor_id"]
-    (lab.workspace / ".bench" / "monitors" / first / "telemetry" / "summary.json").write_text("{")
+def test_a_monitor_ends_after_its_time_and_a_spoilt_summary_hides_no_other_monitor(lab):
+    start(lab, "--for", "300ms", "--interval", "0.1s")
+    wait_until(lambda: listed(lab)[0]["state"] == "ended", "the monitor to end")
+    (first,) = listed(lab)
+    assert 0.25 < first["duration_s"] < 60
+    start(lab, "--interval", "0.1s")
+    lab.bench("monitors", "stop")
+    (lab.workspace / ".bench" / "monitors" / first["monitor_id"] / "telemetry" / "summary.json").write_text("{")
     assert [one["state"] for one in listed(lab)] == ["ended", "damaged"]
 
 
-def test_what_can_not_be_watched_is_refused(lab):
-    assert "no process 4194999" in lab.bench("monitors", "start", "--pid", "4194999", code=2).stderr
-    assert "0.1" in lab.bench("monitors", "start", "--interval", "1ms", code=2).stderr
-    assert "--for" in lab.bench("monitors", "start", "--for", "soon", code=2).stderr
-    assert "no monitor" in lab.bench("monitors", "stop", "nothing", code=2).stderr
+def test_what_can_not_be_watched_is_refused(bench):
+    for words, part in (
+        (("start", "--pid", "4194999"), "4194999"),
+        (("start", "--interval", "1ms"), "0.1"),
+        (("start", "--for", "soon"), "--for"),
+        (("stop", "nothing"), "no monitor"),
+    ):
+        done = bench("monitors", *words)
+        assert done.code == 2 and part in done.err, (words, done.err)
 
 
 def test_what_can_be_monitored_is_listed_with_its_state(lab):

@@ -22,7 +22,7 @@ def scenario(lab, url, **workload):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the search sends up to 4000 requests, at the rate that a queue of known capacity takes")
 @pytest.mark.serial
 @pytest.mark.timeout(600)
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
