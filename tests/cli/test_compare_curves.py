@@ -35,8 +35,9 @@ def planted(target: Target, ctx: Context, concurrency: int = 1):
 '''
 
 
-@pytest.fixture
-def planted(lab):
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("planted"))
     lab.install("planted", "1.0", CODE, "[benchhouse.experiments]\nplanted = planted:planted\n")
     return lab
 
@@ -46,7 +47,7 @@ def swept(tmp_path_factory):
     lab = Lab(tmp_path_factory.mktemp("swept"))
     lab.install("planted", "1.0", CODE, "[benchhouse.experiments]\nplanted = planted:planted\n")
     targets = [{"name": f"{kind}{ef}", "kind": kind, "ef": ef} for kind in "abc" for ef in (8, 16, 32)]
-    lab.run("planted", targets=targets, repetitions=5)
+    lab.run("planted", targets=targets, repetitions=3, monitors=False)
     return lab
 
 
@@ -84,99 +85,78 @@ def test_the_report_is_written_with_the_level_that_was_asked_for(swept):
     assert "At recall 0.95, a has the highest qps" in plain.read_text()
 
 
-def test_targets_are_told_along_an_axis_and_where_they_stop(planted, monkeypatch):
-    targets = [{"name": kind, "kind": kind} for kind in "ab"]
-    planted.run("planted", targets=targets, workload={"concurrency": [1, 4, 8, 16, 32]}, repetitions=3)
+def test_targets_are_compared_along_an_axis_and_side_by_side_under_identical_load(planted, monkeypatch):
+    targets = [{"name": kind, "kind": kind} for kind in "abc"]
+    loads = {"concurrency": [1, 4, 8, 16, 32]}
+    planted.run("planted", name="loads", targets=targets, workload=loads, repetitions=3, monitors=False)
     monkeypatch.setenv("COLUMNS", "80")
-    shown = planted.bench("compare", "@last", "--along", "concurrency")
+    shown = planted.bench("compare", "loads", "--along", "concurrency")
     flat = " ".join(shown.stdout.split())
-    assert flat.count("stops scaling at about concurrency 1") == 2
+    assert flat.count("stops scaling at about concurrency 1") == 3
     assert "measured at 8 and 16" in flat
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    (a, b) = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--json").stdout)["curves"]
+    (a, b, _) = json.loads(planted.bench("compare", "loads", "--along", "concurrency", "--json").stdout)["curves"]
     assert a["stages"][4]["efficiency"] == pytest.approx(12 / 32, rel=0.05)
     assert b["stops_interval"][0] <= 11.4 <= b["stops_interval"][1]
-    page = Path(planted.bench("report", "@last").stdout.strip()).read_text()
-    assert "Along concurrency" in page
-    assert "Side by side under identical load" in page
 
-
-def test_a_load_that_failed_is_told_beside_the_curve(planted):
-    planted.run("planted", code=1, targets=[{"name": "a"}], workload={"concurrency": [1, 4, 8, 64]}, repetitions=2)
-    along = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--json").stdout)
-    assert "a was also tried at concurrency 64 (failed): no valid number there." in along["notes"]
-    assert along["curves"][0]["sentence"].endswith("8, the highest with a valid number; also tried: 64 (failed).")
-    level = json.loads(planted.bench("compare", "@last", "--at", "recall=0.7", "--json").stdout)
-    assert "Without a valid number and on no curve: name=a concurrency=64 (failed)." in level["notes"]
-
-
-def test_targets_stand_side_by_side_under_identical_load(planted, monkeypatch):
-    targets = [{"name": kind, "kind": kind} for kind in "abc"]
-    planted.run("planted", targets=targets, workload={"concurrency": [1, 4]}, repetitions=3)
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = planted.bench("compare", "@last").stdout
+    shown = planted.bench("compare", "loads").stdout
     assert [line for line in shown.splitlines() if line.startswith("concurrency=")] == [
-        "concurrency=1",
-        "concurrency=4",
+        f"concurrency={load}" for load in loads["concurrency"]
     ]
-    assert shown.count("a best") == 2
-    told = json.loads(planted.bench("compare", "@last", "--metric", "qps", "--json").stdout)
-    for case in told["cases"]:
+    assert shown.count("a best") == 5
+    answer = json.loads(planted.bench("compare", "loads", "--metric", "qps", "--json").stdout)
+    for case in answer["cases"]:
         (ranking,) = case["rankings"]
         best, second, last = ranking["standings"]
         assert (best["mark"], second["mark"], last["mark"]) == ("best", "median", "worst")
         assert second["low"] < -0.5 < second["high"]
         assert second["verdict"] == "worse than the best"
+    page = Path(planted.bench("report", "loads").stdout.strip()).read_text()
+    assert "Along concurrency" in page and "Side by side under identical load" in page
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--at", "recall"), "expected METRIC=NUMBER"),
-        (("--at", "recall=95"), "Did you mean 0.95?"),
-        (("--at", "speed=1"), "no metric speed here"),
-        (("--at", "recall=0.9", "--along", "kind"), "it is no number"),
-        (("--at", "recall=0.9", "--metric", "qps"), "it is --of METRIC"),
-        (("--of", "qps"), "--of goes with --at or --along"),
-        (("--report",), "--report goes with --at"),
-        (("--along", "shards"), "it is not there; numbers that vary: target.ef"),
-        (("--all",), "--all is for two runs"),
-        (("--markdown",), "bench report writes report.md"),
-    ],
-)
-def test_what_can_not_be_is_refused_with_the_reason(swept_once, words, why):
-    assert why in swept_once.bench("compare", "@last", *words, code=2).stderr
+def test_a_load_that_failed_is_noted_at_the_curve(planted):
+    loads = {"concurrency": [1, 4, 8, 64]}
+    planted.run("planted", name="failed", code=1, targets=[{"name": "a"}], workload=loads, repetitions=2)
+    along = json.loads(planted.bench("compare", "failed", "--along", "concurrency", "--json").stdout)
+    assert "a was also tried at concurrency 64 (failed): no valid number there." in along["notes"]
+    assert along["curves"][0]["sentence"].endswith("8, the highest with a valid number; also tried: 64 (failed).")
+    level = json.loads(planted.bench("compare", "failed", "--at", "recall=0.7", "--json").stdout)
+    assert "Without a valid number and on no curve: name=a concurrency=64 (failed)." in level["notes"]
 
 
-@pytest.fixture(scope="module")
-def swept_once(tmp_path_factory):
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.install("planted", "1.0", CODE, "[benchhouse.experiments]\nplanted = planted:planted\n")
-    lab.run("planted", targets=[{"name": f"a{ef}", "ef": ef} for ef in (8, 32)])
-    return lab
-
-
-def test_one_target_has_nothing_beside_it(lab):
-    lab.run("once", workload={"n": [0, 1]})
-    assert "no two targets ran the same test" in lab.bench("compare", "@last", code=2).stderr
-
-
-def test_an_experiment_without_a_throughput_asks_for_one(lab):
-    lab.run("mischief", workload={"act": ["ok"], "n": [1, 2]})
-    assert "Name it: --of METRIC" in lab.bench("compare", "@last", "--at", "x=1", code=2).stderr
+def test_options_that_make_no_sense_are_refused_with_the_reason(swept):
+    failures = []
+    for words, why in (
+        (("--at", "recall"), "METRIC=NUMBER"),
+        (("--at", "recall=95"), "0.95?"),
+        (("--at", "speed=1"), "speed"),
+        (("--at", "recall=0.9", "--along", "kind"), "no number"),
+        (("--at", "recall=0.9", "--metric", "qps"), "--of METRIC"),
+        (("--of", "qps"), "--at or --along"),
+        (("--report",), "--at"),
+        (("--along", "shards"), "target.ef"),
+        (("--all",), "two runs"),
+        (("--markdown",), "bench report"),
+    ):
+        done = swept.bench("compare", "@last", *words, code=None)
+        if done.returncode != 2 or why not in done.stderr:
+            failures.append((words, done.returncode, done.stderr))
+    assert not failures
 
 
 def test_strong_scaling_has_laws_and_a_chart(planted):
-    planted.run("planted", workload={"concurrency": [1, 2, 4, 8]}, repetitions=3, scaling="strong")
-    shown = planted.bench("compare", "@last", "--along", "concurrency")
+    loads = {"concurrency": [1, 2, 4, 8]}
+    planted.run("planted", name="strong", workload=loads, repetitions=3, scaling="strong", monitors=False)
+    shown = planted.bench("compare", "strong", "--along", "concurrency")
     assert shown.stdout.startswith("Strong scaling along concurrency\n")
     assert "Amdahl's law: " in shown.stdout and "the highest measured" in " ".join(shown.stdout.split())
-    along = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--json").stdout)
+    along = json.loads(planted.bench("compare", "strong", "--along", "concurrency", "--json").stdout)
     (curve,) = along["curves"]
     assert (along["kind"], [law["law"] for law in curve["laws"]]) == ("strong", ["amdahl", "usl"])
     assert curve["laws"][0]["parameters"]["s"]["low"] <= 0.01
-    timed = json.loads(planted.bench("compare", "@last", "--along", "concurrency", "--of", "wait", "--json").stdout)
+    timed = json.loads(planted.bench("compare", "strong", "--along", "concurrency", "--of", "wait", "--json").stdout)
     assert (timed["throughput"]["metric"], timed["latency"]) == ("wait", None)
-    page = Path(planted.bench("report", "@last").stdout.strip())
+    page = Path(planted.bench("report", "strong").stdout.strip())
     assert "Strong scaling along concurrency: throughput, speed-up and efficiency" in page.read_text()
     assert "## Strong scaling along concurrency" in page.with_name("report.md").read_text()
