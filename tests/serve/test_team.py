@@ -162,8 +162,8 @@ def test_a_store_that_goes_away_is_said_and_comes_back_by_itself(team, base):
     wait_until(lambda: "run-d" in runs(base), "a run that came after")
 
 
+@pytest.mark.slow("a connection to a PostgreSQL that stands still is given up after twenty seconds")
 def test_a_store_that_stands_still_is_said_to_be_away_and_holds_up_no_page(team, base):
-    """Twenty seconds of waiting: so long a connection may take."""
     wait_until(lambda: "run-a" in runs(base), "the first look")
     with team.tables.held():
         wait_until(lambda: "has not answered since" in page(base, "/runs"), "the banner")
@@ -189,5 +189,6 @@ def test_who_follows_ends_with_a_server_that_is_killed(team):
     wait_until(lambda: not Path(f"/proc/{follower}/exe").exists(), "it to end")
 
 
-def test_a_workspace_that_names_no_store_is_not_followed(lab):
-    assert "warehouse: {share: postgresql://" in lab.bench("serve", "--follow", "--port", "0", code=2).stderr
+def test_a_workspace_that_names_no_store_is_not_followed(bench):
+    refused = bench("serve", "--follow", "--port", "0")
+    assert refused.code == 2 and "warehouse: {share: postgresql://" in refused.err
