@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.analysis.compare import CAP, Pair, compare, compare_many, p_value
 from benchhouse.analysis.student import critical_t, welch_df
@@ -28,9 +29,7 @@ def draw(seed, mean, cv, n):
     return [source.gauss(mean, mean * cv) for _ in range(n)]
 
 
-@pytest.mark.parametrize(
-    ("direction", "verdict"), [("lower", "better"), ("higher", "worse"), (None, "different")], ids=str
-)
+@check_table("direction, verdict", [("lower", "better"), ("higher", "worse"), (None, "different")])
 def test_verdict_follows_the_direction_of_the_metric(direction, verdict):
     result = compare(SLOW, FAST, direction=direction, seed=1)
     assert result.verdict == verdict
@@ -71,7 +70,7 @@ def test_one_repetition_gets_no_interval():
     assert result.sentence() == "B is 150.0% higher (n=1 and 2, no interval): too few repetitions"
 
 
-@pytest.mark.parametrize("n", [3, 5, 300])
+@check_table("n", [3, 5, 300])
 def test_different_constants_are_exact(n):
     result = compare([0.9] * n, [0.95] * n, direction="higher", seed=1)
     assert result.method == "exact values, no spread"
@@ -94,7 +93,7 @@ def test_p_value_on_a_published_example():
     assert p_value(*shifted) == pytest.approx(0.021378001462867, rel=1e-9)
 
 
-@pytest.mark.parametrize("value", [0.1, 0.0, -3.0])
+@check_table("value", [0.1, 0.0, -3.0])
 def test_identical_constants_give_no_evidence(value):
     result = compare([value] * 3, [value] * 7, direction="higher", seed=1)
     assert (result.difference, result.verdict, result.p_value) == (0.0, "no evidence of a difference", 1.0)
@@ -128,8 +127,8 @@ def test_tied_values_leave_a_finite_interval_within_the_cap():
     assert math.log1p(positive.lo) >= -reach - 2 * math.log(0.91 / 0.9) and math.log1p(positive.hi) <= reach
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "settings"),
+@check_table(
+    "a, b, settings",
     [
         ([], [1.0], {}),
         ([1.0, math.nan], [1.0], {}),
@@ -138,7 +137,7 @@ def test_tied_values_leave_a_finite_interval_within_the_cap():
         (SLOW, FAST, {"resamples": 10}),
     ],
 )
-def test_what_cannot_be_compared_is_refused(a, b, settings):
+def test_samples_that_cannot_be_compared_are_refused(a, b, settings):
     with pytest.raises(ValueError):
         compare(a, b, direction=None, seed=1, **settings)
 
@@ -233,17 +232,16 @@ def test_a_large_drop_from_a_noisy_baseline_is_seen():
     assert result.change_interval.hi < -0.98
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
+@check_table(
+    "a, b",
     [
         ([0.001, 0.001], [0.001, 0.001, 0.207]),
         ([10.0, 10.1, 9.9], [10.0, 10.2, 2500.0]),
         ([10.0, 10.1, 9.9, 10.0], [10.0, 10.2, 9.8, 2500.0]),
         ([10.0, 10.1, 9.9, 10.0, 10.05], [10.0, 10.2, 9.8, 10.1, 2500.0]),
     ],
-    ids=["n=2 and 3", "n=3", "n=4", "n=5"],
 )
-def test_one_huge_value_is_no_evidence_of_a_difference(a, b):
+def test_one_huge_value_gives_no_evidence_of_a_difference(a, b):
     result = compare(a, b, direction="higher", seed=1)
     assert result.change_interval.covers(0.0)
     assert result.verdict == "no evidence of a difference"
@@ -273,8 +271,8 @@ BEFORE = [  # as released with that definition: interval of the difference, of t
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("definition", "a", "b", "difference", "change", "p"), BEFORE)
-def test_an_earlier_definition_gives_what_it_gave(definition, a, b, difference, change, p):
+@check_table("definition, a, b, difference, change, p", BEFORE)
+def test_an_earlier_definition_gives_its_earlier_results(definition, a, b, difference, change, p):
     result = compare(a, b, direction="lower", seed=1, definition=definition)
     assert result.difference_interval == pytest.approx(difference, rel=1e-9)
     assert result.change_interval == (pytest.approx(change, rel=1e-9) if change else None)

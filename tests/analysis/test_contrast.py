@@ -2,6 +2,7 @@ import math
 import random
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.compare import compare
 from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
@@ -24,8 +25,8 @@ def test_a_mean_has_the_value_the_error_and_the_freedom_of_a_mean():
     assert found.df == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("n", [3, 6])
-def test_a_difference_of_two_means_is_what_compare_says(n):
+@check_table("n", [3, 6])
+def test_a_difference_of_two_means_equals_the_result_of_compare(n):
     a, b = noisy(-100.0, 3.0, n, 1), noisy(-96.0, 5.0, n, 2)  # below zero, where the plain scale decides
     known = compare(a, b, direction=None, seed=3)
     found, method = interval(of_one(b).minus(of_one(a)), confidence=0.95, seed=3)

@@ -2,7 +2,7 @@
 
 import random
 
-import pytest
+from tables import check_table
 
 from benchhouse.analysis.compare import compare
 from benchhouse.analysis.doubts import doubt
@@ -11,8 +11,8 @@ from benchhouse.analysis.paired import compare_paired
 FEW, MODES = "only 2 distinct values: a spread, not an interval", "two far modes: a spread, not an interval"
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
+@check_table(
+    "values, says",
     [
         ([0.9, 0.9, 0.95], FEW),
         ([3.0, 4.0, 4.0, 3.0, 3.0, 4.0, 3.0, 3.0], FEW),
@@ -26,7 +26,7 @@ FEW, MODES = "only 2 distinct values: a spread, not an interval", "two far modes
         ([], ""),
     ],
 )
-def test_a_sample_says_what_speaks_against_its_interval(values, says):
+def test_doubts_about_the_interval_of_a_sample_are_listed(values, says):
     assert doubt(values) == says
 
 

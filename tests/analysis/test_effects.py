@@ -1,6 +1,7 @@
 """Effect sizes on samples small enough to work out by hand."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.compare import cliffs_delta, hedges_g
 
@@ -11,15 +12,13 @@ def test_hedges_g_by_hand():
     assert hedges_g([10, 20, 30], [30, 40, 50]) == pytest.approx(2.0 * 0.8)  # in any unit
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "expected"), [([1.0], [1.0, 2.0], None), ([1, 1], [2, 2], None), ([1, 1], [1, 1], 0.0)]
-)
+@check_table("a, b, expected", [([1.0], [1.0, 2.0], None), ([1, 1], [2, 2], None), ([1, 1], [1, 1], 0.0)])
 def test_hedges_g_without_spread(a, b, expected):
     assert hedges_g(a, b) == expected
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
+@check_table(
+    "a, b, expected",
     [([1, 2], [3, 4], 1.0), ([3, 4], [1, 2], -1.0), ([1, 2], [1, 2], 0.0), ([1, 3], [2], 0.0), ([1, 2], [2, 3], 0.75)],
 )
 def test_cliffs_delta_counts_pairs(a, b, expected):

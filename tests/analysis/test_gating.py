@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.compare import compare
 from benchhouse.analysis.gating import MOST, MeasuredChange, Ruling, rule, stands
@@ -19,8 +20,8 @@ def ruled(low, high, direction="lower", mde=0.03, n=5, certain=True):
     return rule(MeasuredChange((low + high) / 2, (low, high), None, direction, n, certain), mde=mde)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "direction", "says"),
+@check_table(
+    "low, high, direction, says",
     [
         (-0.01, 0.02, "lower", "good"),
         (0.005, 0.02, "lower", "good"),  # surely slower, and surely by less than matters
@@ -30,7 +31,7 @@ def ruled(low, high, direction="lower", mde=0.03, n=5, certain=True):
         (-0.02, 0.05, "lower", "can't tell"),
     ],
 )
-def test_the_gate_goes_by_what_the_interval_excludes(low, high, direction, says):
+def test_the_gate_decides_by_the_values_outside_the_interval(low, high, direction, says):
     assert ruled(low, high, direction).judgement == says
 
 
@@ -51,8 +52,8 @@ def test_a_level_of_zero_is_judged_by_the_difference():
         assert found.judgement == says
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "says"),
+@check_table(
+    "low, high, says",
     [
         (-0.01, 0.03, "can't tell"),  # the edge itself is not excluded
         (0.0, 0.08, "can't tell"),
@@ -82,8 +83,8 @@ def test_the_numbers_of_a_ruling_are_those_of_its_interval():
     assert at_90.visible == pytest.approx((1.859548 + 0.8416) * math.log(1.1 / 0.9) / 2 / 1.859548, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("ends", "direction", "certain", "says"),
+@check_table(
+    "ends, direction, certain, says",
     [
         (None, "lower", True, "can't tell"),
         ((-0.2, 0.0), "lower", True, "good"),
@@ -98,8 +99,8 @@ def test_without_a_relative_interval_the_difference_decides(ends, direction, cer
     assert found == Ruling(says, 0.5 if direction == "lower" else -0.5, None, None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("mean", "interval", "side", "said"),
+@check_table(
+    "mean, interval, side, said",
     [
         (12.0, (11.0, 13.0), "above", "beyond"),
         (12.0, (10.0, 13.0), "above", "unsure"),
@@ -114,9 +115,7 @@ def test_a_limit_is_passed_only_by_a_whole_interval(mean, interval, side, said):
     assert stands(mean, interval, 10.0, side) == said
 
 
-@pytest.mark.parametrize(
-    ("hits", "n", "low", "high"), [(0, 20, 0.0, 0.1684), (1, 20, 0.0013, 0.2487), (20, 400, 0.0308, 0.0762)]
-)
+@check_table("hits, n, low, high", [(0, 20, 0.0, 0.1684), (1, 20, 0.0013, 0.2487), (20, 400, 0.0308, 0.0762)])
 def test_exact_intervals_are_those_of_the_books(hits, n, low, high):
     assert exact_interval(hits, n) == pytest.approx((low, high), abs=1e-4)
 
@@ -273,7 +272,7 @@ def test_pairs_without_spread_are_certain():
     assert (more.p_value, more.verdict, more.hedges_g) == (0.0, "worse", None)
 
 
-@pytest.mark.parametrize("sides", [([1.0, 2.0, 3.0], [1.0, 2.0]), ([1.0, 2.0], [1.0, 2.0])])
+@check_table("sides", [([1.0, 2.0, 3.0], [1.0, 2.0]), ([1.0, 2.0], [1.0, 2.0])])
 def test_pairs_of_different_length_and_fewer_than_three_are_refused(sides):
     with pytest.raises(ValueError, match="pairs need equally many values, 3 or more"):
         compare_paired(*sides, direction=None)

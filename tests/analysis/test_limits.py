@@ -1,12 +1,12 @@
 """Numbers and limits."""
 
-import pytest
+from tables import check_table
 
 from benchhouse.analysis.gating import stands
 
 
-@pytest.mark.parametrize(
-    ("mean", "interval", "side", "said"),
+@check_table(
+    "mean, interval, side, said",
     [
         (12.0, (11.0, 13.0), "above", "beyond"),
         (12.0, (9.0, 15.0), "above", "unsure"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.scaling import Stage, find_stop, growth
 
@@ -28,11 +29,11 @@ def stages(curve, n=5, spread=0.0, source=None, places=PLACES):
 
 
 @pytest.mark.parametrize(("name", "n"), list(zip(CURVES, [3, 5, 5, 3], strict=True)))  # more: tradeoff_coverage.py
-def test_the_interval_covers_where_growth_stops(name, n):
+def test_the_interval_covers_the_place_where_growth_stops(name, n):
     source, curve = np.random.default_rng([n, 1]), CURVES[name]
-    found = [find_stop(stages(curve, n, 0.02, source), seed=seed) for seed in range(100)]
+    found = [find_stop(stages(curve, n, 0.02, source), seed=seed) for seed in range(40)]
     stopped = [one for one in found if one.kind == "stops"]
-    assert len(stopped) >= 85  # where 64 is hardly more than 95% of what is to come, noise may hide the end
+    assert len(stopped) >= 34  # where 64 is hardly more than 95% of what is to come, noise may hide the end
     assert sum(one.interval.covers(truth(curve)) for one in stopped) >= 0.9 * len(stopped)
 
 
@@ -54,8 +55,8 @@ def test_growth_that_the_spread_may_have_made_up_is_not_called_growth():
     assert (found.kind, found.at) == ("unclear", None)
 
 
-@pytest.mark.parametrize("curve", [lambda p: 100.0, lambda p: 100.0 / p])
-def test_what_never_grows_is_flat(curve):
+@check_table("curve", [lambda p: 100.0, lambda p: 100.0 / p])
+def test_a_curve_without_growth_is_flat(curve):
     assert find_stop(stages(curve), seed=1).kind == "flat"
 
 

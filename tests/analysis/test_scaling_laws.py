@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.scaling import Stage
 from benchhouse.analysis.scaling_laws import fit
@@ -21,7 +22,7 @@ def stages(curve, places=PLACES, n=5, spread=0.0, source=None):
     return [Stage(place, (curve(place) * noise()).tolist()) for place in places]
 
 
-@pytest.mark.parametrize("name", CURVES)
+@check_table("name", CURVES)
 def test_a_curve_without_noise_gives_its_parameters(name):
     curve, truth = CURVES[name]
     law = fit(name, stages(curve), seed=1)
@@ -31,19 +32,21 @@ def test_a_curve_without_noise_gives_its_parameters(name):
     assert [law.throughput(place) for place in PLACES] == pytest.approx([curve(place) for place in PLACES])
 
 
-@pytest.mark.parametrize(("name", "n"), [("amdahl", 3), ("gustafson", 5), ("usl", 3), ("usl", 5)])
+@pytest.mark.parametrize(("name", "n"), [("amdahl", 3), ("gustafson", 5), ("usl", 3)])
 def test_intervals_cover_the_parameters(name, n):
-    """95 of 100; with 200 curves, 91 to 99 is chance. benchmarks/scaling_fit.py takes thousands."""
+    """38 of 40 are expected, fewer than 34 happen once in 100 times. benchmarks/scaling_fit.py takes thousands."""
     curve, truth = CURVES[name]
     source = np.random.default_rng([n, 22])
-    laws = [fit(name, stages(curve, n=n, spread=0.03, source=source), seed=seed) for seed in range(200)]
+    laws = [fit(name, stages(curve, n=n, spread=0.03, source=source), seed=seed) for seed in range(40)]
     for key, value in truth.items():
-        covered = sum(law.parameters[key].interval.covers(value) for law in laws)
-        assert 182 <= covered <= 198, (key, covered)
+        found = [law.parameters[key] for law in laws]
+        assert sum(one.interval.covers(value) for one in found) >= 34, key
+        width = np.median([one.interval.high - one.interval.low for one in found])
+        assert width <= 6.0 * np.std([one.value for one in found]), f"{key}: intervals are far too wide"
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "expected"),
+@check_table(
+    "name, first, expected",
     [
         ("amdahl", 1, 21.0),  # 1 + 1/s
         ("amdahl", 4, 27.0),  # against four: 1 + 0.05 (N - 1) = 2 (1 + 0.05 * 3)
@@ -90,14 +93,14 @@ def test_one_trial_a_stage_gives_no_interval():
     assert law.pays_to.interval is None
 
 
-@pytest.mark.parametrize(("name", "fewest"), [("amdahl", 3), ("gustafson", 3), ("usl", 4)])
-def test_too_few_stages_fit_nothing(name, fewest):
+@check_table("name, fewest", [("amdahl", 3), ("gustafson", 3), ("usl", 4)])
+def test_too_few_stages_fit_no_law(name, fewest):
     curve = CURVES[name][0]
     assert fit(name, stages(curve, PLACES[: fewest - 1]), seed=1) is None
     assert fit(name, stages(curve, PLACES[:fewest]), seed=1)
 
 
-@pytest.mark.parametrize("values", [[0.0, 0.0], [-1.0, -1.0]])
-def test_what_is_not_above_zero_fits_nothing(values):
+@check_table("values", [[0.0, 0.0], [-1.0, -1.0]])
+def test_values_that_are_not_positive_fit_no_law(values):
     assert fit("amdahl", [Stage(1, values), Stage(2, [1.0, 2.0]), Stage(4, [1.0, 2.0])], seed=1) is None
     assert fit("amdahl", [Stage(place, [1.0, 1.1]) for place in (0, 1, 2)], seed=1) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.slo_search import Batch, LoadRange, Search
 
@@ -49,7 +50,7 @@ def run(search, services, seed=1, rate=None):
 
 @pytest.mark.parametrize("slope", [4, 12, 60])
 def test_a_knee_of_any_steepness_is_found_within_the_precision(slope):
-    for seed in range(5):
+    for seed in range(2):
         found = run(Search([0.05], first=7.0), [smooth(80.0, 0.05, slope)], seed)
         assert found.status == "found"
         assert found.knee == pytest.approx(80.0, rel=0.03)
@@ -59,10 +60,10 @@ def test_a_knee_of_any_steepness_is_found_within_the_precision(slope):
 
 def test_the_interval_covers_the_knee_about_as_often_as_it_says():
     covered = 0
-    for seed in range(40):
+    for seed in range(20):
         found = run(Search([0.05], first=30.0), [smooth(80.0, 0.05, 12)], seed)
         covered += found.low <= 80.0 <= found.high
-    assert covered >= 35  # 38 expected at 95%; 34 or fewer would happen once in a hundred
+    assert covered >= 17  # 19 expected at 95%; 16 or fewer would happen once in sixty times
 
 
 def test_a_cliff_is_found_by_halving_its_bracket():
@@ -109,7 +110,7 @@ def test_a_service_that_breaks_at_the_lowest_load_allowed_is_none_pass():
 
 
 def test_a_knee_outside_the_loads_allowed_is_never_called_found():
-    for seed in range(10):
+    for seed in range(3):
         found = run(Search([0.05], first=10.0, loads=LoadRange(highest=75.0)), [smooth(80.0, 0.05, 12)], seed)
         assert found.status in ("all_pass", "budget")
 
@@ -130,7 +131,7 @@ def test_a_probe_without_requests_is_refused():
         Search([0.01], first=1.0).tell(1.0, [Batch(0, (0,))], 0.0)
 
 
-@pytest.mark.parametrize("arguments", [{"lowest": 5.0, "highest": 1.0}, {"lowest": -1.0}])
+@check_table("arguments", [{"lowest": 5.0, "highest": 1.0}, {"lowest": -1.0}])
 def test_impossible_bounds_are_refused(arguments):
     with pytest.raises(ValueError, match="expected 0 < lowest"):
         Search([0.01], first=1.0, loads=LoadRange(**arguments))
@@ -146,14 +147,14 @@ def test_the_queue_of_the_benchmark_obeys_erlang(queues):
     assert queues.true_knee(single) == pytest.approx(10.0 - math.log(20.0) / 1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("it simulates millions of requests in a queue")
 def test_the_knee_of_a_queue_is_found_although_its_slow_requests_come_in_clumps(queues):
     case = queues.CASES[2]
     knee = queues.true_knee(case)
-    searches, _ = queues.search_all(case, knee, runs=10, seed=3)  # benchmarks/slo_search.py makes hundreds
+    searches, _ = queues.search_all(case, knee, runs=4, seed=3)  # benchmarks/slo_search.py makes hundreds
     results = [search.result() for search in searches]
-    assert np.quantile([abs(result.knee / knee - 1.0) for result in results], 0.9) <= 0.03
-    assert sum(result.low <= knee <= result.high for result in results) >= 9
+    assert max(abs(result.knee / knee - 1.0) for result in results) <= 0.03
+    assert sum(result.low <= knee <= result.high for result in results) >= 3
 
 
 def test_a_search_that_begins_at_the_lowest_load_allowed_goes_up():

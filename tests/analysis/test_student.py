@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.analysis.student import critical_t, incomplete_beta, two_sided_p, welch_df
 
 
-@pytest.mark.parametrize(
-    ("confidence", "df", "expected"),
+@check_table(
+    "confidence, df, expected",
     [
         (0.95, 1, 12.7062),
         (0.95, 2, 4.30265),
@@ -35,8 +36,8 @@ def test_one_degree_of_freedom_is_the_cauchy_distribution():
     assert two_sided_p(float("inf"), 3.0) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "x", "expected"),
+@check_table(
+    "a, b, x, expected",
     [
         (2, 3, 0.4, 0.5248),  # the chance of two heads or more in four throws
         (2, 3, 0.7, 0.9163),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.analysis.summary import (
     QUANTILE,
@@ -69,7 +70,7 @@ def test_a_constant_sample_has_exactly_no_spread():
     assert (summary.mean, summary.stdev, summary.cv) == (0.1, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@check_table("bad", [math.nan, math.inf, -math.inf])
 def test_values_that_are_not_finite_are_refused(bad):
     with pytest.raises(ValueError, match="position 1"):
         summarise([1.0, bad])
@@ -96,16 +97,14 @@ def test_percentiles_are_ordered_and_inside_the_range(sample):
     assert s.min - slack <= s.mean <= s.max + slack
 
 
-@pytest.mark.parametrize(
-    ("q", "needed"), [(0.5, 2), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000)], ids=lambda value: str(value)
-)
+@check_table("q, needed", [(0.5, 2), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000)])
 def test_a_percentile_needs_one_value_expected_beyond_it(q, needed):
     assert enough_for(q, needed)
     assert not enough_for(q, needed - 1)
 
 
-@pytest.mark.parametrize(
-    ("n", "shaky"),
+@check_table(
+    "n, shaky",
     [
         (5, ["p90", "p95", "p99", "p99.9"]),
         (10, ["p95", "p99", "p99.9"]),

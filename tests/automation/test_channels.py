@@ -7,12 +7,13 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import asdict
-from email import message_from_bytes, policy
 
 import pytest
 from services.fake_github import BEGIN, TOKEN, fake_github
 from services.hook import hears
+from services.mail import mail_server
 from services.triton import free_ports
+from tables import check_table
 
 from benchhouse.automation.alarms import Standing
 from benchhouse.automation.channels import tell
@@ -74,32 +75,15 @@ def test_alertmanager_shows_it_until_it_is_over(tmp_path):
         server.wait()
 
 
-def test_mail_goes_out_through_apprise(monkeypatch):
+def test_mail_is_sent_through_apprise(monkeypatch):
     pytest.importorskip("apprise")
-    from aiosmtpd.controller import Controller
-
-    class Keeps:
-        def __init__(self):
-            self.mails = []
-
-        async def handle_DATA(self, server, session, envelope):  # noqa: N802 - named by the library
-            self.mails.append(envelope)
-            return "250 OK"
-
-    keeps = Keeps()
-    (port,) = free_ports(1)
-    controller = Controller(keeps, hostname="127.0.0.1", port=port)
-    controller.start()
-    try:
+    with mail_server() as (port, mails):
         monkeypatch.setenv("DEMO_MAIL", f"mailto://127.0.0.1:{port}/?from=bench@example.org&to=team@example.org")
         assert tell(Channel(apprise="$DEMO_MAIL"), FIRED) == ""
-    finally:
-        controller.stop()
-    (envelope,) = keeps.mails
-    mail = message_from_bytes(envelope.content, policy=policy.default)
-    assert envelope.rcpt_tos == ["team@example.org"]
-    assert mail["subject"] == "bench: slow firing"
-    assert FIRED["text"] in mail.get_body(("plain", "html")).get_content()
+    (mail,) = mails
+    assert mail.recipients == ["team@example.org"]
+    assert mail.message["subject"] == "bench: slow firing"
+    assert FIRED["text"] in mail.message.get_body(("plain", "html")).get_content()
 
 
 def test_an_address_that_apprise_does_not_know_is_a_reason(monkeypatch):
@@ -149,8 +133,8 @@ def test_a_thread_on_github_gets_a_comment_in_which_nothing_is_obeyed_and_none_t
         assert len(fake.said()) == 3
 
 
-@pytest.mark.parametrize(
-    ("trouble", "reason"),
+@check_table(
+    "trouble, reason",
     [
         ((403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "9999999999"}, b""), "too many requests"),
         ((301, {"Location": "http://127.0.0.1:1/"}, b""), "the repository has moved"),
@@ -158,7 +142,7 @@ def test_a_thread_on_github_gets_a_comment_in_which_nothing_is_obeyed_and_none_t
         ((503, {}, b""), "503"),
     ],
 )
-def test_a_thread_on_github_that_can_not_be_written_is_a_reason_without_its_token(monkeypatch, trouble, reason):
+def test_an_error_of_github_is_a_reason_without_the_token(monkeypatch, trouble, reason):
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     with fake_github() as fake:
         channel = Channel(github=GitHubThread(issue="team/bench#12", api=fake.api))
@@ -167,6 +151,9 @@ def test_a_thread_on_github_that_can_not_be_written_is_a_reason_without_its_toke
         assert reason in error and TOKEN not in error and fake.said() == []
     monkeypatch.delenv("GITHUB_TOKEN")
     assert tell(channel, FIRED) == "the variable GITHUB_TOKEN is not set"
-    for wrong in ("team/bench", "team/bench#0", "team/bench#x", "../x#1", "team/bench#1/../2"):
-        with pytest.raises(ValueError, match=r"no issue|no repository"):
-            GitHubThread(issue=wrong)
+
+
+@check_table("issue", ["team/bench", "team/bench#0", "team/bench#x", "../x#1", "team/bench#1/../2"])
+def test_a_wrong_name_of_a_github_issue_is_refused(issue):
+    with pytest.raises(ValueError, match=r"no issue|no repository"):
+        GitHubThread(issue=issue)

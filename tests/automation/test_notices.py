@@ -3,11 +3,11 @@
 import json
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from email import message_from_bytes, policy
 
 import pytest
 from services.hook import hears
-from services.triton import free_ports
+from services.mail import mail_server
+from tables import check_table
 
 from benchhouse.automation.alarms import read_alarms, recorded
 from benchhouse.automation.channels import is_quiet
@@ -92,25 +92,14 @@ def test_what_could_not_be_delivered_is_tried_again_and_given_up_after_a_week(wo
     assert [item["text"] for item in heard] == ["x: plan 12ab needs approval"]
 
 
-def test_a_plan_that_needs_approval_is_told_by_mail(workspace, tmp_path, monkeypatch):
+def test_a_plan_that_needs_approval_is_reported_by_mail(workspace, tmp_path, monkeypatch):
     pytest.importorskip("apprise")
-    from aiosmtpd.controller import Controller
 
     from benchhouse.api.workspace import Workspace
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.resources import Budget
 
-    mails = []
-
-    class Keeps:
-        async def handle_DATA(self, server, session, envelope):  # noqa: N802 - named by the library
-            mails.append(envelope)
-            return "250 OK"
-
-    (port,) = free_ports(1)
-    controller = Controller(Keeps(), hostname="127.0.0.1", port=port)
-    controller.start()
-    try:
+    with mail_server() as (port, mails):
         monkeypatch.setenv("OPS_MAIL", f"mailto://127.0.0.1:{port}/?from=bench@example.org&to=ada@example.org")
         (tmp_path / "alarms.yaml").write_text(
             "notify: [{on: [approval], tell: [ada]}]\nchannels: {ada: {apprise: $OPS_MAIL}}\n"
@@ -119,12 +108,9 @@ def test_a_plan_that_needs_approval_is_told_by_mail(workspace, tmp_path, monkeyp
         for _ in range(2):
             with pytest.raises(BenchError, match="needs approval"):
                 Workspace(tmp_path).submit(tmp_path / "a.yaml", budget=Budget(trials=2))
-    finally:
-        controller.stop()
-    (envelope,) = mails
-    mail = message_from_bytes(envelope.content, policy=policy.default)
-    assert mail["subject"].startswith("bench: plan ")
-    assert "nightly-echo: plan" in mail.get_body(("plain", "html")).get_content()
+    (mail,) = mails
+    assert mail.message["subject"].startswith("bench: plan ")
+    assert "nightly-echo: plan" in mail.message.get_body(("plain", "html")).get_content()
 
 
 def test_a_channel_that_is_not_there_is_told_with_its_place(bench, tmp_path):
@@ -178,8 +164,8 @@ def test_each_person_is_quiet_by_their_own_clock_and_hears_each_cause_once(works
         assert heard(noon) == {"ADA": [], "PHONE": [], "JOE": ["c"], "OPS": []}
 
 
-@pytest.mark.parametrize(
-    ("people", "says"),
+@check_table(
+    "people, says",
     [
         ("{ada: {channels: [nobody]}}", "no channel is called 'nobody'"),
         ("{ops: {channels: [ops]}}", "a channel is called ops, too"),
@@ -189,7 +175,7 @@ def test_each_person_is_quiet_by_their_own_clock_and_hears_each_cause_once(works
         ("{ada: {channels: []}}", "channels"),
     ],
 )
-def test_a_mistake_in_people_is_told_with_its_line(workspace, tmp_path, people, says):
+def test_a_mistake_in_people_is_reported_with_its_line(workspace, tmp_path, people, says):
     channels = "channels:\n  ops: {command: [cat]}\n  late: {command: [cat], quiet: '01:00-02:00'}\n"
     (tmp_path / "alarms.yaml").write_text(f"{channels}people: {people}\n")
     with pytest.raises(BenchError) as error:

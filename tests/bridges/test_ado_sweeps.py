@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,22 +10,27 @@ from pathlib import Path
 import pytest
 from ado_packages import install_ours
 
-SPACE = """\
-sampleStoreIdentifier: default
-entitySpace:
-  - identifier: first
-    propertyDomain: {values: [1, 2], variableType: DISCRETE_VARIABLE_TYPE}
-experiments:
-  - {actuatorIdentifier: benchhouse, experimentIdentifier: sums, experimentVersion: 1.0.0}
-"""
-OPERATION = """\
-operation:
-  module: {operationType: explore, operatorName: random_walk}
-  parameters:
-    numberEntities: all
-    batchSize: 2
-    samplerConfig: {samplerType: generator, mode: sequential}
-spaces: [space]
+MEASURE = """
+import json
+from ado.modules.actuators.registry import ActuatorRegistry
+from ado.schema.entity import Entity
+from ado.schema.property import ConstitutivePropertyDescriptor
+from ado.schema.property_value import ConstitutivePropertyValue
+from ado.schema.reference import ExperimentReference
+
+registry = ActuatorRegistry.globalRegistry()
+catalog = registry.catalogForActuatorIdentifier("benchhouse")
+reference = ExperimentReference(
+    actuatorIdentifier="benchhouse", experimentIdentifier="sums", experimentVersion="1.0.0"
+)
+first = ConstitutivePropertyDescriptor(identifier="first")
+points = [
+    Entity(constitutive_property_values=(ConstitutivePropertyValue(property=first, value=value),)) for value in (1, 2)
+]
+actuator = registry.actuatorForIdentifier("benchhouse")()
+request = actuator.execute(points, reference, requesterid="test", requestIndex=0)
+versions = sorted(item.version for item in catalog.experiments if item.identifier == "sums")
+print(json.dumps([versions, [result.model_dump(mode="json") for result in request.measurements]]))
 """
 SCENARIO = """\
 scenario: by-ado
@@ -40,10 +44,9 @@ ADO = Path(sys.executable).with_name("ado")
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A home with ado's store and our cache, and `sums` installed in two versions."""
+    """A home with our cache, and `sums` installed in two versions."""
     root = tmp_path_factory.mktemp("ado-home")
     install_ours(root / "site")
-    subprocess.run([ADO, "context", "local"], env=surroundings(root), capture_output=True, timeout=300)
     return root
 
 
@@ -57,48 +60,14 @@ def surroundings(root):
     }
 
 
-def hold(root, *command):
-    """Run it to its end. Ray gives its own server 30 s to start, whatever the machine is doing: that is tried again."""
-    for _ in range(4):
-        code, said = hold_once(root, *command)
-        if code == 0 or "timed out during startup" not in said:
-            break
-    assert code == 0, said[-3000:]
-
-
-def hold_once(root, *command):
-    """With it ends all that Ray started; returns its exit code and what was said."""
-    whole = [sys.executable, "-m", "benchhouse.executors.ado_operation", *map(str, command)]
-    process = subprocess.Popen(
-        whole, env=surroundings(root), cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+def test_the_actuator_in_ado_measures_points_with_metadata_failures_and_versions(house):
+    """As a sweep of ado would, but in the process of the caller: Ray does not start."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE], cwd=house, env=surroundings(house), capture_output=True, text=True, timeout=250
     )
-    try:
-        said = process.stdout.read().decode()
-        return process.wait(timeout=500), said
-    finally:
-        process.stdin.close()
-        process.wait(timeout=60)
-
-
-def results(root):
-    (path,) = (root / "config" / "ado" / "databases").glob("*.db")
-    with sqlite3.connect(path) as store:
-        (table,) = (
-            name
-            for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            if name.endswith("_measurement_results")
-        )
-        return [json.loads(row[-1]) for row in store.execute(f'SELECT * FROM "{table}"')]
-
-
-def test_a_sweep_of_ado_over_ours_keeps_metadata_failures_and_versions(house):
-    listed = subprocess.run([ADO, "get", "experiments"], env=surroundings(house), capture_output=True, text=True)
-    rows = [line.split() for line in listed.stdout.splitlines() if " sums " in line]
-    assert [row[-2] for row in rows] == ["1.0.0", "2.0.0"], listed
-    (house / "space.yaml").write_text(SPACE)
-    (house / "operation.yaml").write_text(OPERATION)
-    hold(house, ADO, "create", "operation", "-f", "operation.yaml", "--with", "space=space.yaml")
-    good, bad = sorted(results(house), key=lambda item: item["entityIdentifier"])
+    assert done.returncode == 0, done.stderr
+    versions, (good, bad) = json.loads(done.stdout.splitlines()[-1])
+    assert versions == ["1.0.0", "2.0.0"]
     assert good["measurements"][0]["value"] == 3
     assert good["metadata"]["metadata"] == {"said": "by 1.0"}
     assert good["metadata"]["distribution"] == "sums-1 1.0"
@@ -106,7 +75,8 @@ def test_a_sweep_of_ado_over_ours_keeps_metadata_failures_and_versions(house):
     assert (bad["metadata"]["type"], bad["metadata"]["version"]) == ("ArithmeticError", "1.0")
 
 
-def test_a_scenario_runs_as_an_operation_of_ado_and_its_evidence_is_ours(house, tmp_path, bench):
+@pytest.mark.slow("the real ado imports its libraries, starts Ray and ends it")
+def test_a_scenario_runs_as_an_operation_of_ado_and_leaves_our_evidence(house, tmp_path, bench):
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     done = subprocess.run(
         [sys.executable, "-m", "benchhouse", "run", "--engine", "ado", "--json", "scenario.yaml"], cwd=tmp_path,

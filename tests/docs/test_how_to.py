@@ -1,12 +1,13 @@
 """What the how-to pages show is what happens."""
 
 import re
+import shlex
 import sys
 import types
 from typing import get_args
 
-import pytest
 from doc_pages import DOCS, blocks, pages
+from tables import check_table
 
 from benchhouse.analysis.compare import Verdict
 from benchhouse.nexus import scaffold
@@ -16,7 +17,7 @@ from benchhouse.schema.experiment import Experiment
 HOW_TO = DOCS / "how-to"
 
 
-def test_the_experiment_that_declares_more_is_one(monkeypatch):
+def test_the_experiment_shown_is_an_experiment(monkeypatch):
     declared = next(block for block in blocks(HOW_TO / "write-an-experiment.md") if "@experiment(" in block.text)
     module = types.ModuleType("shown")
     monkeypatch.setitem(sys.modules, "shown", module)
@@ -30,13 +31,13 @@ def test_the_entry_point_shown_is_the_one_that_new_writes(tmp_path):
     assert shown in (scaffold.experiment("my.sort", tmp_path) / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("page", ["quickstart.md", "how-to/compare.md"])
+@check_table("page", ["quickstart.md", "how-to/compare.md"])
 def test_every_verdict_is_listed(page):
     text = (DOCS / page).read_text()
     assert [word for word in get_args(Verdict) if word not in text] == []
 
 
-def test_run_ids_shown_look_like_real_ones():
+def test_run_ids_shown_have_the_format_of_real_ones():
     shape = r"\d{8}-\d{6}-\d{3}[0-9a-f]{4}"
     assert re.fullmatch(shape, new_run_id())
     shown = {found for page in pages() for found in re.findall(r"\b\d{8}-\d{6}-[0-9a-z]+", page.read_text())}
@@ -45,7 +46,7 @@ def test_run_ids_shown_look_like_real_ones():
     assert [run for run in shown if not re.fullmatch(f"{shape}|{monitor}", run)] == []
 
 
-def test_the_sql_shown_is_answered_comments_and_all(bench):
+def test_the_queries_shown_are_answered_with_their_comments(bench):
     shown = [block.text for block in blocks(HOW_TO / "query-the-warehouse.md") if block.language == "sql"]
     assert len(shown) == 2
     for sql in "\n\n".join(map(str.strip, shown)).split("\n\n"):
@@ -54,18 +55,19 @@ def test_the_sql_shown_is_answered_comments_and_all(bench):
         assert done.code == 0, done.err
 
 
-def test_a_watched_run_answers_the_question_that_is_shown(bash, tmp_path):
+def test_the_query_about_monitors_finds_the_numbers_of_a_run(bench, tmp_path):
     page = blocks(HOW_TO / "monitor-a-run.md")
     (scenario,) = (block.text for block in page if block.language == "yaml")
     (sql,) = (block.text for block in page if block.language == "sql")
     (tmp_path / "s.yaml").write_text(scenario)
-    done = bash('bench run s.yaml && bench query "$SQL"', tmp_path, SQL=sql)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^[0-9a-f]{8} +cpu +[\d.]+ +[\d.]+", done.stdout, re.MULTILINE)
+    assert bench("run", "s.yaml").code == 0
+    done = bench("query", sql)
+    assert done.code == 0, done.err
+    assert re.search(r"^[0-9a-f]{8} +cpu +[\d.]+ +[\d.]+", done.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["run-servers.md", "monitor-a-run.md"])
-def test_scenarios_and_recipes_shown_are_good(bench, tmp_path, page):
+@check_table("page", ["run-servers.md", "monitor-a-run.md"])
+def test_scenarios_and_recipes_shown_are_valid(bench, tmp_path, page):
     for at, block in enumerate(block for block in blocks(HOW_TO / page) if block.language == "yaml"):
         (tmp_path / f"{at}.yaml").write_text(block.text)
         verb = ["validate"] if "scenario:" in block.text else ["servers", "validate"]
@@ -73,16 +75,18 @@ def test_scenarios_and_recipes_shown_are_good(bench, tmp_path, page):
         assert done.code == 0, done.err
 
 
-def test_levels_of_gzip_are_compared_as_shown(bash, tmp_path):
+def test_levels_of_gzip_are_compared_as_shown(bash, bench, tmp_path):
     page = HOW_TO / "time-a-command.md"
     (scenario,) = (block.text for block in blocks(page) if "scenario: gzip_levels" in block.text)
     (tmp_path / "s.yaml").write_text(scenario.replace("repetitions: 5", "repetitions: 2"))
     make, compare = re.findall(r"`(seq [^`]+|bench compare [^`]+)`", page.read_text())
-    small = make.replace("seq 1000000", "seq 100000")
+    small = make.replace("seq 1000000", "seq 1000")
     assert small != make
-    done = bash(f"{small} && bench run s.yaml && {compare}", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "differs: parameter values.level: 1 | 9" in done.stderr
+    assert bash(small, tmp_path).returncode == 0
+    assert bench("run", "s.yaml").code == 0
+    done = bench(*shlex.split(compare)[1:])
+    assert done.code == 0, done.err
+    assert "differs: parameter values.level: 1 | 9" in done.err
 
 
 def test_the_pipeline_of_the_gate_works_in_two_workspaces(bash, tmp_path):
@@ -91,7 +95,7 @@ def test_the_pipeline_of_the_gate_works_in_two_workspaces(bash, tmp_path):
     (main,) = (text for text in shell if "evidence push" in text)
     (change,) = (text for text in shell if "--baseline" in text)
     scenario = "scenario: speed\nexperiment: command\ntarget: {argv: [sleep, '0.02']}\n"
-    scenario += "workload: {executions: 3}\nrepetitions: 3\n"
+    scenario += "workload: {executions: 2}\nrepetitions: 2\n"
     for name in ("main", "change"):
         (tmp_path / name / "scenarios").mkdir(parents=True)
         (tmp_path / name / "scenarios" / "speed.yaml").write_text(scenario)

@@ -5,8 +5,8 @@ import subprocess
 import sys
 import tomllib
 
-import pytest
 from doc_pages import DOCS, ROOT, pages
+from tables import check_table
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -37,7 +37,7 @@ def test_the_python_reference_has_every_verb_and_what_it_returns():
         assert f"{heading}\n" in text
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@check_table("page", pages())
 def test_links_lead_somewhere(page):
     for link in _LINK.findall(page.read_text(encoding="utf-8")):
         if link.startswith(("http://", "https://", "#")):

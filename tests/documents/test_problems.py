@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from tables import check_table
 
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
@@ -178,8 +179,8 @@ def test_an_error_needs_a_problem_and_survives_pickling():
     assert "unknown key" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
+@check_table(
+    "word, meant",
     [
         ("repetition", "repetitions"),
         ("Time-Out", "time_out"),
@@ -195,8 +196,8 @@ def test_did_you_mean_finds_the_near_word_or_none(word, meant):
 HEAD = "scenario: s\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@check_table(
+    "text, expected",
     [
         ("repetitions: 2\n", ["1:1 missing key 'scenario'"]),
         (HEAD + "repetitions: three\n", ["2:14 expected a whole number, found the text 'three'"]),
@@ -223,12 +224,12 @@ HEAD = "scenario: s\n"
         (HEAD + "loads: {a: {name: n}}\n", ["2:9 missing key 'load' in loads.a"]),
     ],
 )
-def test_what_is_wrong_is_said_plainly_at_its_place(text, expected):
+def test_problems_are_reported_with_their_line_and_column(text, expected):
     assert shown(problems_of(text)) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "message", "listed", "meant"),
+@check_table(
+    "text, place, message, listed, meant",
     [
         (HEAD + "repetition: 3\n", (2, 1), "unknown key 'repetition'", "repetitions, stages", "repetitions"),
         (HEAD + "form: 3\n", (2, 1), "unknown key 'form'", "code, from, loads", "from"),
@@ -319,19 +320,19 @@ def test_nothing_of_pydantic_shows():
         assert jargon not in said
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
+@check_table(
+    "word, meant",
     [("rnu", "run"), ("vector", "vector.search"), ("vec", "vector.search"), ("ve", None), ("Vector-", None)],
 )
 def test_letters_in_another_order_and_beginnings_are_close(word, meant):
     assert did_you_mean(word, ["run", "vector.search.long", "vector.search"]) == meant
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@check_table(
+    "text, hint",
     [("sync", "[sync]"), ("sync -x", "[sync -x]"), ('"a, b"', '["a, b"]'), ('"no"', '["no"]'), ('"5"', '["5"]')],
 )
-def test_text_for_a_list_is_told_how_a_list_is_written(text, hint):
+def test_text_in_place_of_a_list_gets_a_hint(text, hint):
     (found,) = problems_of(f"scenario: s\nlabels: {text}\n")
     assert found.message.startswith("expected a list, found the text")
     assert found.expected == f"a list, e.g. {hint}"

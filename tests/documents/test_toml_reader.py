@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.toml_reader import load_toml, parse_toml
@@ -41,7 +42,7 @@ def leaves(value, loc=()):
         yield loc, value
 
 
-@pytest.mark.parametrize("text", [CROOKED, CROOKED.replace("\n", "\r\n"), *(path.read_text() for path in EXAMPLES)])
+@check_table("text", [CROOKED, CROOKED.replace("\n", "\r\n"), *(path.read_text() for path in EXAMPLES)])
 def test_at_the_place_of_each_value_stands_that_value(text):
     document = parse_toml(text, "d.toml")
     spots = {loc: document._spot(loc, False) for loc, _ in leaves(document.data)}
@@ -73,7 +74,7 @@ def test_at_the_place_of_each_value_stands_that_value(text):
         ("a = " + "[" * 80 + "]" * 80, "1:1", "nested deeper"),
     ],
 )
-def test_a_mistake_is_told_at_its_place(text, place, phrase):
+def test_a_mistake_is_reported_at_its_place(text, place, phrase):
     with pytest.raises(ProblemsError) as caught:
         parse_toml(text, "d.toml")
     (problem,) = caught.value.problems

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.documents.document import Document
 from benchhouse.documents.problems import ProblemsError
@@ -32,8 +33,8 @@ def bomb(levels: int) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "phrases"),
+@check_table(
+    "text, place, phrases",
     [
         ("", "1:1", ["the file is empty", "expected: a mapping"]),
         (" \n\n", "1:1", ["the file is empty"]),
@@ -97,8 +98,8 @@ def test_thousands_of_problems_stop_at_a_hundred():
     assert len(problems_of("? \n" * 5000)) == 100
 
 
-@pytest.mark.parametrize(
-    ("written", "value"),
+@check_table(
+    "written, value",
     [
         ("1:30", "1:30"),
         ("190:20:30", "190:20:30"),
@@ -137,7 +138,7 @@ def test_thousands_of_problems_stop_at_a_hundred():
         ("1" * 200, int("1" * 200)),
     ],
 )
-def test_scalars_mean_what_they_look_like(written, value):
+def test_scalars_have_the_types_of_yaml_1_2(written, value):
     found = read(f"a: {written}\n").data["a"]
     assert found == value
     assert type(found) is type(value)
@@ -171,11 +172,9 @@ def test_sixty_four_levels_and_many_small_aliases_are_fine():
 PLACES = "é😀:\n  日本: {ü: 1, 'k k': [a, {z: 2}]}\nempty:\nmore: &m\n  one: 1\nalso: {<<: *m}\n"
 
 
-@pytest.mark.parametrize(
-    "encode", [str, lambda t: t.replace("\n", "\r\n"), lambda t: t.replace("\n", "\r"), "\ufeff{}".format]
-)
-@pytest.mark.parametrize(
-    ("loc", "key", "value"),
+@check_table("encode", [str, lambda t: t.replace("\n", "\r\n"), lambda t: t.replace("\n", "\r"), "\ufeff{}".format])
+@check_table(
+    "loc, key, value",
     [
         ((), (1, 1), (1, 1)),
         (("é😀",), (1, 1), (2, 3)),
@@ -211,8 +210,8 @@ def test_a_documents_problem_marks_the_key_or_the_value():
     assert document.value(("load", "rate", "x")) is None
 
 
-@pytest.mark.parametrize(
-    ("raw", "phrases"),
+@check_table(
+    "raw, phrases",
     [
         (b"a: caf\xe9\n", ["f.yaml:1:7: byte 0xe9 at offset 6 is not UTF-8"]),
         (b"\xef\xbb\xbfa: 1\r\n\xc3\xa4: \xff\n", ["f.yaml:2:4: byte 0xff at offset 13"]),
@@ -295,7 +294,7 @@ class _Quoting(yaml.SafeDumper):
 
 _Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 printable = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff\ufffe\uffff"), max_size=20

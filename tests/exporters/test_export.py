@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables import check_table
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.catalog.entries import entries, load_object
@@ -28,8 +29,8 @@ def test_every_exporter_says_what_it_is():
         assert isinstance(exporter, Exporter) and exporter.about
 
 
-@pytest.mark.parametrize("kind", TEXTS)
-def test_invalid_points_and_figures_are_left_out_and_told(doubted, kind):
+@check_table("kind", TEXTS)
+def test_invalid_points_and_figures_are_left_out_and_reported(doubted, kind):
     done = json.loads(doubted.bench("export", "@last", "--as", kind, "--json").stdout)
     assert done["points"] == 2
     assert "n=1" not in done["text"] and "p99" not in done["text"].replace("p99.9", "").replace("p99_9", "")

@@ -1,4 +1,4 @@
-"""What holds for every importer, by one table: its own file is known, samples give our statistics, bad ones nothing."""
+"""Checks that every importer passes: it recognizes its files, samples give our statistics, bad files are refused."""
 
 import gzip
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.summary import summarise
 from benchhouse.catalog.entries import entries, plug
@@ -46,25 +47,25 @@ FILES = {
 }
 EVERY = [(kind, name) for kind, names in FILES.items() for name in names]
 MAPPED = {"table.csv": "table-mapping.yaml"}
-every_file = pytest.mark.parametrize(("kind", "name"), EVERY, ids=[name for _, name in EVERY])
+every_file = check_table("kind, name", EVERY)
 
 
 def mapping_of(name: str) -> Path | None:
     return DATA / MAPPED[name] if name in MAPPED else None
 
 
-def test_every_importer_has_a_file_here():
+def test_every_importer_has_a_recorded_file():
     assert {entry.name for entry in entries("importers")} == FILES.keys()
 
 
 @every_file
-def test_its_own_file_is_claimed_by_it_alone(kind, name):
+def test_only_its_own_importer_claims_a_file(kind, name):
     wanted = [] if name in MAPPED else [kind]
     assert kinds_of(DATA / name) == wanted
 
 
 @every_file
-def test_samples_give_a_reference_computation_bit_for_bit(kind, name, tmp_path):
+def test_statistics_of_samples_equal_a_reference_computation(kind, name, tmp_path):
     folder = read(WorkspaceFolder(tmp_path), DATA / name, kind, mapping_of(name))
     reading = Reading.model_validate_json(folder.reading.read_bytes())
     importer = plug("importers", kind)
@@ -96,12 +97,12 @@ def refused(workspace: Path, path: Path, kind: str | None, mapping: Path | None 
     with pytest.raises(BenchError) as caught:
         read(WorkspaceFolder(workspace), path, kind, mapping)
     imports = workspace / ".bench" / "imports"
-    assert not imports.exists() or not list(imports.iterdir()), "something was half imported"
+    assert not imports.exists() or not list(imports.iterdir()), "an import left files"
     return caught.value.message
 
 
 @every_file
-def test_a_truncated_file_is_refused_or_said_to_be_so(kind, name, tmp_path):
+def test_a_truncated_file_is_refused(kind, name, tmp_path):
     content = (DATA / name).read_bytes()
     path = tmp_path / name
     cut = content[: len(content) * 2 // 3]
@@ -119,7 +120,7 @@ def test_an_empty_file_is_refused(kind, name, tmp_path):
 
 
 @every_file
-def test_a_file_that_claims_to_be_another_tools_is_refused(kind, name, tmp_path):
+def test_a_file_of_another_tool_is_refused(kind, name, tmp_path):
     path = tmp_path / name
     for other, names in FILES.items():
         if other != kind and names[0] not in MAPPED:
@@ -136,9 +137,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@check_table("bomb", BOMBS)
 @every_file
-def test_a_malicious_value_in_place_of_any_number_is_refused(kind, name, bomb, tmp_path):
+def test_a_malicious_value_in_place_of_a_number_is_refused(kind, name, bomb, tmp_path):
     content = (DATA / name).read_bytes()
     poisoned = POISON[kind](content, BOMBS[bomb])
     assert poisoned != content
@@ -266,18 +267,20 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("words", HOSTILE)
-@pytest.mark.parametrize("kind", NAMES)
-def test_a_hostile_name_is_refused_or_stays_a_text(kind, words, tmp_path):
+@check_table("words", HOSTILE)
+@check_table("kind", NAMES)
+def test_a_hostile_name_is_refused_or_remains_text(kind, words, tmp_path):
     name = FILES[kind][0]
     bad = HOSTILE[words]
     is_json = not name.endswith(".csv") and kind not in PLAIN_TEXT
     bad_bytes = json.dumps(bad)[1:-1].encode() if is_json else bad.encode("utf-8", "surrogatepass")
     content = (DATA / name).read_bytes()
     assert NAMES[kind] in content
-    path = tmp_path / name
+    root = tmp_path / kind / words
+    root.mkdir(parents=True)
+    path = root / name
     path.write_bytes(content.replace(NAMES[kind], bad_bytes))
-    workspace = WorkspaceFolder(tmp_path / "ws")
+    workspace = WorkspaceFolder(root / "ws")
     try:
         folder = read(workspace, path, kind, mapping_of(name))
     except BenchError as error:
@@ -287,23 +290,21 @@ def test_a_hostile_name_is_refused_or_stays_a_text(kind, words, tmp_path):
     reading = Reading.model_validate_json(folder.reading.read_bytes())
     prepared = prepare(workspace, folder.scenario, Where())
     assert len(list(prepared.plan.trials())) == len(reading.cases)
-    written = {item.relative_to(tmp_path).as_posix() for item in tmp_path.rglob("*") if item.is_file()}
+    written = {item.relative_to(root).as_posix() for item in root.rglob("*") if item.is_file()}
     assert all(item == name or item.startswith("ws/.bench/imports/") for item in written)
 
 
-@pytest.fixture(scope="module")
-def bomb() -> bytes:
-    return gzip.compress((b" " * 100_000 + b"\n") * 400)
+GZIP_BOMB = gzip.compress((b" " * 100_000 + b"\n") * 400)
 
 
 @every_file
-def test_a_gzip_bomb_is_refused_whoever_reads_it(kind, name, bomb, tmp_path):
+def test_a_gzip_bomb_is_refused_by_every_importer(kind, name, tmp_path):
     path = tmp_path / f"{name}.gz"
-    path.write_bytes(gzip.compress((DATA / name).read_bytes()) + bomb)
+    path.write_bytes(gzip.compress((DATA / name).read_bytes()) + GZIP_BOMB)
     assert str(path) in refused(tmp_path, path, kind, mapping_of(name))
 
 
-def test_of_asv_what_was_skipped_and_what_failed_has_no_number_and_counts_as_an_error(tmp_path):
+def test_failed_and_skipped_benchmarks_of_asv_count_as_errors(tmp_path):
     path = tmp_path / "asv.json"
     path.write_bytes((DATA / "asv-0.6.6.json").read_bytes().replace(b"[42]", b"[NaN]"))
     cases = plug("importers", "asv").read(ForeignFile(path)).cases
@@ -318,14 +319,14 @@ def test_a_torn_gzip_file_is_refused(tmp_path):
     assert "can't be read" in refused(tmp_path, path, "hyperfine")
 
 
-def test_a_packed_file_is_read_as_the_plain_one(tmp_path):
+def test_a_compressed_file_is_read_like_a_plain_one(tmp_path):
     path = tmp_path / "result.json.gz"
     path.write_bytes(gzip.compress((DATA / "hyperfine-1.15.0.json").read_bytes()))
     assert choose(path, None)[0] == "hyperfine"
     assert len(plug("importers", "hyperfine").read(ForeignFile(path)).cases) == 2
 
 
-def test_a_file_of_nobody_and_a_folder_are_told(tmp_path):
+def test_a_file_of_an_unknown_tool_and_a_folder_are_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     assert "no importer knows" in refused(tmp_path, path, None)

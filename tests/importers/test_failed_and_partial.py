@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import check_table
 
 from benchhouse.runs import imports
 from benchhouse.schema.errors import BenchError
@@ -112,8 +113,8 @@ def test_a_refused_request_of_vllm_without_words_is_no_answer_in_no_time(read, c
     assert case.doubts == [("vllm_bench_counts", "its lists have 39 good requests, and it says that 38 were completed")]
 
 
-@pytest.mark.parametrize(
-    ("told", "rate"),
+@check_table(
+    "told, rate",
     [
         ({"request_count": 90, "error_request_count": 10}, 0.1),
         ({"request_count": 75, "error_summary": [{"count": 20}, {"count": 5}]}, 0.25),
@@ -121,7 +122,7 @@ def test_a_refused_request_of_vllm_without_words_is_no_answer_in_no_time(read, c
         ({"request_count": 90}, None),
     ],
 )
-def test_a_summary_of_aiperf_has_its_errors_and_says_that_it_was_cancelled(told, rate, read, changed):
+def test_a_summary_of_aiperf_has_its_error_rate_and_cancellation(told, rate, read, changed):
     def count(document):
         counts = {name: {"unit": "requests", "avg": n} for name, n in told.items() if isinstance(n, int)}
         document |= told | counts | {"was_cancelled": rate is None}
@@ -256,7 +257,7 @@ def test_two_who_import_one_file_at_once_make_one_run(data, tmp_path):
     assert folders[0].run.read_text() == folders[1].run.read_text() != ""
 
 
-@pytest.mark.parametrize(
+@check_table(
     "name",
     [
         "hyperfine-1.15.0.json",
@@ -266,7 +267,7 @@ def test_two_who_import_one_file_at_once_make_one_run(data, tmp_path):
         "pgbench-15.18_rate.10590",
     ],
 )
-def test_what_windows_adds_to_a_text_changes_nothing(read, data, name, tmp_path):
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing(read, data, name, tmp_path):
     (kind,) = imports.kinds_of(data / name)
     wanted = read(kind, data / name)
     path = tmp_path / name

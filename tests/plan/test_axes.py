@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import BaseModel
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.experiment import experiment
@@ -83,8 +84,8 @@ def test_points_may_list_their_keys_in_any_order(points_of):
     assert points_of(text) == [{"size": 1, "algorithm": "heap"}, {"size": 2, "algorithm": "merge"}]
 
 
-@pytest.mark.parametrize(
-    ("rule", "left"),
+@check_table(
+    "rule, left",
     [
         ("{size: 1}", [(2, "heap"), (2, "merge")]),
         ("{size: 1.0, algorithm: heap}", [(1, "merge"), (2, "heap"), (2, "merge")]),
@@ -119,7 +120,7 @@ def test_targets_are_an_axis_and_names_are_enough(plan_of):
     assert plan.axes == ["target.name", "size"]
 
 
-@pytest.mark.parametrize(
+@check_table(
     "axes",
     [
         "points: [{target: a, size: 1}, {size: 2, target: {name: a, cores: 2}}]",
@@ -127,7 +128,7 @@ def test_targets_are_an_axis_and_names_are_enough(plan_of):
         "zip: {size: [1, 2], target: [{name: a}, {name: a, cores: 2}]}",
     ],
 )
-def test_whole_targets_vary_beside_other_keys(axes, plan_of):
+def test_whole_targets_vary_together_with_other_keys(axes, plan_of):
     plan = plan_of(f"axes: [{{{axes}}}, {{grid: {{share: [0.5, 1]}}}}]\nexclude: [{{cores: 2, share: 0.5}}]")
     bound = [(item.target, item.parameters["size"], item.parameters["share"]) for item in plan.instances()]
     one, two = {"name": "a", "cores": 1}, {"name": "a", "cores": 2}
@@ -135,8 +136,8 @@ def test_whole_targets_vary_beside_other_keys(axes, plan_of):
     assert sorted(plan.axes) == ["share", "size", "target.name"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@check_table(
+    "text, message",
     [
         ("axes: [{points: [{target: 3, size: 1}]}]", "2:27: the number 3 is no target"),
         ("axes: [{points: [{target: {core: 2}, size: 1}]}]", "unknown key 'core'"),
@@ -146,7 +147,7 @@ def test_whole_targets_vary_beside_other_keys(axes, plan_of):
         ("workload: {target: [a, b]}", "unknown key 'target'"),
     ],
 )
-def test_whole_targets_that_are_none_or_clash_are_told_with_their_place(text, message, plan_of):
+def test_wrong_or_conflicting_targets_are_reported_with_their_place(text, message, plan_of):
     with pytest.raises(ProblemsError, match=message):
         plan_of(text)
 
@@ -160,7 +161,7 @@ def test_an_input_called_target_is_not_taken_for_whole_targets(plan_of):
         plan_of("axes: [{grid: {target: [a, b]}}]", aim)
 
 
-@pytest.mark.parametrize("rule", ["{target: b, size: 1}", "{target.name: b, size: 1}", "{cores: [2], size: 1}"])
+@check_table("rule", ["{target: b, size: 1}", "{target.name: b, size: 1}", "{cores: [2], size: 1}"])
 def test_targets_are_excluded_by_name_or_field(rule, plan_of):
     plan = plan_of(f"targets: [a, {{name: b, cores: 2}}]\nworkload: {{size: [1, 2]}}\nexclude: [{rule}]")
     left = [(item.target["name"], item.parameters["size"]) for item in plan.instances()]
@@ -216,23 +217,23 @@ def test_a_target_that_is_named_twice_is_refused_at_the_second_name(plan_of):
     ]
 
 
-@pytest.mark.parametrize("key", ["workload: {size: ", "target: {cores: "])
-def test_a_range_without_its_word_is_told_how_to_write_it(key, plan_of):
+@check_table("key", ["workload: {size: ", "target: {cores: "])
+def test_a_range_without_its_key_word_gets_a_hint(key, plan_of):
     with pytest.raises(ProblemsError) as caught:
         plan_of(f"{key}{{from: 1, to: 10, factor: 10}}}}")
     (found,) = caught.value.problems
     assert "for a range write {range: {from: 1, to: 10, factor: 10}}" in found.expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "place", "said", "suggestion"),
+@check_table(
+    "rule, place, said, suggestion",
     [
         ("{size: [1, 3]}", (3, 22), "'size' never is 3", ""),
         ("{size: 3}", (3, 18), "'size' never is 3", ""),
         ("{sise: 1}", (3, 12), "'sise' does not vary", "size"),
     ],
 )
-def test_a_rule_that_excludes_nothing_is_told_where_it_stands(rule, place, said, suggestion, plan_of):
+def test_a_rule_that_excludes_nothing_is_reported_with_its_place(rule, place, said, suggestion, plan_of):
     with pytest.raises(ProblemsError) as refused:
         plan_of(f"workload: {{size: [1, 2]}}\nexclude: [{rule}]")
     (problem,) = refused.value.problems

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan.dataset import missing_dataset, with_dataset
@@ -92,8 +93,8 @@ def test_what_the_workload_says_alike_is_no_contradiction(folder):
     assert bound(folder, more).scenario.workload["texts"]["sha256"] == SHA256
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "line", "message"),
+@check_table(
+    "more, code, line, message",
     [
         ("artifacts: {dataset: texts.txt}", deaf, 3, "deaf takes no dataset"),
         ("artifacts: {dataset: .}", read, 3, "can't be read: Is a directory"),
@@ -105,7 +106,7 @@ def test_what_the_workload_says_alike_is_no_contradiction(folder):
         ("artifacts: {dataset: texts.txt}\nworkload: {table: x}", count, 4, "'table' is the text 'x'"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_line(folder, more, code, line, message):
+def test_a_dataset_that_does_not_fit_is_reported_with_its_line(folder, more, code, line, message):
     with pytest.raises(ProblemsError) as refused:
         bound(folder, more, code)
     (problem,) = refused.value.problems

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.toml_reader import parse_toml
@@ -62,8 +63,8 @@ def test_the_text_that_is_printed_is_the_same_scenario():
     assert converted.file.scenario.workload["environment"] == {"A": "x$y", "HF_TOKEN": "$HF_TOKEN"}  # a reference stays
 
 
-@pytest.mark.parametrize(
-    ("code", "target"),
+@check_table(
+    "code, target",
     [
         ("python3 a.py 'two words'", {"argv": ["python3", "a.py", "two words"]}),
         ("A=1 python3 a.py", {"shell": "A=1 python3 a.py"}),
@@ -72,12 +73,12 @@ def test_the_text_that_is_printed_is_the_same_scenario():
         ("#!/usr/bin/python3\nprint(1)", {"argv": ["/usr/bin/python3", "-c", "print(1)"]}),
     ],
 )
-def test_only_what_needs_a_shell_has_one(code, target):
+def test_only_commands_that_need_a_shell_get_one(code, target):
     assert scenario(code=code).target == target
 
 
-@pytest.mark.parametrize(
-    ("hardware", "ranks", "nodes"),
+@check_table(
+    "hardware, ranks, nodes",
     [
         ("", 1, 1),
         ("distributed = {num_instances = 2}", 1, 2),

@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr, computed_field
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
@@ -11,7 +12,7 @@ TWO_BLOCKS = "axes: [{zip: {size: [1, 2], share: [0.1, 0.2]}}, {points: [{pause:
 BASE = "workload: {size: [1, 2]}\nrepetitions: 2\n"
 
 
-@pytest.mark.parametrize(
+@check_table(
     "more",
     [
         "parallel: 4",
@@ -33,7 +34,7 @@ def test_the_names_of_scenario_and_file_are_not_part_of_the_plan(plan_of):
     assert plan_of(BASE, path="other.yaml").digest == plan_of(BASE).digest
 
 
-@pytest.mark.parametrize(
+@check_table(
     "text",
     [
         BASE.replace("2]", "3]"),
@@ -49,11 +50,11 @@ def test_the_names_of_scenario_and_file_are_not_part_of_the_plan(plan_of):
         BASE + "exclude: [{size: 1}]",
     ],
 )
-def test_instances_order_repetitions_seed_and_limits_are(text, plan_of):
+def test_instances_order_repetitions_seed_and_limits_are_part_of_the_plan(text, plan_of):
     assert plan_of(text).digest != plan_of(BASE).digest
 
 
-@pytest.mark.parametrize(
+@check_table(
     "same",
     [
         BASE.replace("1", "1.0"),
@@ -67,7 +68,7 @@ def test_instances_order_repetitions_seed_and_limits_are(text, plan_of):
         "repetitions: 2\nworkload: {size: [1, 2, 3]}\nexclude: [{size: 3}]",
     ],
 )
-def test_what_means_the_same_has_the_same_digest(same, plan_of):
+def test_equivalent_plans_have_the_same_digest(same, plan_of):
     assert plan_of(same).digest == plan_of(BASE).digest
 
 
@@ -155,8 +156,8 @@ def test_a_model_that_ignores_unknown_keys_does_not_let_a_misspelt_one_pass(plan
         plan_of("workload: {siez: [1, 2]}", code=loose)
 
 
-@pytest.mark.parametrize(
-    ("text", "digest"),
+@check_table(
+    "text, digest",
     [
         (BASE, "8dd6834e9fc7ffbb5e81c32ef19e52b27063059941b496276c641fff8190f047"),
         (
@@ -175,7 +176,7 @@ def test_a_dotted_name_that_leads_into_no_mapping_is_a_name_in_every_release(pla
     assert plan_of(text, code=None).digest == digest
 
 
-@pytest.mark.parametrize(
+@check_table(
     "text",
     [
         "workload: {size: [1, 2, 3]}\n",
@@ -187,7 +188,7 @@ def test_a_dotted_name_that_leads_into_no_mapping_is_a_name_in_every_release(pla
         TWO_BLOCKS,
     ],
 )
-def test_what_is_remembered_of_a_point_is_what_it_is_bound_to(text, plan_of):
+def test_the_stored_fields_of_a_point_are_those_it_is_bound_to(text, plan_of):
     plan = plan_of(text)
     bound = [plan._instance(*plan._inputs(point), {}) for point in plan.space.points()]
     assert list(plan.instances()) == bound

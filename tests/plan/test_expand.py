@@ -4,6 +4,7 @@ from array import array
 
 import pytest
 from pydantic import BaseModel
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan import expand
@@ -26,8 +27,8 @@ def search(target: Store, size: int = 1) -> None: ...
 def look(size: int = 1) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("text", "drivers"),
+@check_table(
+    "text, drivers",
     [
         ("workload: {component: vector, service: qdrant}", ["qdrant"]),
         ("workload: {component: vector, service: faiss, size: [1, 2]}", ["faiss", "faiss"]),
@@ -37,7 +38,7 @@ def look(size: int = 1) -> None: ...
         ("target: {driver: [faiss, chroma]}\nworkload: {service: qdrant}", ["faiss", "chroma"]),
     ],
 )
-def test_a_service_that_has_a_driver_is_measured_by_it_unless_the_target_says_another(plan_of, text, drivers):
+def test_a_service_is_measured_by_its_driver_unless_the_target_names_another(plan_of, text, drivers):
     assert [instance.target["driver"] for instance in plan_of(text, code=search).instances()] == drivers
 
 
@@ -45,8 +46,8 @@ def test_a_target_without_a_driver_gets_none(plan_of):
     assert next(plan_of("workload: {service: qdrant}", code=look).instances()).target == {}
 
 
-@pytest.mark.parametrize(
-    ("code", "workload", "said", "parameters"),
+@check_table(
+    "code, workload, said, parameters",
     [
         (search, "size: 2", ("vector", "search", False), {"size": 2}),
         (look, "size: 2", ("vector", "qdrant", False), {"size": 2}),
@@ -56,7 +57,7 @@ def test_a_target_without_a_driver_gets_none(plan_of):
         (None, "component: a, service: b", ("a", "b", True), {"component": "a", "service": "b"}),
     ],
 )
-def test_component_and_service_are_as_the_workload_says_else_as_declared(plan_of, code, workload, said, parameters):
+def test_component_and_service_come_from_the_workload_or_the_declaration(plan_of, code, workload, said, parameters):
     plan = plan_of(f"workload: {{{workload}}}", code=code)
     assert (plan.component, plan.service, plan.service_is_said) == said
     assert next(plan.instances()).parameters == parameters
@@ -84,8 +85,8 @@ def test_the_scenario_overrides_resources_and_each_limit_of_its_benchmark(plan_o
     assert plan.limits == Limits(wall=30.0, memory=5 << 20)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@check_table(
+    "text, told",
     [
         ("workload: {size: 3}", "3:12: 'size' is fixed by the benchmark 'b'"),
         ("axes: [{grid: {size: [3]}}]", "3:16: 'size' is fixed by the benchmark 'b'"),
@@ -93,7 +94,7 @@ def test_the_scenario_overrides_resources_and_each_limit_of_its_benchmark(plan_o
         ("axes: [{points: [{size: 3}]}]", "3:19: 'size' is fixed by the benchmark 'b'"),
     ],
 )
-def test_what_a_benchmark_fixes_is_frozen_in_every_form(plan_of, text, told):
+def test_fields_that_a_benchmark_fixes_cannot_change_in_any_form(plan_of, text, told):
     with pytest.raises(ProblemsError) as caught:
         plan_of(f"uses: b\n{text}", code=search, benchmark=BENCHMARK)
     assert [f"{found.line}:{found.column}: {found.message}" for found in caught.value.problems] == [told]
@@ -172,7 +173,7 @@ def test_a_plan_that_is_too_large_to_be_kept_has_the_same_digest(plan_of, monkey
     assert plan_of(text).points == 6
 
 
-@pytest.mark.parametrize("more", [0, 10_000])
+@check_table("more", [0, 10_000])
 def test_a_number_that_comes_twice_is_found_among_few_and_among_many(more):
     others = range(10, 10 + more)
     assert expand._repeats(array("Q", [1, 2, 3, *others, 2]))

@@ -1,6 +1,7 @@
 """What no node of a site can give is refused when it is planned, at its place in the scenario."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.scenario_file import parse_scenario
@@ -32,8 +33,8 @@ def problems(plan_of):
     return find
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "said", "suggestion"),
+@check_table(
+    "text, place, said, suggestion",
     [
         ("partition: gpus", (3, 12), "site 'lab' has no partition 'gpus'", "gpu"),
         ("qos: defualt", (3, 6), "site 'lab' has no quality of service 'defualt'", "default"),
@@ -53,7 +54,7 @@ def problems(plan_of):
         ("qos: dev\nlimits: {wall: 31m}", (4, 16), "quality of service 'dev' allows 30 m 00 s", ""),
     ],
 )
-def test_each_is_told_where_it_stands(problems, text, place, said, suggestion):
+def test_problems_with_the_site_are_reported_with_their_place(problems, text, place, said, suggestion):
     (found,) = problems(text)
     assert (found.line, found.column) == place
     assert said in found.message and found.suggestion == suggestion
@@ -66,7 +67,7 @@ def test_all_that_is_wrong_is_told_at_once(problems):
     assert len(found) == 6
 
 
-@pytest.mark.parametrize(
+@check_table(
     "text",
     [
         "repetitions: 2",
@@ -74,7 +75,7 @@ def test_all_that_is_wrong_is_told_at_once(problems):
         "partition: cpu,gpu\nresources: {memory: 8GB}",
     ],
 )
-def test_what_some_node_can_give_is_taken(problems, text):
+def test_resources_that_some_node_has_are_accepted(problems, text):
     assert problems(text) == []
 
 

@@ -1,6 +1,7 @@
 """A logical benchmark as a scenario."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.catalog.logical import Logical
 from benchhouse.documents.yaml_reader import parse_yaml
@@ -63,8 +64,8 @@ def test_a_property_that_is_not_said_takes_each_of_its_values():
     assert made["workload"] == {"settings": {"mode": "prod"}, "stream": True}
 
 
-@pytest.mark.parametrize(("targets", "key", "value"), [(("a",), "target", "a"), (("a", "b"), "targets", ["a", "b"])])
-def test_the_whole_target_may_be_what_is_ranked(targets, key, value):
+@check_table("targets, key, value", [(("a",), "target", "a"), (("a", "b"), "targets", ["a", "b"])])
+def test_the_whole_target_can_be_ranked(targets, key, value):
     text = TEXT.replace("targetMapping: model_name", "targetMapping: target").replace("target.data", "data")
     assert scenario(text, targets=targets, workload="heavy", dataset="wiki")[key] == value
 
@@ -76,15 +77,15 @@ def test_what_the_binding_leaves_open_can_be_set_and_what_it_fixes_can_not():
         scenario(workload="light", dataset="wiki", settings={"concurrency": "5"})
 
 
-@pytest.mark.parametrize(
-    ("where", "message", "hint"),
+@check_table(
+    "where, message, hint",
     [
         ({"dataset": "wiki", "workload": "hevy"}, "'hevy' is no value of 'workload'", "did you mean 'heavy'?"),
         ({"dataset": "wiki", "workloads": "heavy"}, "no property 'workloads'", "did you mean 'workload'?"),
         ({"workload": "heavy"}, "'dataset' has no list of values to take", "--where dataset=VALUE"),
     ],
 )
-def test_what_can_not_be_run_is_told_with_the_way_out(where, message, hint):
+def test_a_benchmark_that_cannot_run_is_reported_with_a_hint(where, message, hint):
     with pytest.raises(BenchError) as raised:
         scenario(**where)
     assert message in raised.value.message

@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import BaseModel
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import parse_yaml
@@ -32,8 +33,8 @@ def bound(function, text, mapped=""):
     return made.target, made.targets, made.workload
 
 
-@pytest.mark.parametrize(
-    ("function", "text", "mapped", "expected"),
+@check_table(
+    "function, text, mapped, expected",
     [
         (plain, "workload: {size: 3}", "", ({"name": "org/one"}, [], {"model_name": "org/one", "size": 3})),
         (served, "target: {port: 2}", "", ({"name": "org/one", "model": "org/one", "port": 2}, [], {})),
@@ -52,8 +53,8 @@ def test_the_model_is_put_into_the_input_that_takes_it(function, text, mapped, e
     assert bound(function, text, mapped) == expected
 
 
-@pytest.mark.parametrize(
-    ("function", "text", "place"),
+@check_table(
+    "function, text, place",
     [
         (plain, "workload: {model_name: org/two}", "s.yaml:3:24"),
         (plain, "workload: {model_name: [org/one, org/two]}", "s.yaml:3:34"),

@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import BaseModel, Field
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.experiment import experiment
@@ -43,7 +44,7 @@ def mistakes_of(plan_of):
     return find
 
 
-@pytest.mark.parametrize(
+@check_table(
     "axes",
     [
         "{grid: {values.level: [1, 6, 9]}}",
@@ -72,8 +73,8 @@ def test_a_nested_axis_is_the_same_plan_as_a_grid_of_whole_mappings(plan_of):
     assert nested.digest == plan_of("axes: [{grid: {values: [{level: 1}, {level: 6}]}}]", code=compress).digest
 
 
-@pytest.mark.parametrize("key", ["target.options.cache", "options.cache"])
-def test_a_key_inside_a_field_of_the_target_is_routed_as_plain_names_are(key, instances_of):
+@check_table("key", ["target.options.cache", "options.cache"])
+def test_a_key_inside_a_field_of_the_target_is_routed_like_a_plain_name(key, instances_of):
     found = instances_of(f"target: {{options: {{x: 1}}}}\naxes: [{{grid: {{{key}: [1, 2]}}}}]")
     assert [one.target["options"] for one in found] == [{"x": 1, "cache": 1}, {"x": 1, "cache": 2}]
 
@@ -141,7 +142,7 @@ def test_without_an_experiment_a_key_that_is_fixed_to_a_mapping_is_led_into(plan
         ("axes: [{grid: {values.level: [1, 2, 1]}}]", ["2:37 this means the same as the value at 2:31"]),
     ],
 )
-def test_a_mistake_is_told_at_its_very_place(text, mistakes, mistakes_of):
+def test_a_mistake_is_reported_at_its_exact_place(text, mistakes, mistakes_of):
     assert mistakes_of(text) == mistakes
 
 

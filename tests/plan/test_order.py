@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-import pytest
+from tables import check_table
 
 from benchhouse.plan.space import Block, Shuffle, Space
 
@@ -46,7 +46,7 @@ def test_each_repetition_has_its_seed_and_points_share_it(plan_of):
     assert seeds == {(True, 0): 7, (False, 0): 7, (False, 1): 8}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 16, 17, 1000])
+@check_table("size", [1, 2, 3, 5, 16, 17, 1000])
 def test_a_shuffle_visits_everything_once(size):
     assert sorted(Shuffle(size, 3)[index] for index in range(size)) == list(range(size))
 

@@ -1,6 +1,6 @@
 """`workload: {service: NAME}` without an address: the recipe of that name is the server of each trial."""
 
-import pytest
+from tables import check_table
 
 from benchhouse.experiments.serving.load import serve
 from benchhouse.plan.scenario_file import parse_scenario
@@ -34,7 +34,7 @@ def test_what_else_is_said_of_the_target_stays():
     assert own(REFERENCE + "target: {stream: false}\n").target == {"stream": False, "url": "service:vllm"}
 
 
-@pytest.mark.parametrize(
+@check_table(
     "more",
     [
         "target: {url: 'http://10.0.0.1:8000'}",
@@ -48,7 +48,7 @@ def test_a_server_that_is_named_is_the_one(more):
     assert own(f"{REFERENCE}{more}\n") is None
 
 
-@pytest.mark.parametrize("workload", ["model: [a, b]", "gen_tokens: 8"])
+@check_table("workload", ["model: [a, b]", "gen_tokens: 8"])
 def test_without_one_model_for_all_points_nothing_is_guessed(workload):
     assert own(f"scenario: own\nworkload: {{component: inference, service: vllm, {workload}}}\n") is None
 

@@ -1,6 +1,7 @@
 """Axes over what a trial is given: `resources.nodes` and its like."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.resources import Resources
@@ -10,7 +11,7 @@ def given(plan):
     return [trial.resources for trial in plan.trials()]
 
 
-@pytest.mark.parametrize(
+@check_table(
     "text",
     [
         "resources: {nodes: [1, 2, 4], cpus: 2}",
@@ -53,8 +54,8 @@ def test_points_can_be_left_out_by_their_resources(plan_of):
     assert [(trial.resources.gpus, trial.parameters["size"]) for trial in plan.trials()] == [(0, 1), (0, 2), (1, 1)]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
+@check_table(
+    "text, line, message",
     [
         ("resources: {nodes: [1, 0]}", 3, "nodes: 0"),
         ("resources: {nodes: []}", 3, "the axis 'nodes' is empty"),
@@ -67,7 +68,7 @@ def test_points_can_be_left_out_by_their_resources(plan_of):
         ("resources: {cpus: [1, 1]}", 3, "this means the same as the value at 3:20"),
     ],
 )
-def test_what_can_not_be_is_told_with_its_line(plan_of, text, line, message):
+def test_impossible_resources_are_reported_with_their_line(plan_of, text, line, message):
     with pytest.raises(ProblemsError) as refused:
         plan_of(f"experiment: sort\n{text}\n")
     assert any(problem.line == line and message in problem.message for problem in refused.value.problems), refused.value

@@ -1,6 +1,7 @@
 """Variables in a scenario file."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan.scenario_file import FaultyScenarioError, is_space, parse_scenario
@@ -10,8 +11,8 @@ def read(value, **environ):
     return parse_scenario(f"scenario: s\nenvironment: {{x: {value}}}\n", "s.yaml", environ).scenario.environment["x"]
 
 
-@pytest.mark.parametrize(
-    ("written", "read_as"),
+@check_table(
+    "written, read_as",
     [
         ("$WORK/a", "/w/a"),
         ('"${WORK}a"', "/wa"),
@@ -62,8 +63,8 @@ def test_a_variable_inside_an_address_must_be_named_as_a_secret():
 ENVIRON = {"PROM_PASSWORD": "hunter2", "PROM_URL": "http://me:hun/ter2@host", "LLM": "hunter2", "PLAIN": "x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
+@check_table(
+    "text, kept",
     [
         ("monitors: {prometheus: [{url: 'http://me:$PROM_PASSWORD@host/metrics'}]}", "$PROM_PASSWORD"),
         ("monitors: {prometheus: [{url: $PROM_URL}]}", "$PROM_URL"),
@@ -80,8 +81,8 @@ def test_secrets_stay_references_wherever_they_stand(text, kept):
     assert "ter2" not in stored
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@check_table(
+    "text, message",
     [
         ("target: {headers: {Authorization: Bearer hunter2}}", "'Authorization' is a secret in plain text"),
         ("target: {headers: {X-Api-Key: hunter2}}", "'X-Api-Key' is a secret in plain text"),
@@ -93,7 +94,7 @@ def test_secrets_stay_references_wherever_they_stand(text, kept):
         ("artifacts: {dataset: $PROM_URL}", "'dataset' can't hold a secret"),
     ],
 )
-def test_secrets_in_plain_text_or_where_nobody_understands_them_are_refused(text, message):
+def test_secrets_in_plain_text_or_in_unknown_places_are_refused(text, message):
     with pytest.raises(ProblemsError, match=message) as refused:
         parse_scenario(f"scenario: s\n{text}\n", "s", ENVIRON)
     assert "ter2" not in str(refused.value)
@@ -104,8 +105,8 @@ def test_what_a_run_keeps_is_the_text_itself():
     assert parse_scenario("scenario: s\n", "s", {}).text == "scenario: s\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "space"),
+@check_table(
+    "data, space",
     [
         ({"workload": {}}, False),
         ({"entitySpace": []}, True),
@@ -117,7 +118,7 @@ def test_what_a_run_keeps_is_the_text_itself():
         ({"operation": {}}, False),
     ],
 )
-def test_a_space_of_ado_is_told_from_a_scenario(data, space):
+def test_a_space_of_ado_is_distinguished_from_a_scenario(data, space):
     assert is_space(data) is space
 
 

@@ -1,6 +1,7 @@
 """Services of a scenario are bound to their recipes; what is wrong with them is told at its place."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.plan.scenario_file import parse_scenario
 from benchhouse.plan.services import bind_services
@@ -33,8 +34,8 @@ def test_a_service_is_bound_to_its_recipe_or_to_its_address(bind, tmp_path):
     assert bound["b"].recipe is None and bound["b"].use.endpoint == "http://x"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@check_table(
+    "text, told",
     [
         ("services: {a: {recipe: nowhere}}", "3:24 "),
         ("services: {a: {recipe: tiny}}", "3:12 "),

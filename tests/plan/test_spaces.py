@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import check_table
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
@@ -52,8 +53,8 @@ def made(tmp_path):
     return make
 
 
-@pytest.mark.parametrize(
-    ("said", "values"),
+@check_table(
+    "said, values",
     [
         ({"values": ["a", "b"]}, ["a", "b"]),
         ({"domainRange": [1, 4], "interval": 1}, [1, 2, 3]),
@@ -71,8 +72,8 @@ def test_a_domain_has_the_values_that_ado_gives_it(said, values):
     assert Theirs.model_validate(said).domain_values == values
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
+@check_table(
+    "said, words",
     [
         ("{domainRange: [0, 1], variableType: CONTINUOUS_VARIABLE_TYPE}", "a continuous range has no points"),
         ("{domainRange: [3, 3], interval: 1}", "it is empty"),
@@ -81,7 +82,7 @@ def test_a_domain_has_the_values_that_ado_gives_it(said, values):
         ("{variableType: OPEN_CATEGORICAL_VARIABLE_TYPE}", "does not say which values"),
     ],
 )
-def test_what_has_no_points_is_refused_at_its_place(said, words, made):
+def test_a_space_without_points_is_refused_at_its_place(said, words, made):
     with pytest.raises(ProblemsError, match=words) as refused:
         made(SPACE.replace("{values: [1, 2, 4]}", said))
     assert (refused.value.problems[0].line, refused.value.problems[0].column) == (3, 21)
@@ -132,8 +133,8 @@ spaces: [space.yaml]
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "mode", "points", "order"),
+@check_table(
+    "number, mode, points, order",
     [
         ("all", "sequential", None, "interleaved"),
         ("all", "random", None, "random"),
@@ -141,7 +142,7 @@ spaces: [space.yaml]
         ("6", "sequential", None, "interleaved"),
     ],
 )
-def test_an_operation_says_which_points_of_its_space_are_run(number, mode, points, order, made, tmp_path):
+def test_an_operation_selects_the_points_of_its_space(number, mode, points, order, made, tmp_path):
     (tmp_path / "space.yaml").write_text(SPACE)
     (scenario,) = made(OPERATION % (number, mode), "operation.yaml")
     assert (scenario.order, scenario.parallel, scenario.axes[0].points) == (order, 2, points)
@@ -154,8 +155,8 @@ def test_a_random_choice_of_points_is_the_same_each_time(made, tmp_path):
     assert len(first.axes[0].points) == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
+@check_table(
+    "change, words",
     [
         (("random_walk", "ray_tune"), "operation.yaml:2:50: the operator 'ray_tune' chooses"),
         (("[space.yaml]", "[space-3af2]"), "operation.yaml:4:10: there is no file 'space-3af2'"),
@@ -165,7 +166,7 @@ def test_a_random_choice_of_points_is_the_same_each_time(made, tmp_path):
         (("batchSize", "batchSise"), "did you mean 'batchSize'"),
     ],
 )
-def test_what_only_ado_can_run_is_refused_at_its_place(change, words, made, tmp_path):
+def test_operations_that_only_ado_can_run_are_refused_at_their_place(change, words, made, tmp_path):
     (tmp_path / "space.yaml").write_text(SPACE)
     with pytest.raises(ProblemsError) as refused:
         made((OPERATION % ("2", "sequential")).replace(*change), "operation.yaml")

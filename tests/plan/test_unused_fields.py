@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import check_table
 
 IMAGE = {"artifacts": {"container": "/images/tool.sif"}}
 BENCHMARK = {"benchmark": "long", "experiment": "command", "workload": {"executions": 1}, "limits": {"wall": "3h"}}
@@ -22,8 +23,8 @@ def plan(bench, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("executor", ["slurm", "dask"])
-@pytest.mark.parametrize("keys", [IMAGE, {"runtime": {"image": "/images/tool.sif"}}])
+@check_table("executor", ["slurm", "dask"])
+@check_table("keys", [IMAGE, {"runtime": {"image": "/images/tool.sif"}}])
 def test_a_sif_image_of_jobs_is_entered_by_apptainer(plan, executor, keys):
     done = plan(executor=executor, **keys)
     assert done.code == 0 and "jobs run in /images/tool.sif, by Apptainer" in done.err
@@ -42,8 +43,8 @@ def test_the_runtime_of_the_site_enters_the_image(plan, tmp_path):
     assert done.code == 0 and "apptainer: the image /images/tool.sif is not there" in done.out
 
 
-@pytest.mark.parametrize(("options", "keys"), [(["--runtime", "process"], {}), ([], {"runtime": {"kind": "venv"}})])
-def test_a_runtime_that_was_chosen_against_the_image_is_told(plan, options, keys):
+@check_table("options, keys", [(["--runtime", "process"], {}), ([], {"runtime": {"kind": "venv"}})])
+def test_a_runtime_that_ignores_the_image_is_reported(plan, options, keys):
     done = plan(*options, binds=["/data:/data"], **IMAGE, **keys)
     assert done.code == 0, done.err
     kind = "venv" if keys else "process"
@@ -77,7 +78,7 @@ def asked(bench, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("verb", ["submit", "run"])
+@check_table("verb", ["submit", "run"])
 def test_a_partition_without_slurm_is_refused_with_the_choice(asked, programs, tmp_path, verb):
     done = asked(verb, account="p1", partition="gpu")
     assert done.code == 2 and "s.yaml:5:1" in done.err
@@ -94,16 +95,16 @@ def test_a_partition_is_planned_for_slurm_wherever_that_is_done(asked, programs)
     assert "#SBATCH --partition=gpu" in asked("plan", "--dry-run", partition="gpu").out
 
 
-@pytest.mark.parametrize("by_site", [False, True])
-def test_who_chose_another_executor_is_told_what_it_does_not_read(asked, programs, tmp_path, by_site):
+@check_table("by_site", [False, True])
+def test_fields_that_the_chosen_executor_ignores_are_reported(asked, programs, tmp_path, by_site):
     if by_site:
         (tmp_path / "site.yaml").write_text("site: laptop\nexecutor: local\n")
     done = asked("plan", *([] if by_site else ["--executor", "local"]), partition="gpu")
     assert done.code == 0 and "no effect on this machine: partition" in done.err
 
 
-@pytest.mark.parametrize(
-    ("resources", "lines"),
+@check_table(
+    "resources, lines",
     [
         ({"ntasks": 4, "cpus_per_task": 2}, ["--ntasks=4", "--cpus-per-task=2", "--nodes=1"]),
         ({"nodes": 2, "ntasks": 8}, ["--nodes=2", "--ntasks=8"]),
@@ -123,21 +124,21 @@ def test_gpus_that_vary_keep_the_type_that_gres_names(plan):
     assert "#SBATCH --gres=gpu:a100:2\n" in script
 
 
-@pytest.mark.parametrize(
-    ("resources", "message"),
+@check_table(
+    "resources, message",
     [
         ({"ntasks": 4}, "4 tasks: dask starts a trial once"),
         ({"gres": "gpu:2"}, "gres: gpu:2: only Slurm has these"),
     ],
 )
-def test_what_only_slurm_can_give_is_refused_elsewhere_at_its_line(plan, resources, message):
+def test_resources_of_slurm_are_refused_by_other_executors(plan, resources, message):
     done = plan(executor="dask", resources=resources)
     assert done.code == 2 and message in done.err and "s.yaml:5:" in done.err and "--executor slurm" in done.err
     assert plan(executor="dask", resources={"ntasks": 1}).code == 0
 
 
-@pytest.mark.parametrize(
-    ("resources", "message"),
+@check_table(
+    "resources, message",
     [
         ({"nodes": 2, "ntasks": 1}, "2 nodes for 1 tasks"),
         ({"gres": "gpu:2", "gpus": 1}, "gpus: 1 and gres: gpu:2 ask for different numbers"),
@@ -163,8 +164,8 @@ def test_a_python_that_ray_makes_and_a_runtime_of_ours_exclude_each_other(plan):
     assert done.code == 2 and "s.yaml:5:" in done.err and "not in the runtime 'venv'" in done.err
 
 
-@pytest.mark.parametrize(
-    ("keys", "array"),
+@check_table(
+    "keys, array",
     [
         ({}, "0-7"),
         ({"parallel": 1}, "0-7%1"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import check_table
 
 from benchhouse.catalog.uses import Shelf
 from benchhouse.documents.misfits import validated
@@ -27,8 +28,8 @@ def test_a_scenario_fills_what_the_benchmark_leaves_open(plan_of):
     assert (plan.limits.wall, plan.limits.memory) == (60, 10**9)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
+@check_table(
+    "text, place",
     [
         ("workload: {algorithm: quick}", "s.yaml:3:12"),
         ("workload: {share: 0.5}", "s.yaml:3:12"),
@@ -36,7 +37,7 @@ def test_a_scenario_fills_what_the_benchmark_leaves_open(plan_of):
         ("axes: [{points: [{share: 1}]}]", "s.yaml:3:19"),
     ],
 )
-def test_what_the_benchmark_fixes_is_frozen(text, place, plan_of):
+def test_fields_that_the_benchmark_fixes_cannot_change(text, place, plan_of):
     with pytest.raises(ProblemsError, match=rf"{place}: '\w+' is fixed by the benchmark 'standard'"):
         plan_of(f"uses: standard\n{text}", benchmark=BENCHMARK)
 

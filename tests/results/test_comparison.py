@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tables import check_table
 from trial_maker import make_trial
 
 from benchhouse.report.pull_request import comparison_markdown, comparison_svg
@@ -50,8 +51,8 @@ def scaled(factor, **more):
     return row(values=[factor * value for value in (10.0, 10.1, 9.9, 10.0, 10.05)], **more)
 
 
-@pytest.mark.parametrize(
-    ("text", "selector"),
+@check_table(
+    "text, selector",
     [
         ("@last", Selector("@last")),
         ("run-a:index=hnsw", Selector("run-a", {"index": "hnsw"})),
@@ -63,7 +64,7 @@ def test_selector_is_a_run_and_filters(text, selector):
     assert parse_selector(text) == selector
 
 
-@pytest.mark.parametrize("text", ["", ":a=b", "run:", "run:a", "run:a=", "run:=b", "run:a=1,a=2"])
+@check_table("text", ["", ":a=b", "run:", "run:a", "run:a=", "run:=b", "run:a=1,a=2"])
 def test_malformed_selector_is_refused(text):
     with pytest.raises(BenchError):
         parse_selector(text)
@@ -125,8 +126,8 @@ def nested(level, target="gzip", **more):
     return row(target=target, **more) | changes | identity
 
 
-@pytest.mark.parametrize("key", ["values.level", "workload.values.level", "level"])
-def test_a_selected_axis_inside_a_mapping_does_not_tell_points_apart(key):
+@check_table("key", ["values.level", "workload.values.level", "level"])
+def test_a_selected_axis_inside_a_mapping_does_not_distinguish_points(key):
     table = compare_rows([nested(1)], [nested(9)], selected={key})
     assert [item.point for item in table.rows] == ["gzip level=1 → gzip level=9"]
     assert [(item.dimension, item.a, item.b) for item in table.differences] == [("parameter values.level", "1", "9")]
@@ -146,7 +147,7 @@ def test_what_else_differs_inside_the_mapping_still_tells_points_apart():
         compare_rows([nested(1)], [other], selected={"values.level"})
 
 
-@pytest.mark.parametrize("key", ["target.options.cache", "options.cache", "cache"])
+@check_table("key", ["target.options.cache", "options.cache", "cache"])
 def test_an_option_inside_a_target_selects_among_targets(key):
     sides = []
     for cache in (0, 1):
@@ -217,7 +218,7 @@ def test_metrics_come_in_the_order_given():
     assert [item.metric for item in table.rows] == ["c", "b", "a"]
 
 
-@pytest.mark.parametrize("change", [{"unit": "1/min"}, {"direction": "lower"}])
+@check_table("change", [{"unit": "1/min"}, {"direction": "lower"}])
 def test_metric_that_means_something_else_is_refused(change):
     with pytest.raises(BenchError, match="can't be compared"):
         compare_rows([row()], [row(run="b", **change)])
@@ -255,14 +256,14 @@ def test_unknown_metric_is_refused_with_those_there_are():
         compare_rows([row()], [row(run="b")], metrics=("nope",))
 
 
-@pytest.mark.parametrize(
-    ("bounds", "verdict"),
+@check_table(
+    "bounds, verdict",
     [
         ((None, None), "worse"), ((0.4, 0.5), "worse"), ((0.6, 0.5), "within error bounds"),
         ((1.1, None), "within error bounds"), ((None, 5.0), "within error bounds"),
     ],
 )  # fmt: skip
-def test_a_difference_below_what_both_sides_can_be_off_by_is_not_called_one(bounds, verdict):
+def test_a_difference_within_the_error_bounds_is_not_called_a_difference(bounds, verdict):
     a, b = row(error_bound=bounds[0]), scaled(0.9, run="b", error_bound=bounds[1])  # about 1.0 apart
     table = compare_rows([a], [b])
     (compared,) = table.rows

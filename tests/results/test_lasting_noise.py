@@ -1,6 +1,6 @@
 """Sides that ran one after the other: earlier runs say whether noise lasts, or the verdict says that nobody knows."""
 
-import pytest
+from tables import check_table
 from test_comparison import row
 from trial_maker import make_trial
 
@@ -47,8 +47,8 @@ def test_where_noise_does_not_last_nothing_changes():
     assert not any("take turns" in note for note in table.notes)
 
 
-@pytest.mark.parametrize("earlier", [[], [WAVES[:10]]], ids=["no history", "a short one"])
-def test_where_no_history_says_so_the_verdict_does(earlier):
+@check_table("earlier", [[], [WAVES[:10]]])
+def test_the_verdict_reports_a_missing_history(earlier):
     table = compared(earlier)
     (found,) = table.rows
     assert (found.verdict, found.memory) == ("better", None)

@@ -2,6 +2,7 @@
 
 import pytest
 from members import member
+from tables import check_table
 
 from benchhouse.report.comparison_sections import curve_sentences, stage_heads
 from benchhouse.results.scaling import automatic, make_scaling
@@ -70,7 +71,7 @@ def test_weak_scaling_follows_the_nodes_though_the_size_grows_with_them():
     assert [(found.along, found.kind) for found in automatic(grown, QPS, None, kind="weak")] == [(NODES, "weak")]
 
 
-@pytest.mark.parametrize(("kind", "work"), [("strong", lambda n: 1e3), ("weak", lambda n: 1e3 * n)])
+@check_table("kind, work", [("strong", lambda n: 1e3), ("weak", lambda n: 1e3 * n)])
 def test_a_time_is_turned_into_speed_up(kind, work):
     timed = as_times(points(amdahl), work)
     scaling = make_scaling(timed, TIME, None, "nodes", kind=kind)

@@ -9,6 +9,7 @@ from math import inf, nan
 import pyarrow.parquet as pq
 import pytest
 from laboratory import Lab
+from tables import check_table
 from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.folder import read_spec, seal
@@ -235,15 +236,13 @@ def test_a_page_of_many_points_stays_small(tmp_path):
     assert "20 more points not shown" in machine_section([machine], 21)
 
 
-@pytest.mark.parametrize(
-    ("reach", "most", "step"), [(2.0, 4, 0.5), (9.1, 4, 5.0), (0.003, 4, 0.001), (1e12, 8, 2e11), (7.87, 8, 1.0)]
-)
+@check_table("reach, most, step", [(2.0, 4, 0.5), (9.1, 4, 5.0), (0.003, 4, 0.001), (1e12, 8, 2e11), (7.87, 8, 1.0)])
 def test_ticks_are_round(reach, most, step):
     assert nice_step(reach, most) == pytest.approx(step)
 
 
-@pytest.mark.parametrize(
-    ("unit", "greatest", "told"),
+@check_table(
+    "unit, greatest, told",
     [("B", 0, (1, "B")), ("B", 3 << 20, (1 << 20, "MiB")), ("B", 1e30, (1 << 40, "TiB")), ("1", 0.5, (0.01, "%"))],
 )
 def test_units_fit_the_size(unit, greatest, told):

@@ -1,6 +1,7 @@
 """Numbers of all runs, page by page, however few runs are looked at for one."""
 
 import pytest
+from tables import check_table
 from trial_maker import make_run
 
 from benchhouse.results import measured
@@ -26,8 +27,8 @@ def pages(workspace, limit, **filters):
         after = page.cursor
 
 
-@pytest.mark.parametrize("most", [1, 2, 200])
-@pytest.mark.parametrize("limit", [1, 5, 1000])
+@check_table("most", [1, 2, 200])
+@check_table("limit", [1, 5, 1000])
 def test_pages_have_every_number_once_the_newest_runs_first(filled, monkeypatch, most, limit):
     (whole,) = pages(filled, 10_000)
     assert list(dict.fromkeys(row.run_id for row in whole)) == [*reversed(RUNS)]

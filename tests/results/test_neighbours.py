@@ -4,6 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tables import check_table
 from trial_maker import make_trial
 
 from benchhouse.results.comparisons import compare
@@ -27,8 +28,8 @@ def counted(*spans, **more):
     return [round(count, 3) for count in count_beside(rows(*spans, **more)).values()]
 
 
-@pytest.mark.parametrize(
-    ("spans", "expected"),
+@check_table(
+    "spans, expected",
     [
         ([(0, 10), (10, 10), (20, 10)], [0, 0, 0]),
         ([(0, 10), (9, 10)], [0.1, 0.1]),  # touch by a second
@@ -57,8 +58,8 @@ def test_many_trials_are_counted_as_pair_by_pair():
         assert count == pytest.approx(sum(max(0.0, part) for part in shared) / (end - start) - 1, rel=0.02, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("means", "texts"),
+@check_table(
+    "means, texts",
     [
         ([0.0, 7.0], ["0 others", "7 others"]),
         ([0.0, 1.0], ["0 others", "1 other"]),

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from tables import check_table
 
 from benchhouse.results.numbers import (
     change_texts,
@@ -16,8 +17,8 @@ from benchhouse.results.numbers import (
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "spread", "text"),
+@check_table(
+    "value, spread, text",
     [
         (None, None, "–"),
         (0.0, None, "0"),
@@ -61,8 +62,8 @@ def test_a_column_of_ratios_names_no_unit():
     assert [titled("recall", "1"), titled("latency p99", "ms")] == ["recall", "latency p99 (ms)"]
 
 
-@pytest.mark.parametrize(
-    ("change", "ends", "difference_ends", "texts"),
+@check_table(
+    "change, ends, difference_ends, texts",
     [
         (0.5, (0.4, 0.6), (4.0, 6.0), ("+50.0%", "+40.0% to +60.0%")),
         (0.5, None, (-1.0, 11.0), ("+5\u2009ms", "\u22121 to +11\u2009ms")),
@@ -78,8 +79,8 @@ def test_a_change_is_relative_where_that_has_an_interval(change, ends, differenc
     assert change_texts(change, ends, 5.0, difference_ends, "ms") == texts
 
 
-@pytest.mark.parametrize(
-    ("change", "ends", "texts"),
+@check_table(
+    "change, ends, texts",
     [
         (-0.998, (-0.99908, -0.997), ("\u221299.8%", "\u221299.9% to \u221299.7%")),
         (0.00095, (-0.003, 0.005), ("+0.1%", "\u22120.3% to +0.5%")),

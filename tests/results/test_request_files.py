@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tables import check_table
 
 from benchhouse.results.request_files import files_of, hold_of
 from benchhouse.schema.layout import TrialFolder
@@ -45,7 +46,7 @@ def test_requests_are_read_before_samples_and_samples_before_seconds(folder):
     assert files_of(folder) == ["artifacts/requests.parquet"]
 
 
-@pytest.mark.parametrize(
+@check_table(
     "given, held",
     [({"unit": "us"}, 290e-6), ({"unit": "B"}, None), ({"metric": "size"}, None), ({"window": "rank:1"}, None)],
 )
@@ -55,8 +56,8 @@ def test_only_samples_of_that_time_over_the_whole_trial_count(folder, given, hel
     assert found is None if held is None else found == pytest.approx(held)
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1 no", b"metric,window\nlatency,\n", b"metric\xff\n1\n"])
-def test_what_is_damaged_is_left_to_verify(folder, content):
+@check_table("content", [b"", b"PAR1 no", b"metric,window\nlatency,\n", b"metric\xff\n1\n"])
+def test_damaged_files_are_left_to_verify(folder, content):
     (folder.artifacts / "requests.parquet").write_bytes(content)
     folder.samples.write_bytes(content)
     (folder.artifacts / "intervals.csv").write_bytes(content)

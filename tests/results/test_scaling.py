@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from members import member
+from tables import check_table
 
 from benchhouse.report.comparison_sections import stage_heads, stage_rows
 from benchhouse.report.markdown import scaling_markdown
@@ -74,10 +75,8 @@ def test_a_size_has_no_efficiency():
     assert "efficiency" not in stage_heads(found, found.curves[0])
 
 
-@pytest.mark.parametrize(
-    ("limit", "words"), [(1e9, "still scales at concurrency 32"), (1, "shows no gain beyond concurrency 1")]
-)
-def test_growth_that_does_not_stop_or_never_starts_is_said(limit, words):
+@check_table("limit, words", [(1e9, "still scales at concurrency 32"), (1, "shows no gain beyond concurrency 1")])
+def test_growth_without_a_start_or_an_end_is_reported(limit, words):
     assert words in make_scaling(points(limit), QPS, None, "concurrency").curves[0].sentence
 
 

@@ -1,5 +1,6 @@
 import pytest
 from members import member
+from tables import check_table
 
 from benchhouse.results.series import case_names, sweeps
 from benchhouse.schema.errors import BenchError
@@ -56,8 +57,8 @@ def test_runs_are_never_mixed():
     assert list(told(sweeps(points))) == ["a (r1)", "a (r2)"]
 
 
-@pytest.mark.parametrize(("key", "why"), [("nothing", "it is not there"), ("index", "it is no number")])
-def test_an_axis_that_is_none_is_refused_with_those_that_are(key, why):
+@check_table("key, why", [("nothing", "it is not there"), ("index", "it is no number")])
+def test_an_unknown_axis_is_refused_with_the_known_ones(key, why):
     points = [member(at, {"name": "a", "index": "hnsw", "ef": ef}) for at, ef in enumerate((1, 2))]
     with pytest.raises(BenchError, match=f"{why}; numbers that vary: target.ef"):
         sweeps(points, key)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import made_up
 import pytest
 from members import member, two_sweeps
+from tables import check_table
 
 from benchhouse.report import html, markdown
 from benchhouse.report.payload import payload
@@ -21,12 +22,12 @@ def curve(found, name):
     return next(one for one in found.curves if one.name == name)
 
 
-@pytest.mark.parametrize(("text", "level"), [("recall=0.95", 0.95), (" recall = 95% ", 0.95), ("recall=1", 1.0)])
+@check_table("text, level", [("recall=0.95", 0.95), (" recall = 95% ", 0.95), ("recall=1", 1.0)])
 def test_a_level_is_a_metric_and_a_number(text, level):
     assert parse_level(text) == ("recall", pytest.approx(level))
 
 
-@pytest.mark.parametrize("text", ["recall", "recall=", "=0.9", "recall=high", "recall=nan", "recall=inf"])
+@check_table("text", ["recall", "recall=", "=0.9", "recall=high", "recall=nan", "recall=inf"])
 def test_no_level_is_refused(text):
     with pytest.raises(BenchError, match="expected METRIC=NUMBER"):
         parse_level(text)

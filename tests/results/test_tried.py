@@ -1,6 +1,6 @@
 """Whether a remedy restored a number: levels that are known, and what must come out."""
 
-import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks.values import Number
 from benchhouse.results.tried import Tried, TriedNumber, judge, overall
@@ -11,8 +11,8 @@ WILD = [20.0, 9.0, 31.0, 12.0, 26.0]
 LATENCY = Number(metric="latency", stat="p99", unit="ms", direction="lower", base=10, now=20, verdict="worse")
 
 
-@pytest.mark.parametrize(
-    ("as_it_was", "changed", "outcome"),
+@check_table(
+    "as_it_was, changed, outcome",
     [
         (SLOW, NEAR, "restored"),
         (SLOW, MIDDLE, "partly"),
@@ -35,8 +35,8 @@ def numbers(*outcomes):
     return [TriedNumber(**made.model_dump() | {"outcome": outcome}) for outcome in outcomes]
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "whole"),
+@check_table(
+    "outcomes, whole",
     [
         (["restored", "restored"], "restored"),
         (["restored", "not reproduced"], "restored"),
@@ -47,10 +47,10 @@ def numbers(*outcomes):
         (["not reproduced"], "not reproduced"),
     ],
 )
-def test_the_whole_is_no_better_than_its_numbers(outcomes, whole):
+def test_the_overall_judgement_follows_from_those_of_the_numbers(outcomes, whole):
     assert overall(numbers(*outcomes)) == whole
 
 
-@pytest.mark.parametrize("outcome", ["restored", "partly", "not restored", "not reproduced", "unsure"])
+@check_table("outcome", ["restored", "partly", "not restored", "not reproduced", "unsure"])
 def test_every_outcome_has_its_sentence(outcome):
     assert Tried(outcome=outcome, remedy="without it", rounds=5).headline.startswith(outcome)

@@ -1,7 +1,7 @@
 """From sealed trials to cases: joined on identity, whatever clocks and nodes say."""
 
 import pytest
-from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run
+from faults import FAULTS, QUEUED, TRAINING, make_fault_run
 from intermittent import Shape, make_run
 from trial_maker import make_trial
 
@@ -25,12 +25,9 @@ def fault(cause):
     return next(one for one in FAULTS if one.cause == cause)
 
 
-@pytest.mark.parametrize(
-    "cause", ["storage", "straggler:heat", "straggler:network_errors", "capacity"], ids=lambda cause: cause
-)
+@pytest.mark.parametrize("cause", ["storage", "straggler:heat", "capacity"])  # one of each kind of fault
 def test_an_injected_fault_is_named_through_the_real_tables(tmp_path, cause):
     workspace, injected = WorkspaceFolder(tmp_path), fault(cause)
-    assert injected.kind in (TRAINING, SPREAD, QUEUED)
     make_fault_run(workspace, "a-good", injected.kind, 11)
     make_fault_run(workspace, "b-slow", injected.kind, 11, injected, 0.7, minute=60)
     first = why(workspace, "b-slow").diagnosed[0]

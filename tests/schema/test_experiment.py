@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from tables import check_table
 
 from benchhouse import BenchError, Metric, Resources, experiment
 from benchhouse.schema.experiment import from_function
@@ -72,7 +73,7 @@ def test_a_metric_declared_twice_is_refused():
         experiment("x", version="1", metrics=[Metric(name="a"), Metric(name="a")])(lambda: None)
 
 
-@pytest.mark.parametrize("name", ["", "9a", "a b", "a\n", "ä", "a" * 101])
+@check_table("name", ["", "9a", "a b", "a\n", "ä", "a" * 101])
 def test_a_metric_with_an_odd_name_is_refused(name):
     with pytest.raises(ValidationError):
         Metric(name=name)

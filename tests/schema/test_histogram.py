@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.schema.histogram import LARGEST, RELATIVE_ERROR, Histogram
 
@@ -72,7 +73,7 @@ def test_mean_and_stdev_are_exact(values):
     assert (made.n, made.min, made.max) == (len(values), min(values), max(values))
 
 
-@pytest.mark.parametrize("power", [0, 1, 10, 11, 12, 30, 52, 53, 54, 61])
+@check_table("power", [0, 1, 10, 11, 12, 30, 52, 53, 54, 61])
 def test_neighbours_of_powers_of_two_keep_their_error_and_both_ways_of_adding_agree(power):
     values = [2**power - 1, 2**power, 2**power + 1, *[2**power * (1024 + step) // 1024 - 1 for step in (1, 2, 1023)]]
     for value in values:
@@ -124,7 +125,7 @@ def test_an_empty_histogram_has_no_statistics_and_merges_without_trace():
     assert Histogram([4]).stdev is None
 
 
-@pytest.mark.parametrize(("value", "named"), [(-7, "-7"), (LARGEST + 1, str(LARGEST + 1))])
+@check_table("value, named", [(-7, "-7"), (LARGEST + 1, str(LARGEST + 1))])
 def test_a_value_out_of_range_is_named_and_leaves_the_histogram_as_it_was(value, named):
     made = Histogram([1, 2])
     with pytest.raises(ValueError, match=named):
@@ -182,7 +183,7 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize(("change", "reason"), SPOILT.values(), ids=SPOILT.keys())
+@check_table("change, reason", SPOILT.values())
 def test_spoilt_json_is_refused_with_its_reason(change, reason):
     good = Histogram([10, 10, 20, 5_000_000]).to_json()
     assert Histogram.from_json(good).n == 4
@@ -190,7 +191,7 @@ def test_spoilt_json_is_refused_with_its_reason(change, reason):
         Histogram.from_json({**good, **change})
 
 
-@pytest.mark.parametrize("content", [{}, [], None, {"n": 0}])
+@check_table("content", [{}, [], None, {"n": 0}])
 def test_json_of_another_shape_is_refused(content):
     with pytest.raises(ValueError, match="expected an object"):
         Histogram.from_json(content)

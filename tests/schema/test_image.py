@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
+from tables import check_table
 
 from benchhouse.schema.image import ImageLock, Pin, parse_reference, with_digest
 from benchhouse.schema.recipe import Recipe
@@ -12,8 +13,8 @@ OTHER = f"sha256:{'b' * 64}"
 LEAST = {"name": "r", "program": ["x"], "command": ["{program}"], "endpoint": "http://127.0.0.1:{port}"}
 
 
-@pytest.mark.parametrize(
-    ("text", "whole"),
+@check_table(
+    "text, whole",
     [
         ("postgres:17", "docker.io/library/postgres:17"),
         ("docker.io/postgres:17", "docker.io/library/postgres:17"),
@@ -31,7 +32,7 @@ def test_one_image_has_one_name_however_it_is_written(text, whole):
     assert str(parse_reference(whole)) == whole
 
 
-@pytest.mark.parametrize(
+@check_table(
     "text",
     [
         "", "..", "../x:1", "a/../b:1", "a//b:1", "/a:1", "a/:1", "a:1:2", "a b:1", "A/b:1", "docker.io/A:1", "a:",
@@ -40,7 +41,7 @@ def test_one_image_has_one_name_however_it_is_written(text, whole):
         "é.io/a:1", "a:" + "x" * 129,
     ],
 )  # fmt: skip
-def test_what_is_no_name_of_an_image_never_becomes_part_of_an_address(text):
+def test_an_invalid_image_name_never_becomes_part_of_an_address(text):
     with pytest.raises(ValueError, match="does not name an image"):
         parse_reference(text)
 
@@ -58,7 +59,7 @@ def test_the_lock_gives_a_published_image_its_digest_and_goes_before_that_of_the
     assert with_digest("", lock.digests) == ""
 
 
-@pytest.mark.parametrize("key", ["postgres", f"postgres:17@{DIGEST}", "../x:1"])
+@check_table("key", ["postgres", f"postgres:17@{DIGEST}", "../x:1"])
 def test_a_lock_has_names_with_tags_and_without_digests(key):
     with pytest.raises(ValidationError):
         ImageLock.model_validate({"images": {key: {"digest": DIGEST, "source": "x", "pinned": "x"}}})
@@ -66,8 +67,8 @@ def test_a_lock_has_names_with_tags_and_without_digests(key):
         Pin(digest="sha256:12", source="x", pinned="x")
 
 
-@pytest.mark.parametrize(
-    ("published", "said"),
+@check_table(
+    "published, said",
     [
         ("qdrant/qdrant", "names no version"),
         ("qdrant/qdrant:latest", "another image tomorrow"),

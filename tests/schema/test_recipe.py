@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
+from tables import check_table
 
 from benchhouse.schema.model import SEALED
 from benchhouse.schema.recipe import Recipe, fill
@@ -15,8 +16,8 @@ def test_a_recipe_needs_little():
     assert recipe.ports == {"port": 0} and recipe.ready.kind == "tcp" and recipe.scale.replicas == 1
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
+@check_table(
+    "more, said",
     [
         ({"endpoint": "http://127.0.0.1:{prot}"}, r"\{prot\} in .* is none of"),
         ({"program": []}, "a program, an image, or both"),
@@ -40,7 +41,7 @@ def test_a_recipe_needs_little():
         ({"scale": {"replicas": 0}}, "greater than or equal to 1"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(more, said):
+def test_contradictory_recipes_are_refused(more, said):
     with pytest.raises(ValidationError, match=said):
         Recipe.model_validate(LEAST | more)
 
@@ -68,8 +69,8 @@ def test_what_is_sealed_is_read_whatever_is_asked_of_recipes_today():
     assert Recipe.model_validate(given, context=SEALED).environment == {"A_TOKEN": "x"}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "replicas", "more", "fault"),
+@check_table(
+    "nodes, replicas, more, fault",
     [
         (1, 1, {}, ""),
         (2, 2, {}, ""),
@@ -80,7 +81,7 @@ def test_what_is_sealed_is_read_whatever_is_asked_of_recipes_today():
         (2, 2, {"endpoint": "http://127.0.0.1:{port}"}, "it does not say {host}"),
     ],
 )
-def test_several_nodes_are_for_recipes_that_say_how(nodes, replicas, more, fault):
+def test_several_nodes_need_a_recipe_that_supports_them(nodes, replicas, more, fault):
     given = {"name": "r", "program": ["sh"], "command": ["sh"], "endpoint": "http://{host}:{port}"}
     recipe = Recipe.model_validate(given | {"scale": {"nodes": nodes}} | more)
     assert fault in recipe.nodes_fault(replicas) and bool(fault) == bool(recipe.nodes_fault(replicas))

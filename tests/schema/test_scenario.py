@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
+from tables import check_table
 
 from benchhouse.schema.resources import Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Range, Scenario
@@ -18,7 +19,7 @@ def test_a_scenario_is_frozen():
         Scenario(scenario="s").seed = 5
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_c.9", "9", "x" * 100])
+@check_table("name", ["a", "A-b_c.9", "9", "x" * 100])
 def test_names_that_are_folders_everywhere(name):
     assert Scenario(scenario=name).scenario == name
 
@@ -27,9 +28,7 @@ def test_resources_speak_slurm_too():
     assert Resources.model_validate({"cpus_per_task": 8, "mem_gb": 1.5}) == Resources(cpus=8, memory=3 << 29)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"mem_gb": 0}, {"mem_gb": "1"}, {"mem_gb": True}, {"nodes": 0}, {"gpus": 1.0}, {"cpus": True}]
-)
+@check_table("wrong", [{"mem_gb": 0}, {"mem_gb": "1"}, {"mem_gb": True}, {"nodes": 0}, {"gpus": 1.0}, {"cpus": True}])
 def test_resources_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValidationError):
         Resources.model_validate(wrong)
@@ -47,7 +46,7 @@ def test_retries_wait_longer_each_time_and_at_most_an_hour():
     assert [retries.delay_s(attempt) for attempt in (1, 2, 3, 4, 9)] == [2, 2, 20, 200, 3600]
 
 
-@pytest.mark.parametrize(
+@check_table(
     "wrong",
     [
         {"from": 1, "to": 2},

@@ -1,13 +1,14 @@
 """Names of servers on Kubernetes, and what is told of a change behind them."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.schema.server_pods import NamedServer, ServerPod, ServerPods, differences, named_server
 from benchhouse.schema.service import ServiceUse, TrialService
 
 
-@pytest.mark.parametrize(
-    ("text", "server"),
+@check_table(
+    "text, server",
     [
         ("service/llm", NamedServer("service", "llm")),
         ("service/llm.serving:http/v1", NamedServer("service", "llm", "serving", "http", "/v1")),
@@ -20,8 +21,8 @@ def test_a_server_is_named_by_kind_and_name(text, server):
     assert named_server(text) == server
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@check_table(
+    "text, words",
     [
         ("llm", "names nothing on Kubernetes"),
         ("service/LLM", "expected service/NAME"),
@@ -31,7 +32,7 @@ def test_a_server_is_named_by_kind_and_name(text, server):
         ("inferencepool/llm:8000", "only a service is asked for a port"),
     ],
 )
-def test_what_names_nothing_is_told_with_what_would(text, words):
+def test_an_unknown_server_is_reported_with_the_known_ones(text, words):
     with pytest.raises(ValueError, match=words):
         ServiceUse(kubernetes=text)
 
@@ -55,8 +56,8 @@ def seen(*pods, problem="", **about):
     return ServerPods.model_validate(place | {"pods": list(pods), "about": about, "problem": problem})
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
+@check_table(
+    "before, after, told",
     [
         (seen(pod()), seen(pod()), []),
         (seen(pod()), seen(pod(restarts=2)), ["a container of a was started again (2 times so far)"]),
@@ -71,5 +72,5 @@ def seen(*pods, problem="", **about):
         (seen(generation=1), seen(generation=2), ["its generation was 1, and is 2"]),
     ],
 )
-def test_what_has_changed_behind_a_server_is_told_in_words(before, after, told):
+def test_changes_behind_a_server_are_described(before, after, told):
     assert list(differences(before, after)) == told

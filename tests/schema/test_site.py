@@ -2,6 +2,7 @@
 
 import jsonschema
 import pytest
+from tables import check_table
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
@@ -9,7 +10,7 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.sites.profiles import SHIPPED, load_site, shipped
 
 
-@pytest.mark.parametrize("name", ["lab", "local", "meluxina"])
+@check_table("name", ["lab", "local", "meluxina"])
 def test_a_shipped_profile_is_valid_and_named_as_its_file(name, tmp_path):
     path = shipped()[name]
     assert load_site(path).site == name == path.stem
@@ -25,8 +26,8 @@ def test_meluxina_says_what_nobody_has_confirmed():
         assert any(key in line for line in site.to_confirm), key
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@check_table(
+    "text, said",
     [
         ("slurm: {partition: 'gpu; rm -rf /'}", "is not one plain word"),
         ("slurm: {flags: ['--x=$(id)']}", "is not a flag such as"),

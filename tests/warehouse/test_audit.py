@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tables import check_table
 
 from benchhouse.api.verification import Verification, verify_all
 from benchhouse.schema.digests import file_digest
@@ -30,9 +31,13 @@ def catalog(workspace):
     path = workspace.warehouse / "catalog.sqlite"
     content = path.read_bytes()
     yield path
-    for journal in path.parent.glob("catalog.sqlite-*"):
+    restore(path, content)
+
+
+def restore(catalog, content):
+    for journal in catalog.parent.glob("catalog.sqlite-*"):
         journal.unlink()
-    path.write_bytes(content)
+    catalog.write_bytes(content)
 
 
 def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path, monkeypatch):
@@ -56,8 +61,8 @@ def test_what_was_collected_is_in_order(workspace):
     assert verify_all(workspace) == Verification(5, [], [])
 
 
-@pytest.mark.parametrize(
-    ("sql", "message"),
+@check_table(
+    "sql, message",
     [
         ("UPDATE files SET sha256 = 'x' || substr(sha256, 2)", "is no file of table"),
         ("UPDATE files SET sha256 = substr(sha256, 1, 63) || 'x'", "sha256 is not the one"),
@@ -77,11 +82,14 @@ def test_what_was_collected_is_in_order(workspace):
         ("PRAGMA user_version = 0", "the warehouse catalog is empty"),
     ],
 )
-def test_a_catalog_that_lies_is_found(workspace, catalog, sql, message):
+def test_a_wrong_entry_of_the_catalog_is_found(workspace, catalog, sql, message):
+    content = catalog.read_bytes()
     with sqlite3.connect(catalog) as db:
         db.execute(sql)
     db.close()
-    assert any(message in line for line in audit_tables(workspace)), audit_tables(workspace)
+    problems = audit_tables(workspace)
+    restore(catalog, content)
+    assert any(message in line for line in problems), problems
 
 
 def test_a_catalog_that_is_no_database_is_one_problem(workspace, catalog):

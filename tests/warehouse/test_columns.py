@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
+from tables import check_table
 
 from benchhouse.warehouse.columns import chained, column, records
 
 NOW = datetime(2026, 11, 15, 10, 30, 1, 234_567)
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
+@check_table(
+    "kind, values",
     [
         (pa.string(), ["a", "", None, "grüße", "b" * 300]),
         (pa.string(), []),
@@ -37,7 +38,7 @@ def test_a_time_is_cut_to_milliseconds_and_turned_to_utc():
     assert told == east.astimezone(UTC).replace(tzinfo=None, microsecond=234_000)
 
 
-@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**63), (pa.int64(), "1"), (pa.string(), 5)])
+@check_table("kind, value", [(pa.int64(), 2**63), (pa.int64(), "1"), (pa.string(), 5)])
 def test_a_value_of_another_kind_is_refused(kind, value):
     with pytest.raises((TypeError, OverflowError, AttributeError)):
         column([value], kind)
@@ -55,7 +56,7 @@ def test_writing_a_table_does_not_import_pandas():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("parts", [[[1.5, 2.0], [3.0]], [[1.5, None], [3.0]], [[], []]])
+@check_table("parts", [[[1.5, 2.0], [3.0]], [[1.5, None], [3.0]], [[], []]])
 def test_lists_are_chained_to_one_column(parts):
     assert chained(parts, pa.float64()).to_pylist() == [value for part in parts for value in part]
 

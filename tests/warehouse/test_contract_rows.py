@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from tables import check_table
 
 from benchhouse.claims.contracts import template
 from benchhouse.schema import guarantees as names
@@ -32,8 +32,8 @@ def test_a_run_that_has_everything_is_what_it_asks():
     assert (contract.mode, contract.settled.verdict, contract.settled.missing) == ("publication", "accepted", [])
 
 
-@pytest.mark.parametrize(
-    ("rows", "missing"),
+@check_table(
+    "rows, missing",
     [
         ([row(0), row(1), row(2), row(3, lacks=[names.DEDICATED])], "dedicatedNodes (1 of 4 trials: seen)"),
         ([row(0), row(1), row(2), row(3, share=0.2)], "stableBackgroundLoad (others used 1.0% to 20.0%"),
@@ -51,8 +51,8 @@ def test_a_missing_guarantee_downgrades_by_name(rows, missing):
     assert contract.settled.missing[0].startswith(missing)
 
 
-@pytest.mark.parametrize(
-    ("promised", "lacks"),
+@check_table(
+    "promised, lacks",
     [
         (terms(on_missing="reject"), names.DEDICATED),
         (terms(asked="realism_grade"), names.CONTEXT),

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from tables import check_table
 from trial_maker import make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
@@ -125,7 +126,7 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("sql", FORBIDDEN)
+@check_table("sql", FORBIDDEN)
 def test_sql_can_only_read_the_tables(filled, sql):
     secret_python_variable = [1]
     with Warehouse.open(filled) as warehouse:

@@ -5,6 +5,7 @@ import os
 from datetime import datetime, timedelta
 
 import pytest
+from tables import check_table
 from trial_maker import START, make_run, make_trial
 
 from benchhouse.api.opening import open_workspace
@@ -120,8 +121,8 @@ def test_without_a_policy_file_it_is_only_shown(kept):
         tables.prune(dry_run=False)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@check_table(
+    "text, words",
     [("warm: 10d\n", "must grow"), ("warn: 10d\n", "warm"), ("hot: soon\n", "retention.yaml:1:6")],
 )
 def test_mistakes_in_the_policy_are_named_with_their_place(tmp_path, text, words):

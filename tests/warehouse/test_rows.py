@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from tables import check_table
 from trial_maker import make_trial
 
 from benchhouse.evidence.folder import read_meta, read_spec
@@ -20,8 +21,8 @@ def row_of(workspace):
     return make
 
 
-@pytest.mark.parametrize(
-    ("axes", "values", "point"),
+@check_table(
+    "axes, values, point",
     [
         ([], {}, ""),
         (["ef"], {"ef": 64}, "ef=64"),
@@ -45,8 +46,8 @@ def test_axes_are_found_in_parameters_and_target(row_of, axes, values, point):
     assert row["point"] == point
 
 
-@pytest.mark.parametrize(
-    ("target", "name"),
+@check_table(
+    "target, name",
     [
         ({"name": "hnsw", "m": 3}, "hnsw"),
         ({"url": "http://x", "m": 3, "more": {"a": 1}, "none": None}, "m=3 url=http://x"),

@@ -4,6 +4,7 @@ import os
 
 import duckdb
 import pytest
+from tables import check_table
 from trial_maker import make_run
 
 from benchhouse.schema.errors import BenchError
@@ -78,7 +79,7 @@ def test_what_a_user_writes_never_gets_there(filled, starts):
     assert len(starts) == 2, "a user's questions have an engine that sees their files alone"
 
 
-@pytest.mark.parametrize(
+@check_table(
     "sql",
     [
         "SELECT * FROM read_text('/etc/passwd')",

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from tables import check_table
 from trial_maker import make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
@@ -199,16 +200,16 @@ def changed(workspace: WorkspaceFolder) -> WorkspaceFolder:
     return workspace
 
 
-@pytest.mark.parametrize(
+@check_table(
     "where",
     ["WHERE metric = 'latency'", "", "WHERE metric LIKE 'lat%'", "WHERE metric IN ('qps', 'latency') GROUP BY metric"],
 )
-def test_values_in_two_units_are_not_put_together(changed, where):
+def test_values_in_two_units_are_not_combined(changed, where):
     with pytest.raises(BenchError, match=r"latency was measured in different units: ms \(run run-a\), s \(run run-b\)"):
         ask(changed, f"SELECT avg(value) FROM measurement_fact {where}")
 
 
-@pytest.mark.parametrize(
+@check_table(
     "sql",
     [
         "SELECT unit, avg(value) FROM measurement_fact WHERE metric = 'latency' GROUP BY unit",
@@ -217,7 +218,7 @@ def test_values_in_two_units_are_not_put_together(changed, where):
         "SELECT count(*) FROM measurement_fact -- avg(value) of latency",
     ],
 )
-def test_what_does_not_mix_units_is_answered(changed, sql):
+def test_queries_that_do_not_mix_units_are_answered(changed, sql):
     assert ask(changed, sql)
 
 

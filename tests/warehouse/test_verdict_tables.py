@@ -1,14 +1,14 @@
 """A table of verdicts has the fields of the lines that it is read from, all of them and no other."""
 
-import pytest
+from tables import check_table
 
 from benchhouse.schema.alarms import Notice
 from benchhouse.schema.quality import AlarmRecord, BaselineRecord, RegressionRecord
 from benchhouse.warehouse.tables import TABLES
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
+@check_table(
+    "name, line",
     [
         ("regression_fact", RegressionRecord),
         ("alarm_fact", AlarmRecord),

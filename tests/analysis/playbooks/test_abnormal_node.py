@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks.abnormal_node import NodeSeries, find_abnormal
 
@@ -35,8 +36,8 @@ def test_healthy_nodes_are_not_named():
     assert [seed for seed in range(500) if find_abnormal(trial(seed, {}), ())] == []
 
 
-@pytest.mark.parametrize("what", ["server", "other work", "few windows", "few nodes", "two of them"])
-def test_what_differs_for_a_reason_of_its_own_is_not_named(what):
+@check_table("what", ["server", "other work", "few windows", "few nodes", "two of them"])
+def test_a_difference_with_an_independent_reason_is_not_named(what):
     rows, servers = trial(1, {"n3": 0.4}), ()
     if what == "server":
         servers = ("n3",)

@@ -1,6 +1,7 @@
 """By how much each series must move to speak for its cause, and how sure that makes a diagnosis."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.causes import how_sure, symptom_sentence
@@ -32,8 +33,8 @@ def causes(numbers=(), signals=(), **more):
     return [one.cause for one in diagnose(Case(point="p", numbers=list(numbers), signals=list(signals), **more))]
 
 
-@pytest.mark.parametrize(
-    ("cause", "scope", "series", "least"),
+@check_table(
+    "cause, scope, series, least",
     [
         ("cpu_throttling", "trial", "cgroup_throttled", 0.02),
         ("cpu_throttling", "pod", "container_cpu_cfs_throttled_seconds_total", 0.02),
@@ -61,13 +62,13 @@ def causes(numbers=(), signals=(), **more):
         ("queueing", "service:a", "queue_time", 0.05),
     ],
 )
-def test_a_longer_tail_is_put_down_to_what_moved_by_enough(cause, scope, series, least):
+def test_a_longer_tail_is_attributed_to_signals_that_moved_enough(cause, scope, series, least):
     assert causes(TAIL, [signal(scope, series, 0.0, 1.01 * least)]) == [cause]
     assert causes(TAIL, [signal(scope, series, 0.0, 0.99 * least)]) == []
 
 
-@pytest.mark.parametrize(
-    ("scope", "series", "base", "more"),
+@check_table(
+    "scope, series, base, more",
     [
         ("node", "io_pressure", 0.2, 0.5),
         ("trial", "swap_used", 1e9, 0.2),
@@ -75,13 +76,13 @@ def test_a_longer_tail_is_put_down_to_what_moved_by_enough(cause, scope, series,
         ("node", "cpu_steal", 0.2, 0.5),
     ],
 )
-def test_what_was_large_before_must_grow_by_a_part_of_that(scope, series, base, more):
+def test_a_signal_that_was_large_before_must_grow_in_proportion(scope, series, base, more):
     assert causes(TAIL, [signal(scope, series, base, base * (1.01 + more))])
     assert causes(TAIL, [signal(scope, series, base, base * (0.99 + more))]) == []
 
 
-@pytest.mark.parametrize(
-    ("cause", "scope", "series", "least"),
+@check_table(
+    "cause, scope, series, least",
     [
         ("cpu_throttling", "trial", "cgroup_throttled", 0.02),
         ("storage", "node", "io_pressure", 0.02),
@@ -98,13 +99,13 @@ def test_what_was_large_before_must_grow_by_a_part_of_that(scope, series, base, 
         ("input_pipeline", "trial", "cpu", 0.5),
     ],
 )
-def test_gpus_wait_for_what_moved_by_enough(cause, scope, series, least):
+def test_idle_gpus_are_attributed_to_signals_that_moved_enough(cause, scope, series, least):
     assert causes(SLOWER, [BUSY, signal(scope, series, 0.0, 1.01 * least)]) == [cause]
     assert causes(SLOWER, [BUSY, signal(scope, series, 0.0, 0.99 * least)]) == ["waiting_unexplained"]
 
 
-@pytest.mark.parametrize(
-    ("base", "now", "waits"),
+@check_table(
+    "base, now, waits",
     [
         (0.95, 0.79, True),
         (0.95, 0.81, False),  # nearly full
@@ -119,8 +120,8 @@ def test_a_gpu_waits_when_it_is_less_busy_than_it_was_and_not_nearly_full(base, 
     assert causes(SLOWER, [signal("gpu0", "gpu_busy", base, now)]) == ["waiting_unexplained"] * waits
 
 
-@pytest.mark.parametrize(
-    ("slower", "told"),
+@check_table(
+    "slower, told",
     [
         (number("tokens_per_s", "value", 1000, 899, unit="tokens/s", direction="higher"), True),
         (number("tokens_per_s", "value", 1000, 901, unit="tokens/s", direction="higher"), False),
@@ -141,8 +142,8 @@ def test_all_gpus_together_are_looked_at():
     assert (found.evidence[0].scope, found.evidence[0].now) == ("all GPUs", [pytest.approx(0.6)] * 5)
 
 
-@pytest.mark.parametrize(
-    ("cause", "series", "peers", "just", "not_quite"),
+@check_table(
+    "cause, series, peers, just, not_quite",
     [
         ("pcie_link", "pcie_width", 16.0, 12.7, 12.9),
         ("pcie_link", "pcie_generation", 5.0, 3.9, 4.1),
@@ -175,8 +176,8 @@ def test_a_member_that_stands_out_by_enough_is_why_all_wait(cause, series, peers
     assert found(not_quite) == []
 
 
-@pytest.mark.parametrize(
-    ("symptom", "told"),
+@check_table(
+    "symptom, told",
     [
         (number("step_time", "p99", 100, 106), True),
         (number("step_time", "p99", 100, 104), False),
@@ -185,19 +186,19 @@ def test_a_member_that_stands_out_by_enough_is_why_all_wait(cause, series, peers
         (number("step_time", "p99", 100, 150, change=None), False),
     ],
 )
-def test_steps_must_be_slower_by_a_twentieth(symptom, told):
+def test_steps_must_be_slower_by_five_percent(symptom, told):
     widths = [signal(f"gpu{at}", "pcie_width", 16.0, 8.0 if at == 2 else 16.0) for at in range(4)]
     assert causes([symptom], widths) == ["straggler:pcie_link"] * told
 
 
-@pytest.mark.parametrize(("before", "told"), [(0.0, True), (0.55, True), (0.75, False), (1.0, False)])
+@check_table("before, told", [(0.0, True), (0.55, True), (0.75, False), (1.0, False)])
 def test_a_member_that_stood_out_as_much_before_is_old_news(before, told):
     signals = [signal("x", "net_drops", 10.0 * before * (at == 1), 10.0 * (at == 1), at) for at in range(4)]
     assert ("straggler:network_errors" in causes(STEPS, signals)) is told
 
 
-@pytest.mark.parametrize(
-    ("cause", "series", "least"),
+@check_table(
+    "cause, series, least",
     [
         ("quota", "kueue_cluster_queue_resource_usage", 0.01),
         ("quota", "slurm_qos_limit", 1.0),
@@ -208,7 +209,7 @@ def test_a_member_that_stood_out_as_much_before_is_old_news(before, told):
         ("capacity", "slurm_queue_pending", 1.0),
     ],
 )
-def test_a_long_wait_is_put_down_to_what_moved_by_enough(cause, series, least):
+def test_a_long_wait_is_attributed_to_signals_that_moved_enough(cause, series, least):
     assert causes(signals=[signal("s", series, 0.0, 1.01 * least)], wait=WAIT) == [cause]
     assert causes(signals=[signal("s", series, 0.0, 0.99 * least)], wait=WAIT) == []
 
@@ -220,16 +221,14 @@ def test_idle_nodes_beside_waiting_jobs_are_fragmentation_and_none_of_them_alone
     assert causes(signals=[idle], wait=WAIT) == []
 
 
-@pytest.mark.parametrize(
-    ("base", "now", "told"), [(5, 15.1, True), (5, 14.9, False), (100, 151, True), (100, 149, False)]
-)
+@check_table("base, now, told", [(5, 15.1, True), (5, 14.9, False), (100, 151, True), (100, 149, False)])
 def test_a_wait_is_long_when_it_is_ten_seconds_and_half_as_long_again(base, now, told):
     wait = number("queue_s", "value", base, now, unit="s")
     assert causes(signals=[signal("s", "slurm_queue_pending", 0.0, 9.0)], wait=wait) == ["capacity"] * told
 
 
-@pytest.mark.parametrize(
-    ("tail", "centre", "told"),
+@check_table(
+    "tail, centre, told",
     [
         ((20, 26.2), (10, 10), True),
         ((20, 25.8), (10, 10), False),
@@ -241,15 +240,13 @@ def test_a_tail_is_longer_by_three_tenths(tail, centre, told):
     assert causes(numbers, [signal("service:a", "queue_time", 0.0, 0.3)]) == ["queueing"] * told
 
 
-@pytest.mark.parametrize(("mean", "told"), [(13.4, True), (13.6, False)])
-def test_a_centre_that_moved_by_a_third_of_its_tail_is_no_tail_alone(mean, told):
+@check_table("mean, told", [(13.4, True), (13.6, False)])
+def test_a_median_that_moved_by_a_third_of_the_tail_is_more_than_a_tail(mean, told):
     numbers = [number("latency", "p99", 20, 40), number("latency", "mean", 10, mean)]
     assert causes(numbers, [signal("service:a", "queue_time", 0.0, 0.3)]) == ["queueing"] * told
 
 
-@pytest.mark.parametrize(
-    ("now", "others", "told"), [(121, 100, True), (119, 100, False), (140, 109, True), (140, 111, False)]
-)
+@check_table("now, others, told", [(121, 100, True), (119, 100, False), (140, 109, True), (140, 111, False)])
 def test_a_first_token_is_late_by_a_fifth_and_the_others_by_a_quarter_of_that_at_most(now, others, told):
     numbers = [number("ttft", "mean", 100, now), number("tpot", "mean", 100, others, verdict="different")]
     assert causes(numbers) == ["slower_before_first_token"] * told
@@ -262,8 +259,8 @@ def evidence(distance=10.0, trials=5, series="a", **more):
     )
 
 
-@pytest.mark.parametrize(
-    ("shown", "certainty"),
+@check_table(
+    "shown, certainty",
     [
         ([evidence()], "strong"),
         ([evidence(8.0)], "strong"),
@@ -280,7 +277,7 @@ def evidence(distance=10.0, trials=5, series="a", **more):
         ([evidence(hits=4, p_value=0.5), evidence(hits=3, p_value=0.001)], "moderate"),
     ],
 )
-def test_how_sure_it_is_hangs_on_distance_trials_and_series(shown, certainty):
+def test_confidence_depends_on_distance_trials_and_series(shown, certainty):
     assert how_sure(shown)[0] == certainty
 
 

@@ -1,6 +1,6 @@
 """Playbooks on values: a cause needs a number that is worse for sure and a signal that moved far."""
 
-import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks import PLAYBOOKS, diagnose
 from benchhouse.analysis.playbooks.pending import cause_of
@@ -81,7 +81,7 @@ def test_a_first_token_that_comes_later_alone_is_told_as_the_servers_time_before
     assert "tpot mean: 20 -> 20.1" in found.why_so_sure
 
 
-@pytest.mark.parametrize(
+@check_table(
     "numbers",
     [
         LATE,  # of an answer in one piece nothing is known of the others
@@ -91,7 +91,7 @@ def test_a_first_token_that_comes_later_alone_is_told_as_the_servers_time_before
         [number("ttft", "p99", 50, 104), FLAT],
     ],
 )
-def test_where_all_tokens_are_late_or_few_first_ones_or_none_for_sure_it_is_not(numbers):
+def test_the_first_token_is_not_blamed_without_certain_evidence(numbers):
     assert causes(numbers) == []
 
 
@@ -185,7 +185,7 @@ def on_nodes(slow=None):
     return signals
 
 
-@pytest.mark.parametrize("slow", range(4))
+@check_table("slow", range(4))
 def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
     found = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(slow)))[0]
     assert (found.cause, found.suspect) == ("straggler:noisy_neighbour", f"node{slow + 1}")
@@ -211,8 +211,8 @@ def told_by(metric, now, slow=None, kind="rank", quiet=40.0):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("why", "cause"),
+@check_table(
+    "why, cause",
     [
         ({"rank_data_time": 90.0}, "straggler:data"),
         ({"rank_cpu_time": 60.0}, "straggler:slow_core"),
@@ -259,8 +259,8 @@ def test_the_schedulers_own_word_is_evidence_where_none_of_its_series_was_sample
     assert causes([], [], wait=WAIT.model_copy(update={"p_adjusted": 0.2}), reasons={"Resources": 4}) == []
 
 
-@pytest.mark.parametrize(
-    ("reason", "cause"),
+@check_table(
+    "reason, cause",
     [("QOSMaxCpuPerUserLimit", "quota"), ("AssocGrpGRES", "quota"), ("Resources", "capacity"),
      ("ReqNodeNotAvail, UnavailableNodes:n1", "over_constrained"), ("Priority", "capacity"), ("Dependency", None)],
 )  # fmt: skip
@@ -277,8 +277,8 @@ def test_a_series_that_the_base_lacks_is_weak_evidence_and_says_so():
     assert found.certainty == "weak" and "the base has no such series" in found.evidence[0].says
 
 
-@pytest.mark.parametrize(
-    ("base", "now", "way", "least", "moved"),
+@check_table(
+    "base, now, way, least, moved",
     [
         ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], "up", 0.1, True),
         ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], "down", 0.1, False),

@@ -1,6 +1,7 @@
 """The experiment of a diagnosis as a change of the scenario."""
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks.remedies import NoRemedy, remedy
 from benchhouse.analysis.playbooks.values import Diagnosis
@@ -18,8 +19,8 @@ SLURM = {"scenario": "s", "executor": "slurm", "slurm": {"flags": ["--mail-type=
 SERVED = {"services": {"llm": {"recipe": "vllm", "parameters": {"max_num_seqs": "64", "prefix_caching": "on"}}}}
 
 
-@pytest.mark.parametrize(
-    ("cause", "suspect", "scenario", "changed"),
+@check_table(
+    "cause, suspect, scenario, changed",
     [
         ("cpu_throttling", "", {"limits": {"cpus": 0.5, "wall": 9}}, {"limits": {"wall": 9}}),
         ("cpu_throttling", "", {"limits": {"cpus": 0.5}, "seed": 1}, {"seed": 1}),
@@ -37,8 +38,8 @@ def test_the_scenario_is_changed_where_the_cause_is_and_nowhere_else(cause, susp
     assert str(scenario) == before, "what was given is left as it is"
 
 
-@pytest.mark.parametrize(
-    ("cause", "name", "value"),
+@check_table(
+    "cause, name, value",
     [
         ("queueing", "max_num_seqs", "128"),
         ("cache_full", "max_num_seqs", "32"),
@@ -51,8 +52,8 @@ def test_a_parameter_of_a_server_is_changed(cause, name, value):
     assert name in changed.says
 
 
-@pytest.mark.parametrize(
-    ("cause", "suspect", "scenario", "reason"),
+@check_table(
+    "cause, suspect, scenario, reason",
     [
         ("cpu_throttling", "", {}, "not the scenario's"),
         ("straggler:heat", "n3", {"executor": "local"}, "on Slurm only"),
@@ -64,6 +65,6 @@ def test_a_parameter_of_a_server_is_changed(cause, name, value):
         ("storage_stalls", "", {}, "By hand: Do it by hand."),
     ],
 )
-def test_what_can_not_be_tried_says_why(cause, suspect, scenario, reason):
+def test_a_remedy_that_cannot_be_tried_gives_the_reason(cause, suspect, scenario, reason):
     with pytest.raises(NoRemedy, match=reason):
         remedy(diagnosis(cause, suspect), scenario, [])

@@ -5,6 +5,7 @@ from itertools import product
 from random import Random
 
 import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.signals import HITS_P, chance, count_hits, odd_one_out
@@ -45,7 +46,7 @@ def test_more_hits_make_it_moderate_and_never_strong():
     assert (found.certainty, found.evidence[0].hits) == ("moderate", 5)
 
 
-@pytest.mark.parametrize(
+@check_table(
     "base, now, slow",
     [
         (QUIET, [0.4, 0.0, 0.4, 0.0, 0.4], [400, 8, 400, 8, 400]),  # three of five: 8% by chance
@@ -55,7 +56,7 @@ def test_more_hits_make_it_moderate_and_never_strong():
         (QUIET[:3], [0.4, 0.0, 0.4], SLOW[:3]),  # two of three
     ],
 )
-def test_what_chance_or_trifles_may_have_made_is_not_named(base, now, slow):
+def test_random_and_small_differences_are_not_named(base, now, slow):
     assert said([signal(base, now)], slow) == []
 
 
@@ -87,7 +88,7 @@ def test_without_a_number_of_each_trial_nothing_is_counted():
     assert diagnose(Case(point="p", numbers=TAIL, signals=[signal(QUIET, SOME)])) == []
 
 
-@pytest.mark.parametrize("trials", [3, 5, 8])
+@check_table("trials", [3, 5, 8])
 def test_the_chance_is_that_of_all_ways_to_deal_the_hits(trials):
     for hit, base_hit in product(range(1, trials + 1), range(trials)):
         deals = [bin(deal) for deal in range(1 << 2 * trials) if bin(deal).count("1") == hit + base_hit]
@@ -97,7 +98,7 @@ def test_the_chance_is_that_of_all_ways_to_deal_the_hits(trials):
             break  # of 65,536 deals, one is enough
 
 
-@pytest.mark.parametrize("trials", [3, 5, 8, 10, 20])
+@check_table("trials", [3, 5, 8, 10, 20])
 def test_pairs_that_are_hit_at_one_rate_pass_in_less_than_two_percent(trials):
     """Exactly, at the worst of all rates; the two sides are independent."""
     passing = [
@@ -112,7 +113,7 @@ def test_pairs_that_are_hit_at_one_rate_pass_in_less_than_two_percent(trials):
     assert 0 < worst < 0.02
 
 
-@pytest.mark.parametrize("spread", [0.02, 0.3, 1.0])
+@check_table("spread", [0.02, 0.3, 1.0])
 def test_noise_of_any_width_is_hardly_ever_a_fault(spread):
     draw, passed = Random(3), 0
     for _ in range(400):

@@ -2,7 +2,7 @@
 
 from random import Random
 
-import pytest
+from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.stalls import longest_hold
@@ -65,7 +65,7 @@ def said(make, base, now):
     return causes([signal("requests", "held_together", *holds, unit="s")])
 
 
-@pytest.mark.parametrize(
+@check_table(
     "make, base, stalled",
     [
         (closed, {}, {"stalls": [(0.7, 0.1)]}),
@@ -76,13 +76,12 @@ def said(make, base, now):
         (opened, {"rate": 60}, {"rate": 60, "stalls": [(3.0, 0.5)]}),
         (opened, {"rate": 120}, {"rate": 120, "stalls": [(at, 0.2) for at in (1.0, 4.0, 9.0)]}),
     ],
-    ids=["short", "long", "half of the clients", "a quarter of them", "two clients", "open loop", "several"],
 )
 def test_a_stall_is_named_whatever_its_length_place_and_share(make, base, stalled):
     assert said(make, base, stalled) == ["stall"]
 
 
-@pytest.mark.parametrize(
+@check_table(
     "make, base, now",
     [
         (closed, {}, {}),
@@ -93,17 +92,8 @@ def test_a_stall_is_named_whatever_its_length_place_and_share(make, base, stalle
         (opened, {"rate": 100}, {"rate": 100, "burst": 3.0}),
         (opened, {"rate": 100}, {"rate": 190}),
     ],
-    ids=[
-        "healthy",
-        "all slower",
-        "each for itself",
-        "many, each for itself",
-        "one client alone",
-        "a burst that queues",
-        "a queue",
-    ],
 )
-def test_what_is_slow_for_another_reason_is_no_stall(make, base, now):
+def test_slowness_for_another_reason_is_not_a_stall(make, base, now):
     assert said(make, base, now) == []
 
 
@@ -115,6 +105,6 @@ def test_a_root_comes_before_the_stall_that_it_makes_and_the_stall_before_its_qu
     assert causes([queue, stall, throttled]) == ["cpu_throttling"]
 
 
-@pytest.mark.parametrize("took", [[], [0.1], [0.1] * 5, [9.0, 0.1, 0.1, 0.1, 0.1]])
-def test_of_few_requests_or_of_one_slow_one_nothing_is_said(took):
+@check_table("took", [[], [0.1], [0.1] * 5, [9.0, 0.1, 0.1, 0.1, 0.1]])
+def test_few_requests_or_a_single_slow_request_give_no_stall(took):
     assert longest_hold(took) == 0.0

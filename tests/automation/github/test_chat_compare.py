@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from tables import check_table
 
 from benchhouse.api.chat import ChatDeeds
 from benchhouse.api.workspace import Workspace
@@ -51,9 +52,7 @@ def test_a_branch_is_the_newest_clean_run_that_measured_it(tmp_path):
             deeds.answer(Command("compare", nothing), "ada", ORDER, [new])
 
 
-@pytest.mark.parametrize(
-    "name", ["x" * 300, "x" * 300 + ".yaml", "../" * 600 + "etc/passwd.yaml", "a/" * 900 + "b.yaml"]
-)
+@check_table("name", ["x" * 300, "x" * 300 + ".yaml", "../" * 600 + "etc/passwd.yaml", "a/" * 900 + "b.yaml"])
 def test_a_name_that_no_file_can_have_is_not_there(tmp_path, name):
     deeds = ChatDeeds(Workspace(tmp_path), lambda text: None)
     with pytest.raises(NotFoundError, match="there is no scenario file") as told:

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tables import check_table
 
 from benchhouse.automation.github.commands import Command, find_command, parse_command
 from benchhouse.schema.errors import BenchError
@@ -15,8 +16,8 @@ On Tue, Jan 6, 2026 at 9:12 AM Mallory <m@example.org> wrote:
 """
 
 
-@pytest.mark.parametrize(
-    ("comment", "line"),
+@check_table(
+    "comment, line",
     [
         ("/bench help", "/bench help"),
         ("Please look.\n/bench run s\nThanks!", "/bench run s"),
@@ -52,8 +53,8 @@ def test_two_commands_in_one_comment_are_refused():
         find_command("/bench run a\n/bench run b")
 
 
-@pytest.mark.parametrize(
-    ("line", "command"),
+@check_table(
+    "line, command",
     [
         ("/bench", Command("help")),
         ("/bench run nightly", Command("run", "nightly")),
@@ -70,7 +71,7 @@ def test_a_command_is_split_as_a_shell_would_and_no_further(line, command):
     assert parse_command(line) == command
 
 
-@pytest.mark.parametrize(
+@check_table(
     "line",
     [
         "/bench run", "/bench run a b", "/bench run 'a", "/bench run a --set", "/bench run a --set k",
@@ -78,13 +79,13 @@ def test_a_command_is_split_as_a_shell_would_and_no_further(line, command):
         "/bench run " + "x" * 3000,
     ],
 )  # fmt: skip
-def test_what_is_no_command_says_what_to_do(line):
+def test_an_unknown_command_gives_a_hint(line):
     with pytest.raises(BenchError) as error:
         parse_command(line)
     assert error.value.hint
 
 
-@pytest.mark.parametrize("piece", ["`a", "[a](b", "> ", "a\n", "<!--", "- ", "/bench run x\n", "[a]: \n"])
+@check_table("piece", ["`a", "[a](b", "> ", "a\n", "<!--", "- ", "/bench run x\n", "[a]: \n"])
 def test_a_long_comment_is_read_in_seconds(piece):
     begin = time.process_time()
     try:
@@ -94,8 +95,8 @@ def test_a_long_comment_is_read_in_seconds(piece):
     assert time.process_time() - begin < 15
 
 
-@pytest.mark.parametrize(
-    ("line", "which"),
+@check_table(
+    "line, which",
     [
         ("/bench evaluate --changed-since origin/main", ("changed_since", "origin/main")),
         ("/bench evaluate --package=terratorch", ("package", "terratorch")),
@@ -103,15 +104,15 @@ def test_a_long_comment_is_read_in_seconds(piece):
         ("/bench evaluate --all", ("all", "")),
     ],
 )
-def test_an_evaluation_says_which_benchmarks(line, which):
+def test_an_evaluation_names_its_benchmarks(line, which):
     assert parse_command(line) == Command("evaluate", settings=(which,))
 
 
-@pytest.mark.parametrize(
+@check_table(
     "words",
     ["", "main", "--all --model x", "--all=1", "--changed-since", "--changed-since=", "--changed-since --output=/tmp/x",
      "--nexus /tmp", "--budget trials=1", "--package a b", "'--all; reboot'"],
 )  # fmt: skip
-def test_what_is_no_such_choice_is_refused(words):
+def test_an_unknown_choice_is_refused(words):
     with pytest.raises(BenchError, match="say which benchmarks, once"):
         parse_command(f"/bench evaluate {words}")

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 from services.github_payloads import REPOSITORY, SECRET, payload, request
+from tables import check_table
 
 from benchhouse.automation.github.deliveries import Refused, read_delivery
 from benchhouse.automation.github.store import KEPT, opened
@@ -26,8 +27,8 @@ def test_a_comment_with_a_command_is_an_order():
     assert (order.login, order.number, order.text) == ("Codertocat", 1, "/bench status")
 
 
-@pytest.mark.parametrize(
-    ("event", "changes", "why"),
+@check_table(
+    "event, changes, why",
     [
         ("issue_comment", {}, "no /bench in it"),
         ("issue_comment", {"action": "edited", "comment__body": "/bench run s"}, "a comment was edited"),
@@ -40,7 +41,7 @@ def test_a_comment_with_a_command_is_an_order():
         ("ping", {"repository__full_name": REPOSITORY}, "a ping"),
     ],
 )
-def test_what_orders_nothing_says_why(event, changes, why):
+def test_an_ignored_delivery_gives_its_reason(event, changes, why):
     delivery = read(event, payload(event, **changes))
     assert (delivery.orders, delivery.why) == ((), why)
 
@@ -64,7 +65,7 @@ def test_a_push_to_the_default_branch_starts_its_scenarios():
         ("deployment", {"deployment__created_at": "2026"}, {}, 400),
     ],
 )
-def test_what_is_not_taken(event, changes, given, status):
+def test_deliveries_that_are_refused(event, changes, given, status):
     content = payload(event if event != "workflow_run" else "push", **changes)
     if status == 202:
         assert read(event, content, **given).orders == ()

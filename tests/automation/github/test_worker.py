@@ -113,7 +113,7 @@ def test_a_run_has_one_progress_comment_and_one_final_message(stage):
         ("/bench run a\n/bench run b", "ada", "one command"),
     ],
 )
-def test_who_may_what(stage, text, login, said):
+def test_commands_need_the_role_that_they_name(stage, text, login, said):
     stage.ask(text, login)
     stage.steps()
     assert stage.deeds.started == [] and stage.order().state == "done"

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 import pytest
+from tables import check_table
 
 from benchhouse.automation.schedules.cron import check, slots, starts_at
 from benchhouse.automation.schedules.due import Standing, outlook
@@ -27,8 +28,8 @@ def due(cron: str, begin: str, end: str, **fields) -> list[str]:
     return [datetime.fromtimestamp(moment, UTC).isoformat()[5:16] for moment in found]
 
 
-@pytest.mark.parametrize(
-    ("cron", "begin", "end", "expected"),
+@check_table(
+    "cron, begin, end, expected",
     [
         # Berlin, 2026-03-29: 02:00 becomes 03:00, so 02:30 does not exist; it comes at the end of the gap.
         ("30 2 * * *", "2026-03-28", "2026-03-31", ["03-28T01:30", "03-29T01:00", "03-30T00:30"]),
@@ -44,13 +45,13 @@ def test_daylight_saving_repeats_and_loses_no_slot(cron, begin, end, expected):
     assert due(cron, begin, end, timezone="Europe/Berlin") == expected
 
 
-@pytest.mark.parametrize("start", ["2026-10-25T00:30", "2026-10-25T00:59", "2026-10-25T01:00", "2026-10-25T01:29"])
-def test_a_fixed_time_is_not_repeated_for_who_looks_within_the_repeated_hour(start):
+@check_table("start", ["2026-10-25T00:30", "2026-10-25T00:59", "2026-10-25T01:00", "2026-10-25T01:29"])
+def test_a_fixed_time_runs_once_in_the_repeated_hour(start):
     assert due("30 2 * * *", start, "2026-10-26T12:00", timezone="Europe/Berlin") == ["10-26T01:30"]
 
 
-@pytest.mark.parametrize(
-    ("cron", "reason"),
+@check_table(
+    "cron, reason",
     [
         ("0 0 31 2 *", "no schedule"),
         ("61 * * * *", "Bad minute"),
@@ -60,12 +61,12 @@ def test_a_fixed_time_is_not_repeated_for_who_looks_within_the_repeated_hour(sta
         ("$(reboot) * * * *", "Bad minute"),
     ],
 )
-def test_a_line_that_is_none_or_never_fires_is_refused(cron, reason):
+def test_a_cron_line_that_is_invalid_or_never_fires_is_refused(cron, reason):
     with pytest.raises(BenchError, match=reason):
         check(schedule(cron), at("2026-01-01"))
 
 
-@pytest.mark.parametrize(
+@check_table(
     "fields",
     [
         {"timezone": "Mars/Olympus"},
@@ -98,8 +99,8 @@ def choices(now: str, looked_to: str = "2026-01-01T00:30", *, running=False, fai
     return " ".join(("-" if choice.skip else "") + f"{choice.due / HOUR % 24:g}" for choice in decided.choices)
 
 
-@pytest.mark.parametrize(
-    ("now", "fields", "expected"),
+@check_table(
+    "now, fields, expected",
     [
         ("2026-01-01T00:59", {}, ""),
         ("2026-01-01T01:00:01", {}, "1"),
