@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from services.export_readers import program, run_with
 
-pytestmark = pytest.mark.slow  # their imports take seconds
+pytestmark = pytest.mark.slow("the libraries of MLflow and Weights & Biases take seconds to import")
 
 MLFLOW = """
 import json, sys

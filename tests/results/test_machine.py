@@ -255,7 +255,7 @@ def test_a_line_of_zeros_or_of_one_value_is_drawn():
     assert "nan" not in drawn and str(inf) not in drawn and 'h0"' in drawn
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three real runs, one of which uses a core for 1.5 s")
 def test_a_real_run_is_in_its_report(tmp_path):
     """One core is burnt for 1.5 s; the same run without monitors, or too short for them, shows nothing."""
     lab = Lab(tmp_path)

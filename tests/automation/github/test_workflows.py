@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "github"
 FAKES = Path(__file__).parents[2] / "services" / "fake_actions"
 BIN = Path(sys.executable).parent
-SPEED = "scenario: speed\nexperiment: command\nworkload: {argv: [sleep, '%s'], executions: 2}\nrepetitions: 5\n"
+SPEED = "scenario: speed\nexperiment: command\nworkload: {argv: [sleep, '%s'], executions: 1}\nrepetitions: 3\n"
 
 
 def test_zizmor_finds_nothing():
@@ -68,7 +68,7 @@ class Act:
         )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow("act executes three workflows, which install and run bench")
 @pytest.mark.timeout(900)
 def test_a_pull_request_of_a_fork_is_measured_in_one_workflow_and_reported_by_another(tmp_path):
     act = Act(tmp_path)
