@@ -41,7 +41,7 @@ def test_intervals_cover_the_parameters(name, n):
     for key, value in truth.items():
         found = [law.parameters[key] for law in laws]
         assert sum(one.interval.covers(value) for one in found) >= 34, key
-        width = np.median([one.interval.high - one.interval.low for one in found])
+        width = np.median([one.interval.hi - one.interval.lo for one in found])
         assert width <= 6.0 * np.std([one.value for one in found]), f"{key}: intervals are far too wide"
 
 

@@ -63,6 +63,7 @@ def test_a_quick_example_runs(name, bench, tmp_path):
     assert metric in {row["metric"] for row in result["points"]}
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.slow("it imports torch in every rank of three trainings, and starts Ray")
 def test_training_examples_run(bash, tmp_path):
     packages = tmp_path / "both"  # a Python that has torch and Ray
