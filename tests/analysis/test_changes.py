@@ -39,7 +39,7 @@ def test_steps_of_ten_percent_are_found_at_their_places(kind):
 @pytest.mark.parametrize("kind", ["gauss", "t3", "ar1"])
 def test_noise_alone_seldom_looks_like_a_change(kind):
     alarms = sum(len(find_changes((1.0 + noise(kind, 200, seed)).tolist()).changes) for seed in range(50))
-    assert alarms <= 6  # 10000 runs: 0.6 per 1000; one history may have several, so fewer histories would not tell
+    assert alarms <= 8  # 10000 runs: below 1 per 1000; one history may have several, so fewer histories would not tell
 
 
 def test_far_shocks_that_fade_are_no_changes():
@@ -86,11 +86,11 @@ def test_one_far_run_raises_no_alarm():
 @pytest.mark.parametrize("kind", ["gauss", "t3", "ar1"])
 def test_a_step_of_five_percent_is_mostly_told_within_three_runs(kind):
     told = []
-    for seed in range(24):
+    for seed in range(60):
         values = 100.0 * (1.0 + noise(kind, 110, seed))
         baseline = learn(values[:100].tolist())
         told.append(watch(baseline, (values[100:103] * 1.05).tolist(), "lower", values[99]) is not None)
-    assert sum(told) > 12
+    assert sum(told) > 30
 
 
 def test_the_run_before_the_first_new_one_tells_what_it_remembers():

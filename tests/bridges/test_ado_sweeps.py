@@ -75,6 +75,7 @@ def test_the_actuator_in_ado_measures_points_with_metadata_failures_and_versions
     assert (bad["metadata"]["type"], bad["metadata"]["version"]) == ("ArithmeticError", "1.0")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.slow("the real ado imports its libraries, starts Ray and ends it")
 def test_a_scenario_runs_as_an_operation_of_ado_and_leaves_our_evidence(house, tmp_path, bench):
     (tmp_path / "scenario.yaml").write_text(SCENARIO)

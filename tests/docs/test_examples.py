@@ -78,7 +78,7 @@ def test_training_examples_run(bash, tmp_path):
     results = {}
     for name in ("gpt", "resnet", "ray_train"):
         done = bash(f"bench -C {tmp_path} run training/{name}.yaml --json", tmp_path, PATH=path)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         results[name] = json.loads(done.stdout)
         assert results[name]["outcomes"] == {"succeeded": 1}
     for name in ("gpt", "resnet"):

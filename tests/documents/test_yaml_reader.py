@@ -166,7 +166,7 @@ def test_changing_what_came_through_one_alias_changes_no_other():
 
 def test_sixty_four_levels_and_many_small_aliases_are_fine():
     read("a: " + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))
-    assert len(read("a: &a 1\nb: [" + "*a, " * 150_000 + "]").data["b"]) == 150_000
+    assert len(read("a: &a 1\nb: [" + "*a, " * 50_000 + "]").data["b"]) == 50_000
 
 
 PLACES = "é😀:\n  日本: {ü: 1, 'k k': [a, {z: 2}]}\nempty:\nmore: &m\n  one: 1\nalso: {<<: *m}\n"

@@ -173,6 +173,7 @@ def test_operations_that_only_ado_can_run_are_refused_at_their_place(change, wor
     assert words in refused.value.message
 
 
+@pytest.mark.starts
 def test_a_space_is_validated_planned_and_run_by_its_own_name(packages, bench, tmp_path):
     packages.add("pack", "pack_sums", SUMS, "sums = pack_sums", version="2.3")
     path = tmp_path / "space.yaml"
@@ -195,6 +196,7 @@ def test_what_does_not_fit_the_experiment_is_told_at_its_place_in_the_space(pack
     assert "did you mean 'kind'?" in told.err
 
 
+@pytest.mark.starts
 def test_a_space_of_two_experiments_is_two_runs(packages, bench, tmp_path):
     packages.add("pack", "pack_sums", SUMS, "sums = pack_sums", version="2.3")
     path = tmp_path / "both.yaml"

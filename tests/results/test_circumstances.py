@@ -47,6 +47,7 @@ def folder(tmp_path_factory, shared_cache):
     return folder
 
 
+@pytest.mark.starts
 def test_compare_names_the_packages_that_changed_with_both_versions(folder, bench):
     comparison = json.loads(bench("compare", "@last-1", "@last", "--json", cwd=folder).out)
     (changed,) = [one for one in comparison["differences"] if one["dimension"] in ("packages", "package lock digest")]
@@ -54,6 +55,7 @@ def test_compare_names_the_packages_that_changed_with_both_versions(folder, benc
     assert "toylib 1.26.4 | toylib 2.4.0" in bench("compare", "@last-1", "@last", cwd=folder).err
 
 
+@pytest.mark.starts
 def test_different_packages_in_the_trials_of_one_run_are_named(folder, bench):
     sql = "SELECT package_lock_digest, folder, outcome FROM trial_fact"
     rows = json.loads(bench("query", sql, "--json", cwd=folder).out)["rows"]
@@ -61,6 +63,7 @@ def test_different_packages_in_the_trials_of_one_run_are_named(folder, bench):
     assert differing_packages(folder, rows[:1]) == ""
 
 
+@pytest.mark.starts
 def test_without_the_evidence_the_digests_are_compared(folder, bench, tmp_path):
     (folder / "results").rename(tmp_path / "away")
     try:
