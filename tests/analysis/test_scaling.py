@@ -33,7 +33,7 @@ def test_the_interval_covers_the_place_where_growth_stops(name, n):
     source, curve = np.random.default_rng([n, 1]), CURVES[name]
     found = [find_stop(stages(curve, n, 0.02, source), seed=seed) for seed in range(40)]
     stopped = [one for one in found if one.kind == "stops"]
-    assert len(stopped) >= 34  # where 64 is hardly more than 95% of what is to come, noise may hide the end
+    assert len(stopped) >= 34  # if 64 is hardly more than 95% of the final value, noise may hide the end
     assert sum(one.interval.covers(truth(curve)) for one in stopped) >= 0.9 * len(stopped)
 
 

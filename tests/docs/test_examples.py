@@ -63,30 +63,43 @@ def test_a_quick_example_runs(name, bench, tmp_path):
     assert metric in {row["metric"] for row in result["points"]}
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.slow("it imports torch in every rank of three trainings, and starts Ray")
-def test_training_examples_run(bash, tmp_path):
-    packages = tmp_path / "both"  # a Python that has torch and Ray
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", packages], check=True)
-    (site,) = packages.glob("lib/*/site-packages")
+@pytest.fixture
+def training(tmp_path):
+    """A copy of the examples of training, and the PATH of a Python that has torch and Ray."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "both"], check=True)
+    (site,) = (tmp_path / "both").glob("lib/*/site-packages")
     torch, ours = trainer_bin().parent.glob("lib/*/site-packages"), sysconfig.get_path("purelib")
     (site / "both.pth").write_text("\n".join([*map(str, torch), ours]))
-    path = os.pathsep.join([str(packages / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     shutil.copytree(EXAMPLES / "training", tmp_path / "training")
+    return os.pathsep.join([str(tmp_path / "both" / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+@pytest.mark.slow("it imports torch in every rank of two trainings")
+def test_training_examples_run(training, bash, tmp_path):
     gpt = tmp_path / "training" / "gpt.yaml"
     gpt.write_text(gpt.read_text().replace("ranks: [1, 2]", "ranks: 2"))
-    results = {}
-    for name in ("gpt", "resnet", "ray_train"):
-        done = bash(f"bench -C {tmp_path} run training/{name}.yaml --json", tmp_path, PATH=path)
-        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
-        results[name] = json.loads(done.stdout)
-        assert results[name]["outcomes"] == {"succeeded": 1}
     for name in ("gpt", "resnet"):
-        assert {"step_time", "data_share", "loss"} <= {row["metric"] for row in results[name]["points"]}
+        done = bash(f"bench run training/{name}.yaml --json", tmp_path, PATH=training)
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        result = json.loads(done.stdout)
+        assert result["outcomes"] == {"succeeded": 1}
+        assert {"step_time", "data_share", "loss"} <= {row["metric"] for row in result["points"]}
     assert len(list(tmp_path.glob("results/*/*/artifacts/profiles/*.trace.json.gz"))) == 2, "one for each rank of gpt"
-    assert "loss" in {row["metric"] for row in results["ray_train"]["points"]}
-    (meta,) = tmp_path.glob("results/training_ray_train/*/meta.json")
-    facts = json.loads(meta.read_text())["custom"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.slow("it starts Ray and imports torch in two workers")
+def test_the_example_of_ray_train_has_the_records_of_all_its_workers(training, bash, tmp_path):
+    for _ in range(3):
+        done = bash("bench run training/ray_train.yaml --new --json", tmp_path, PATH=training)
+        if (
+            "The current node timed out during startup" not in done.stdout
+        ):  # Ray waits 30 s, however busy the machine is
+            break
+    assert done.returncode == 0, done.stdout + done.stderr
+    metas = map(json.loads, [path.read_text() for path in tmp_path.glob("results/*/*/meta.json")])
+    (facts,) = [meta["custom"] for meta in metas if meta["outcome"] == "succeeded"]
     assert (facts["world"], facts["records_from"]) == (2, "emitted")
     assert facts["warmup_steps"] + facts["measured_steps"] == 12
+    assert "loss" in {row["metric"] for row in json.loads(done.stdout)["points"]}
     assert not list((tmp_path / "training").glob("ray_train_run*"))  # Ray Train writes to another folder

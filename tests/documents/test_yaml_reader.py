@@ -255,8 +255,8 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
     def refuse(*_args, **_kwargs):  # chmod does not stop a test that runs as root
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(tmp_path), "open", refuse)
-    with pytest.raises(BenchError, match=r"no permission to read(.|\n)*ls -l"):
+    with monkeypatch.context() as patch, pytest.raises(BenchError, match=r"no permission to read(.|\n)*ls -l"):
+        patch.setattr(type(tmp_path), "open", refuse)
         load_yaml(tmp_path / "f.yaml")
 
 
