@@ -26,7 +26,7 @@ class Place:
     name: str
     site: dict[str, Any]
     variables: dict[str, str]
-    outlives: bool = False  # its jobs go on without an orchestrator
+    ends_at_once: bool = True  # with its orchestrator; jobs of Slurm continue, and pods wait for it for 30 seconds
     module: Path | None = None  # that holds it, where it is none of ours
     carries: bool = True  # its jobs have the orchestrator's variables
 
@@ -47,7 +47,9 @@ def local(request: pytest.FixtureRequest) -> Place:
 
 def slurm(request: pytest.FixtureRequest) -> Place:
     cluster: Cluster = request.getfixturevalue("cluster")
-    return Place("slurm", {"slurm": {"poll": 2.0, "partition": "all"}}, {"SLURM_CONF": cluster.conf}, outlives=True)
+    return Place(
+        "slurm", {"slurm": {"poll": 2.0, "partition": "all"}}, {"SLURM_CONF": cluster.conf}, ends_at_once=False
+    )
 
 
 def ray(request: pytest.FixtureRequest) -> Place:
@@ -71,7 +73,7 @@ def kubernetes(request: pytest.FixtureRequest) -> Place:
     namespace = cluster.make_namespace()
     request.addfinalizer(lambda: cluster.forget(namespace))
     site = {"kubernetes": cluster.site(namespace, folders.getbasetemp())}
-    return Place("kubernetes", site, {"KUBECONFIG": cluster.kubeconfig}, carries=False)
+    return Place("kubernetes", site, {"KUBECONFIG": cluster.kubeconfig}, carries=False, ends_at_once=False)
 
 
 def apart(request: pytest.FixtureRequest) -> Place:
@@ -92,7 +94,7 @@ def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDe
 PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark), joined(kubernetes)]
 
 SWEEP: dict[str, Any] = {
-    "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon", "site_variable"]},
+    "workload": {"act": ["stubborn", "kill_worker", "flaky", "fill", "ok", "fail", "raise", "daemon", "site_variable"]},
     "limits": {"wall": "10s", "memory": "300MB"},
     "retries": {"max_retries": 2, "backoff": 0.05},
     "parallel": 2,
