@@ -6,7 +6,6 @@ import signal
 import sys
 
 import pytest
-from executors.test_slurm_nodes import ASK, apart, parent, servers_of
 from experiments.training.test_run import HEAD
 from laboratory import Lab, wait_until
 from services.small_server import with_small
@@ -75,6 +74,21 @@ for step in range(6):
     time.sleep(0.02)
     emit({"step": step, "t_start": begin, "t_end": time.monotonic(), "tokens": 10})
 """
+
+
+REQUEST = """
+import os, time, urllib.request
+from pathlib import Path
+from benchhouse import Context
+
+def request(target: dict, ctx: Context, seconds: float = 0.0):
+    urllib.request.urlopen(target["url"], timeout=5).read()
+    Path(os.environ["LAB"], "worker").write_text(str(os.getppid()))
+    time.sleep(seconds)
+    ctx.emit("requests", 1)
+"""
+FAR = {"services": {"web": {"recipe": "small", "node": 1}}, "target": {"url": "service:web"}, "resources": {"nodes": 2}}
+"""A scenario whose server runs on the second of two nodes."""
 
 
 @pytest.fixture
@@ -167,27 +181,30 @@ def test_more_nodes_than_there_are_is_refused(fake: Lab):
 
 
 @pytest.fixture
-def asking(fake: Lab) -> Lab:
-    fake.install("ask", "1.0", ASK, "[benchhouse.experiments]\nask = ask:ask\n")
+def client(fake: Lab) -> Lab:
+    fake.install("client", "1.0", REQUEST, "[benchhouse.experiments]\nrequest = client:request\n")
     return with_small(fake)
 
 
-def test_a_server_stands_on_the_second_node_and_is_asked_from_the_first(asking: Lab):
-    asking.run("ask", **apart())
-    (trial,) = asking.trials()
+def test_a_server_runs_on_the_second_node_and_its_client_on_the_first(client: Lab):
+    client.run("request", **FAR)
+    (trial,) = client.trials()
     assert trial.meta["custom"]["services"]["web"]["nodes"] == ["far"]
     assert (trial.folder / "logs" / "web.log").read_text().startswith("starting on")
-    asking.is_tidy()
+    client.is_tidy()
 
 
-def test_when_the_worker_is_killed_nothing_of_the_other_node_stays(asking: Lab):
-    asking.small("answer", "family")
-    asked = apart(workload={"seconds": 120}, retries={"max_retries": 0})
-    process = asking.start("run", asking.scenario("ask", **asked))
-    wait_until(lambda: [mark for mark in asking.marks.glob("asked-*") if mark.read_text()], "a trial that asks")
-    (mark,) = asking.marks.glob("asked-*")
-    assert servers_of(asking)
-    os.kill(parent(int(mark.read_text())), signal.SIGKILL)
-    wait_until(lambda: not servers_of(asking), "the end of the server")
+def test_a_killed_worker_leaves_nothing_on_the_other_node(client: Lab):
+    def servers() -> list[str]:
+        return [line for line in client.left_running() if "small_server" in line]
+
+    client.small("answer", "family")
+    more = {"workload": {"seconds": 120}, "retries": {"max_retries": 0}}
+    process = client.start("run", client.scenario("request", **FAR, **more))
+    mark = client.marks / "worker"
+    wait_until(lambda: mark.exists() and mark.read_text(), "a trial that uses the server")
+    assert servers()
+    os.kill(int(mark.read_text()), signal.SIGKILL)
+    wait_until(lambda: not servers(), "the end of the server")
     process.communicate(timeout=120)
-    asking.is_tidy()
+    client.is_tidy()
