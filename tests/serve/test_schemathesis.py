@@ -3,7 +3,6 @@
 import contextlib
 from typing import Any
 
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
@@ -11,11 +10,13 @@ SLOW = ("/api/recipes", "/api/verify")  # programs are asked for their versions,
 
 WAIT_S = 120.0
 QUICK = settings(
-    max_examples=2, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=1, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
 def test_no_question_is_a_server_error(lab, serve):
+    import schemathesis
+
     lab.bench("run", lab.scenario("once"))
     base = serve("--rate", "100000")
     schema = schemathesis.openapi.from_url(f"{base}/api/openapi.json", timeout=WAIT_S)
@@ -42,4 +43,4 @@ def test_no_question_is_a_server_error(lab, serve):
 
             with contextlib.suppress(Unsatisfiable):  # nothing can be wrong with a question that has no parts
                 ask()
-    assert asked > 100
+    assert asked > 80
