@@ -49,7 +49,6 @@ def environments(lab):
     return [path for path in venvs.iterdir() if path.is_dir() and path.name not in ("locks", "by-request")]
 
 
-@pytest.mark.slow
 def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     """Planned in the parent, which has another `flavour`; run where version 2 is installed."""
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
@@ -84,7 +83,6 @@ def build_wheel(folder, *_):
 """
 
 
-@pytest.mark.slow
 def test_a_changed_local_package_is_measured_as_it_is_now(tmp_path):
     """The same name, version and pyproject.toml: uv alone would take the wheel that it built before."""
     package = tmp_path / "flavour"
@@ -102,7 +100,6 @@ def test_a_changed_local_package_is_measured_as_it_is_now(tmp_path):
     assert found == [{"one"}, {"one", "two"}]
 
 
-@pytest.mark.slow
 def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
     """The name of an environment is the digest of its lock: another wording finds it, a new lock makes a new one."""
     wheel = str(make_package(lab.root / "wheels", 2))
@@ -128,9 +125,11 @@ def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
     runtime.prepare(one, place)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("pip makes two environments, resolves the packages of the worker, and installs them")
+@pytest.mark.timeout(900)
 def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
     monkeypatch.setattr("benchhouse.runtimes.venv.find_uv", lambda: None)
+    monkeypatch.setenv("PIP_NO_COMPILE", "1")  # compiling what the test does not import takes many seconds
     wheel = make_package(lab.root / "wheels", 2)
     runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
     place = Place(lab.root / "cache")
@@ -148,7 +147,6 @@ def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
     assert seen.stdout == "2\n"
 
 
-@pytest.mark.slow
 def test_a_requirement_that_can_not_be_met_is_shown_and_leaves_nothing(lab):
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
     runtime = {"kind": "venv", "requirements": ["where==0.0.0+nobody"]}
@@ -160,27 +158,18 @@ def test_a_requirement_that_can_not_be_met_is_shown_and_leaves_nothing(lab):
     lab.is_tidy()
 
 
-@pytest.mark.parametrize(
-    ("requirements", "column"), [([], 1), (["numpy>=1", "./where2-1.0-py3-none-any.whl"], 1), (["numpy"], 1)]
-)
-def test_an_environment_without_the_experiments_package_is_refused_at_the_plan(lab, requirements, column):
+def test_an_environment_must_have_the_package_of_the_experiment_by_any_form_of_its_name(lab):
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
-    scenario = lab.scenario("where", runtime={"kind": "venv", "requirements": requirements})
-    done = lab.bench("plan", scenario, code=2)
-    assert f"{scenario}:1:" in done.stderr
-    assert "would not have the package 'where', which provides where" in done.stderr
-    assert "where==1" in done.stderr
-    assert ("there is no file or folder" in done.stderr) == (len(requirements) == 2)
-    assert environments(lab) == [] if (lab.root / "cache" / "venvs").exists() else True
+    for requirements in ([], ["numpy>=1", "./where2-1.0-py3-none-any.whl"], ["numpy"]):
+        scenario = lab.scenario("where", runtime={"kind": "venv", "requirements": requirements})
+        done = lab.bench("plan", scenario, code=2)
+        assert f"{scenario}:1:" in done.stderr and "where==1" in done.stderr, requirements
+        assert ("there is no file or folder" in done.stderr) == (len(requirements) == 2), requirements
+    assert not (lab.root / "cache" / "venvs").exists() or environments(lab) == []
+    for requirement in ("where", "Where>=1", "where @ git+https://example.org/where", "where[x]==1"):
+        lab.bench("plan", lab.scenario("where", runtime={"kind": "venv", "requirements": [requirement]}))
 
 
-@pytest.mark.parametrize("requirement", ["where", "Where>=1", "where @ git+https://example.org/where", "where[x]==1"])
-def test_a_package_is_known_by_its_name_however_it_is_asked_for(lab, requirement):
-    lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
-    lab.bench("plan", lab.scenario("where", runtime={"kind": "venv", "requirements": [requirement]}))
-
-
-@pytest.mark.slow
 def test_a_scaffolded_package_that_needs_benchhouse_is_installed_from_a_local_folder(lab):
     """No index is asked for benchhouse: its version here need not be published."""
     lab.bench("new", "experiment", "sort")
@@ -230,12 +219,11 @@ def make_sorting(folder, version, pin):
     return str(wheel)
 
 
-@pytest.mark.slow
 def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is_here(lab, monkeypatch):
     """Listed, shown, planned, run and compared by descriptions that were taken once, in their own environments."""
     old, new = (make_sorting(lab.workspace / "wheels", *item) for item in (("1.0", "1.1.1"), ("2.0", "2.0.0")))
     runtime = {"kind": "venv", "environments": [[old], [new]]}
-    both = {"version": ["1.0", "2.0"], "runtime": runtime, "workload": {"size": [10, 20]}, "repetitions": 2}
+    both = {"version": ["1.0", "2.0"], "runtime": runtime, "workload": {"size": 10}}
     monkeypatch.setenv("BENCH_CACHE_DIR", str(lab.root / "cache"))
     workspace = Workspace(lab.workspace)
     from_reader = ScenarioText(json.dumps({"scenario": "s", "experiment": "sorting", **both}), read_only=True)
@@ -244,7 +232,7 @@ def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is
     planned = lab.bench("plan", lab.scenario("sorting", **both), timeout_s=300)
     assert planned.stderr.count("making the isolated environment") == 2
     assert "sorting 1.0, 2.0" in planned.stdout
-    assert workspace.plan(from_reader)[0].points == 4  # uses those that exist
+    assert workspace.plan(from_reader)[0].points == 2  # uses those that exist
     listed = json.loads(lab.bench("list", "experiments", "--json").stdout)
     apart = {item["version"]: item for item in listed if item["name"] == "sorting"}
     assert {version: (item["installed"], item["environment"]) for version, item in apart.items()} == {
@@ -264,7 +252,7 @@ def test_packages_whose_pins_conflict_run_in_one_scenario_and_nothing_of_them_is
         ("1.0", "1.1.1"),
         ("2.0", "2.0.0"),
     }
-    assert len(trials) == 8
+    assert len(trials) == 2
     assert len({item.meta["package_lock_digest"] for item in trials}) == 2
     for trial in trials:
         (own,) = (name for name in trial.packages if name.startswith("bench_sorting"))
