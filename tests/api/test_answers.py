@@ -163,7 +163,7 @@ def test_hostile_names_are_text_in_a_notebook(tmp_path):
         "scenario": "hostile",
         "experiment": "command",
         "targets": [{"name": HOSTILE, "argv": ["true"]}, {"name": "'\"&", "argv": ["true"]}],
-        "repetitions": 3,
+        "repetitions": 2,
         "monitors": False,
     }
     run = ws.run(scenario)

@@ -28,22 +28,39 @@ def test_a_workspace_is_a_folder_that_exists(tmp_path, monkeypatch):
         bh.open(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("form", ["dict", "file", "text path", "model"])
-def test_a_scenario_is_a_dict_a_file_or_a_model(workspace, tmp_path, greetings, form):
-    path = tmp_path / "s.yaml"
-    path.write_text(yaml.safe_dump(greetings))
-    source = {"dict": greetings, "file": path, "text path": str(path), "model": bh.Scenario(**greetings)}[form]
-    run = workspace.run(source)
+class Listener(execution.Quiet):
+    def __init__(self):
+        self.calls = []
+
+    def begin(self, run_id, plan):
+        self.calls.append(("begin", plan.trial_count))
+
+    def update(self, progress):
+        self.calls.append(("update", progress.done))
+
+    def end(self):
+        self.calls.append(("end", None))
+
+
+def test_a_scenario_made_in_python_is_run_and_reports_to_a_listener(workspace, tmp_path, greetings):
+    (tmp_path / "greetings.yaml").write_text("scenario: greetings\nexperiment: something.else\n")
+    listener = Listener()
+    run = workspace.run(greetings, progress=listener)
     assert run.summary.outcomes == {"succeeded": 6} and run.exit_code == 0
     assert workspace.query(ROWS).rows == [("succeeded", 6)], "it is collected"
-    assert run.record.home == str(tmp_path), "where relative paths start"
-    assert Path(run.record.scenario_file) == (path if form in ("file", "text path") else run.folder / "scenario.yaml")
+    assert run.record.home == str(tmp_path), "relative paths start there"
+    assert Path(run.record.scenario_file) == run.folder / "scenario.yaml", "not the file of the same name"
+    assert listener.calls[0] == ("begin", 6) and listener.calls[-1] == ("end", None)
+    assert ("update", 6) in listener.calls
 
 
-def test_a_file_of_the_same_name_is_not_taken_for_a_scenario_made_in_python(workspace, tmp_path, greetings):
-    (tmp_path / "greetings.yaml").write_text("scenario: greetings\nexperiment: something.else\n")
-    run = workspace.run(greetings | {"repetitions": 1})
-    assert run.record.scenario_file != str(tmp_path / "greetings.yaml")
+def test_a_scenario_in_a_file_is_run_where_the_caller_says(workspace, tmp_path, greetings):
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(greetings | {"repetitions": 1}))
+    with pytest.raises(bh.BenchError, match="--executor nowhere"):
+        workspace.run(path, executor="nowhere")
+    run = workspace.run(str(path), executor="local", parallel=2)
+    assert run.exit_code == 0 and Path(run.record.scenario_file) == path
 
 
 def test_every_form_of_a_scenario_gives_the_same_plan(workspace, tmp_path):
@@ -64,12 +81,13 @@ def test_every_form_of_a_scenario_gives_the_same_plan(workspace, tmp_path):
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(content))
     model = bh.Scenario(**content)
     assert model.limits == bh.Limits(wall=120, memory=2_000_000_000) and model.repetitions.until.ci == 0.02
-    plans = [workspace.plan(source)[0] for source in (content, tmp_path / "s.yaml", model)]
+    sources = (content, tmp_path / "s.yaml", str(tmp_path / "s.yaml"), model)
+    plans = [workspace.plan(source)[0] for source in sources]
     assert len({plan.plan_digest for plan in plans}) == 1
     assert {(plan.points, plan.trials) for plan in plans} == {(8, 48)}
     for name in ("limits", "budget", "until", "axes", "resources"):
         first, *others = [getattr(plan, name) for plan in plans]
-        assert others == [first, first], name
+        assert others == [first] * 3, name
 
 
 def test_values_of_python_become_yaml(workspace):
@@ -92,12 +110,6 @@ def test_mistakes_are_raised_together_each_with_its_place(workspace):
         workspace.run("missing.yaml")
     with pytest.raises(TypeError, match="paralel"):
         workspace.run({"scenario": "s"}, paralel=2)
-
-
-def test_where_a_run_goes_can_be_said(workspace, greetings):
-    with pytest.raises(bh.BenchError, match="--executor nowhere"):
-        workspace.run(greetings, executor="nowhere")
-    assert workspace.run(greetings, executor="local", parallel=2).exit_code == 0
 
 
 class Impatient(execution.Quiet):
@@ -127,17 +139,14 @@ def test_an_interrupted_run_keeps_what_is_done_and_goes_on_with_the_same_call(wo
     assert len(trials) == 6 and {row[0] for row in done} <= {row[0] for row in trials}
 
 
-def test_an_interrupted_run_is_resumed_by_its_name(workspace, greetings):
+def test_an_interrupted_run_is_resumed_by_its_name_also_after_a_new_one(workspace, greetings):
     with pytest.raises(KeyboardInterrupt):
         workspace.run(greetings, progress=Impatient())
-    assert workspace.resume("@last").status().outcomes == {"succeeded": 6}
-    assert len(workspace.runs()) == 1
-
-
-def test_a_new_run_is_made_where_one_is_asked_for(workspace, greetings):
-    with pytest.raises(KeyboardInterrupt):
-        workspace.run(greetings, progress=Impatient())
-    assert workspace.run(greetings, new=True).id == workspace.runs()[1].id
+    (first,) = workspace.runs()
+    second = workspace.run(greetings, new=True)
+    assert workspace.runs() == [first, second]
+    assert workspace.resume(first.id).status().outcomes == {"succeeded": 6}
+    assert workspace.runs() == [first, second]
 
 
 def test_a_submitted_run_is_waited_for(workspace, greetings):
@@ -146,26 +155,6 @@ def test_a_submitted_run_is_waited_for(workspace, greetings):
     run = workspace[submitted.run_id].wait(poll_s=0.05)
     assert run.status().state == "finished" and run.exit_code == 0
     assert len({row.trials[0] for row in run.points() if row.headline}) == 2, "it is collected"
-
-
-def test_a_run_may_report_to_a_listener(workspace, greetings):
-    class Listener(execution.Quiet):
-        def __init__(self):
-            self.seen = []
-
-        def begin(self, run_id, plan):
-            self.seen.append(("begin", plan.trial_count))
-
-        def update(self, progress):
-            self.seen.append(("update", progress.done))
-
-        def end(self):
-            self.seen.append(("end", None))
-
-    listener = Listener()
-    workspace.run(greetings, progress=listener)
-    assert listener.seen[0] == ("begin", 6) and listener.seen[-1] == ("end", None)
-    assert ("update", 6) in listener.seen
 
 
 def test_keywords_are_the_fields_of_what_they_become():

@@ -51,31 +51,33 @@ def test_a_strangers_experiment_is_listed_with_what_it_declares(packages, listed
     assert item.broken is None
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
-        ("import not_there_at_all", "ModuleNotFoundError"),
-        ("import sys; sys.exit(4)", "SystemExit: 4"),
-        ("import os; os._exit(3)", "its import ended the process"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "its import ended the process"),
-        ("def broken(:", "SyntaxError"),
-        ("run = 5", "is a int, not an experiment"),
-        ("other = 5", "AttributeError"),
-        ("run = []", "it holds no experiment"),
-        ("def run(x: 'Unknown'): ...", "its inputs can't be understood"),
-        ("def run(workload): ...", "must be annotated with a pydantic model"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-    ],
+BROKEN = (
+    ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
+    ("import not_there_at_all", "ModuleNotFoundError"),
+    ("import sys; sys.exit(4)", "SystemExit: 4"),
+    ("import os; os._exit(3)", "its import ended the process"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "its import ended the process"),
+    ("def broken(:", "SyntaxError"),
+    ("run = 5", "is a int"),
+    ("other = 5", "AttributeError"),
+    ("run = []", "holds no experiment"),
+    ("def run(x: 'Unknown'): ...", "inputs"),
+    ("def run(workload): ...", "pydantic model"),
+    ("raise KeyboardInterrupt", "KeyboardInterrupt"),
 )
-def test_a_broken_package_is_listed_as_broken_and_harms_no_other(code, words, packages, listed):
-    packages.add("bad", "pack_bad", code, "bad = pack_bad:run")
+
+
+def test_broken_packages_are_listed_as_broken_and_harm_no_other(packages, listed):
+    for number, (code, _) in enumerate(BROKEN):
+        packages.add(f"bad{number}", f"pack_bad{number}", code, f"bad{number} = pack_bad{number}:run")
     packages.add("pack", "pack_a", good(), "good = pack_a:run")
-    bad, fine = listed()
-    assert words in bad.broken
-    assert (fine.name, fine.broken) == ("good", None)
-    with pytest.raises(BenchError, match="experiment 'bad' can't be used"):
-        resolve("bad", None, [bad, fine])
+    found = listed()
+    items = {item.name: item for item in found}
+    assert len(items) == len(BROKEN) + 1 and items["good"].broken is None
+    for number, (code, words) in enumerate(BROKEN):
+        assert words in items[f"bad{number}"].broken, code
+        with pytest.raises(BenchError, match=f"'bad{number}' can't be used"):
+            resolve(f"bad{number}", None, found)
 
 
 @pytest.mark.serial
@@ -174,13 +176,13 @@ def test_what_raised_is_tried_again_once_its_cause_is_gone(packages, listed):
     assert listed()[0].broken is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', "\x00"])
-def test_a_spoilt_cache_only_costs_time(content, packages, listed, tmp_path):
+def test_a_spoilt_cache_only_costs_time(packages, listed, tmp_path):
     packages.add("pack", "pack_a", good(), "good = pack_a:run")
     listed()
     (path,) = (tmp_path / "cache").glob("experiments-*.json")
-    path.write_text(content)
-    assert listed()[0].name == "good"
+    for content in ("", "{", "[]", '{"x": 1}', "\x00"):
+        path.write_text(content)
+        assert listed()[0].name == "good", content
 
 
 def test_a_cache_that_can_not_be_written_only_costs_time(packages, tmp_path):
