@@ -61,7 +61,9 @@ WITH seen AS (
   WHERE t.outcome = 'succeeded' AND NOT t.warmup AND list_contains(CAST($runs AS VARCHAR[]), s.run_id)
 )
 SELECT instance_digest, scope, series, unit, phase, count(*) AS trials, CAST(sum(n) AS BIGINT) AS n,
-       min("min") AS "min", coalesce(sum("avg" * n) / nullif(sum(n), 0), avg("avg")) AS "avg", max("max") AS "max",
+       min("min") AS "min", max("max") AS "max",
+       -- in one order, since a sum of floats depends on it
+       coalesce(sum("avg" * n ORDER BY trial_id) / nullif(sum(n), 0), avg("avg" ORDER BY trial_id)) AS "avg",
        min(p50) AS p50_least, max(p50) AS p50_most, min(p95) AS p95_least, max(p95) AS p95_most,
        min(p99) AS p99_least, max(p99) AS p99_most
 FROM seen WHERE phase = CASE WHEN has_steady THEN 'steady' ELSE 'trial' END
