@@ -127,7 +127,8 @@ def clock_back(ctx):
 
 
 def tell_secret(ctx, password):
-    Path(os.environ["LAB"], "told").write_text(password)
+    for mark in ("told", f"told-{ctx.artifacts.parent.name}"):
+        Path(os.environ["LAB"], mark).write_text(password)
     print("the password is", password)
     print("again", password, file=sys.stderr, end="")
     ctx.metadata(note=f"<{password}>", **{password: 1})
@@ -180,7 +181,7 @@ ACTS = {
     "fill": lambda ctx: fill(ctx, 2 << 30),
     "fill_below": lambda ctx: subprocess.run([sys.executable, "-c", "x = b'x' * (1 << 30)"], check=True),
     "daemon": leave_daemons,
-    "shout": lambda ctx: shout(ctx, 1 << 30),
+    "shout": lambda ctx: shout(ctx, 1 << 28),
     "odd_artifacts": odd_artifacts,
     "odd_facts": odd_facts,
     "clock_back": clock_back,
@@ -262,11 +263,10 @@ def old(ctx: Context):
 
 
 def plain(n: int = 2):
+    if n < 0:
+        return {"x": n, "bad name!": 3}
     return {"double": 2 * n, "half": n / 2, "word": "yes", "list": [1], "flag": True, "nothing": None}
 
-
-def noisy(n: int = 0):
-    return {"x": n, "bad name!": 3}
 '''
 ENTRIES = """[benchhouse.experiments]
 mischief = mischief:mischief
@@ -276,7 +276,6 @@ slow = mischief:slow_one
 secretive = mischief:secretive
 old = mischief:old
 plain = mischief:plain
-noisy = mischief:noisy
 """
 
 ENDINGS = {  # of the acts of `mischief`: outcome and code; None where a trial is lost
