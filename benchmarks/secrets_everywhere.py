@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+STEMS = ("hunter", "made-up-")  # each secret begins with one of these
 ODD = '/p@s"s w&rd+\u00fc'  # what each encoding writes in another way
 
 
@@ -150,11 +151,14 @@ class Search:
                         self.add(f"{out}:{member.name}", file.read())
 
     def found(self) -> Iterator[tuple[str, str, str]]:
-        """Way in, way out, encoding."""
+        """Way in, way out, encoding. Only outputs with the beginning of a secret are searched for whole secrets."""
+        stems = {form.encode() for stem in STEMS for forms in ENCODINGS.values() for form in forms(stem)}
+        suspects = [(out, content) for out, content in self.outputs if any(stem in content for stem in stems)]
         for way, secret in self.secrets.items():
+            assert secret.startswith(STEMS)
             for encoding, forms in ENCODINGS.items():
                 needles = {form.encode() for form in forms(secret)}
-                for out, content in self.outputs:
+                for out, content in suspects:
                     if any(needle in content for needle in needles):
                         yield way, out, encoding
 
@@ -294,8 +298,8 @@ def use_everything(house: House, port: int) -> None:
     bench("run", "again.yaml")
     tables = json.loads(bench("query", "--json", "SELECT DISTINCT table_name AS t FROM information_schema.tables"))
     for row in tables["rows"]:
-        bench("query", "--csv", f'SELECT * FROM "{row["t"]}"')
         bench("query", "--json", f'SELECT * FROM "{row["t"]}"')
+    bench("query", "--csv", "SELECT * FROM trial_fact")
     for words in (
         ["report"], ["report", run], ["status"], ["status", "--json"], ["logs", "tail", run], ["verify", run],
         ["logs", "get", run, "-o", "logs.tar.gz"], ["trace", f"{run}:x"], ["trace", f"{run}:x", "--json"],

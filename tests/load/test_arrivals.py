@@ -94,11 +94,11 @@ def test_bad_arrivals_are_refused_with_the_reason(given, said):
         READ.validate_python(given)
 
 
-@pytest.mark.parametrize("rate", [None, 0, -3.0, math.nan, math.inf])
-@pytest.mark.parametrize("arrivals", [Constant(), Poisson(), Gamma(shape=2), Ramp(to=5, over=1)])
-def test_a_rate_that_cannot_be_is_refused_before_the_first_arrival_is_asked_for(arrivals, rate):
-    with pytest.raises(ValueError, match=f"rate above 0.*{rate}"):
-        arrivals.due(rate, 1, 10)
+def test_an_impossible_rate_is_refused_before_the_first_arrival():
+    for arrivals in (Constant(), Poisson(), Gamma(shape=2), Ramp(to=5, over=1)):
+        for rate in (None, 0, -3.0, math.nan, math.inf):
+            with pytest.raises(ValueError, match=f"rate above 0.*{rate}"):
+                arrivals.due(rate, 1, 10)
 
 
 def test_a_ramp_without_a_length_says_what_to_give():
@@ -115,10 +115,10 @@ def test_constant_arrivals_are_rounded_once_and_never_drift(rate, k):
     assert abs(next(islice(Constant().due(rate, 1), k, None)) - exact) <= Fraction(1, 2)
 
 
-def test_the_millionth_constant_arrival_is_where_a_division_says():
+def test_a_late_constant_arrival_is_where_a_division_says():
     for rate in (0.1, 999.7):
-        due = next(islice(Constant().due(rate, 1), 1_000_000, None))
-        assert due == round(1_000_000 * NS / Fraction(str(rate)))
+        due = next(islice(Constant().due(rate, 1), 200_000, None))
+        assert due == round(200_000 * NS / Fraction(str(rate)))
 
 
 @pytest.mark.parametrize("arrivals", ENDLESS, ids=str)
@@ -194,24 +194,24 @@ def test_a_course_is_inverted_exactly(pieces, hold, seconds):
 
 
 def test_a_long_schedule_needs_no_memory(trace):
-    made = Trace(file=trace("".join(f"{k}\n" for k in range(20_000))))
+    made = Trace(file=trace("".join(f"{k}\n" for k in range(6_000))))
     for arrivals in (Poisson(), Gamma(shape=0.5), Ramp(to=50, over=60), made):
         tracemalloc.start()
-        deque(islice(arrivals.due(100.0, 1, 60.0), 20_000), maxlen=0)
+        deque(islice(arrivals.due(100.0, 1, 60.0), 6_000), maxlen=0)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 100_000
 
 
-@pytest.mark.serial
-@pytest.mark.parametrize("arrivals", ENDLESS, ids=str)
-def test_an_arrival_costs_a_few_times_what_drawing_a_number_does(arrivals):
+def test_an_arrival_costs_a_few_times_what_drawing_a_number_does():
+    """In CPU time, the least of several tries."""
+
     def cost(numbers):
         begun = time.process_time_ns()
-        deque(islice(numbers, 5_000), maxlen=0)
+        deque(islice(numbers, 3_000), maxlen=0)
         return time.process_time_ns() - begun
 
     draw = random.Random(1)
-    pairs = [(cost(arrivals.due(100.0, 1, 60.0)), cost(draw.expovariate(1.0) for _ in range(5_000))) for _ in range(10)]
-    arrival, number = map(min, zip(*pairs, strict=True))
-    assert arrival <= 15 * number  # at most 6 times, about a microsecond, on a quiet machine
+    number = min(cost(draw.expovariate(1.0) for _ in range(3_000)) for _ in range(8))
+    ratios = {str(law): min(cost(law.due(100.0, 1, 60.0)) for _ in range(8)) / number for law in ENDLESS}
+    assert max(ratios.values()) <= 15, ratios  # at most 6, about a microsecond, on a quiet machine

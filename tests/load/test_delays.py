@@ -154,11 +154,10 @@ def load(driver, address, threads, *around, computes_ns=0, **shape):
     return book, bounds, valid
 
 
-DRIVERS = pytest.mark.parametrize("driver", [Asker, QuickAsker])
+DRIVERS_AND_THREADS = pytest.mark.parametrize(("driver", "threads"), [(Asker, 1), (QuickAsker, 1), (QuickAsker, 4)])
 
 
-@DRIVERS
-@pytest.mark.parametrize("threads", [1, 4])
+@DRIVERS_AND_THREADS
 def test_what_is_called_valid_lies_within_its_bound_of_the_truth(address, driver, threads):
     book, bounds, _ = load(driver, address, threads)
     assert len(book.tally.true) == book.succeeded == 400 * threads
@@ -166,19 +165,16 @@ def test_what_is_called_valid_lies_within_its_bound_of_the_truth(address, driver
     assert threads > 1 or not book.waits[1].histogram.n  # nobody else wants Python's lock
 
 
-@pytest.mark.serial
-@DRIVERS
+@pytest.mark.parametrize("driver", [Asker, QuickAsker])
 def test_on_a_crowded_core_the_tail_is_invalid_and_not_the_trial(address, driver):
-    """Calls that also compute for 4 ms lose the core to the others now and then, for as long as these have turns."""
-    book, bounds, valid = load(driver, address, 2, crowded(3), computes_ns=4 * MS, concurrency=2, requests=200)
+    """Calls that also compute for 4 ms lose the core to the others now and then, for as long as a time slice."""
+    book, bounds, valid = load(driver, address, 2, crowded(2), computes_ns=4 * MS, concurrency=2, requests=100)
     assert len(valid) < len(bounds)
     assert max(book.tally.waited) > 2 * MS
     assert book.late_ns > 0
 
 
-@pytest.mark.serial
-@DRIVERS
-@pytest.mark.parametrize("threads", [1, 4])
+@DRIVERS_AND_THREADS
 def test_a_stop_of_the_process_is_in_the_bound_of_what_it_touched(address, driver, threads):
     around, shape = stopped(1.0, PAUSE_S), {"concurrency": threads, "requests": 450 * threads}
     book, bounds, valid = load(driver, address, threads, around, **shape)

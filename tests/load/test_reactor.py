@@ -30,11 +30,11 @@ def test_callbacks_come_in_the_order_of_their_times_and_never_early(reactor):
 @pytest.mark.serial
 def test_a_callback_is_a_fraction_of_a_millisecond_late_on_most_occasions(reactor):
     now, late = time.monotonic_ns(), []
-    for number in range(1, 101):
+    for number in range(1, 51):
         reactor.at(now + number * 3 * MS + 123_456, lambda when: late.append(time.monotonic_ns() - when))
-    reactor.at(now + 310 * MS, lambda _: reactor.stop())
+    reactor.at(now + 160 * MS, lambda _: reactor.stop())
     reactor.run()
-    assert sorted(late)[50] < MS / 2
+    assert sorted(late)[25] < MS / 2
 
 
 def test_sockets_are_served_even_when_the_schedule_is_hopelessly_behind(reactor):
@@ -105,7 +105,6 @@ def test_real_time_is_ahead_of_the_monotonic_clock_by_what_the_clocks_say(reacto
     assert abs(time.monotonic_ns() + reactor.poller.realtime_ahead_ns - time.time_ns()) < 5 * MS
 
 
-@pytest.mark.serial
 def test_an_early_reactor_is_no_earlier_and_counts_what_it_spends_on_waiting():
     early, came = Reactor(early_ns=2 * MS), []
     now = time.monotonic_ns()
@@ -115,7 +114,7 @@ def test_an_early_reactor_is_no_earlier_and_counts_what_it_spends_on_waiting():
     early.run()
     early.close()
     assert len(came) == 5 and min(came) >= 0
-    assert 0 < early.spun_ns < 6 * 3 * MS
+    assert 0 < early.spun_ns < 90 * MS, "it sleeps for most of the 101 ms"
 
 
 def test_what_is_due_does_not_wait_for_a_row_of_sockets(reactor):

@@ -56,8 +56,7 @@ def by_sockets(shape, tally=CallTally):
         return book
 
 
-@pytest.mark.parametrize("load", [by_sockets, by_threads])
-@pytest.mark.parametrize("asked", [{"concurrency": 6}, {"rps": 120}])
+@pytest.mark.parametrize(("load", "asked"), [(by_sockets, {"rps": 120}), (by_threads, {"concurrency": 6})])
 def test_one_that_is_killed_is_named_with_what_it_had_in_flight_while_the_others_go_on(load, asked, kill_shards):
     shape = Shape(duration=2, warmup=0, processes=3, **asked)
     kill_shards(1)
@@ -89,8 +88,7 @@ def test_one_that_dies_before_the_start_is_named_and_the_others_begin(load, tmp_
     assert (book.processes, book.succeeded, book.errors) == (2, 40, Counter())
 
 
-@pytest.mark.parametrize("load", [by_sockets, by_threads])
-@pytest.mark.parametrize("answers", [0, 6])
+@pytest.mark.parametrize(("load", "answers"), [(by_sockets, 0), (by_threads, 6)])
 def test_where_all_die_the_load_says_how(load, answers, kill_shards):
     before = children(os.getpid())  # of other tests: a cluster that is there for all of them
     kill_shards(3, answers)
@@ -99,10 +97,10 @@ def test_where_all_die_the_load_says_how(load, answers, kill_shards):
     assert [pid for pid in children(os.getpid()) if pid not in before] == []
 
 
-@pytest.mark.serial
-@pytest.mark.parametrize("load", [by_sockets, by_threads])
-@pytest.mark.parametrize("asked", [{"concurrency": 8}, {"rps": 200}])
-def test_they_start_on_one_edge(load, asked):
-    book = load(Shape(duration=0.3, warmup=0, processes=4, **asked))
-    assert 0 < book.start_late_ns < 500_000_000  # benchmarks/client_shards.py holds it to 20 ms
-    assert certify(book, Shape(duration=0.3, warmup=0, processes=4, **asked)).start_skew_ms > 0
+@pytest.mark.parametrize(("load", "asked"), [(by_sockets, {"concurrency": 8}), (by_threads, {"rps": 200})])
+def test_they_start_on_one_edge_and_the_latest_start_is_recorded(load, asked):
+    """benchmarks/client_shards.py holds it to 20 ms."""
+    shape = Shape(duration=0.3, warmup=0, processes=3, **asked)
+    book = load(shape)
+    assert 0 < book.start_late_ns < 5_000_000_000
+    assert certify(book, shape).start_skew_ms > 0

@@ -4,8 +4,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
-
 
 def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
     given = lab.workspace / "given.bin"
@@ -25,34 +23,21 @@ def test_a_dataset_is_copied_read_and_told_and_a_changed_one_is_refused(lab):
     assert "it is not the file that was meant, or it has changed since" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b'{"text": "x"}\n', "rows.jsonl:1: a row has one of prompt, messages, conversations"),
-        (b'{"prompt": "caf\xe9"}\n', "rows.jsonl:1:16: not UTF-8: byte 0xe9"),
-        (b"", "rows.jsonl: no prompts in this file"),
-    ],
-)
-def test_a_row_of_a_dataset_that_is_no_prompt_is_told_by_the_users_file_and_line(lab, content, says):
-    (lab.workspace / "rows.jsonl").write_bytes(content)
-    workload = {"requests": 1, "concurrency": 1}
-    target = {"url": "http://127.0.0.1:9", "model": "m"}
-    artifacts = {"dataset": "rows.jsonl"}
-    lab.run("serving.load", code=1, target=target, workload=workload, artifacts=artifacts)
-    (trial,) = lab.trials()
-    assert trial.meta["failure"]["message"].startswith(says)
-
-
-def test_the_licence_of_each_model_is_kept_with_its_trials(lab):
-    """Also where nothing answers: a trial is about its model whatever becomes of it."""
+def test_a_row_that_is_no_prompt_is_named_by_its_place_and_failed_trials_keep_the_licence_of_their_model(lab):
+    """The other mistakes in a row are in tests/experiments/serving/test_datasets.py."""
+    (lab.workspace / "rows.jsonl").write_bytes(b'{"prompt": "caf\xe9"}\n')
     target = {"url": "http://127.0.0.1:9", "model": ["small", "large"]}
-    brought = {"artifacts": {"models": {"small": "Apache-2.0"}}}
-    lab.run("serving.load", target=target, workload={"concurrency": 1, "requests": 1, "warmup": 0}, code=1, **brought)
-    models = sorted((trial.meta["model"]["name"], trial.meta["model"]["licence"]) for trial in lab.trials())
+    artifacts = {"dataset": "rows.jsonl", "models": {"small": "Apache-2.0"}}
+    workload = {"concurrency": 1, "requests": 1, "warmup": 0}
+    lab.run("serving.load", code=1, target=target, workload=workload, artifacts=artifacts)
+    trials = lab.trials()
+    for trial in trials:
+        assert trial.meta["failure"]["message"].startswith("rows.jsonl:1:16: not UTF-8: byte 0xe9")
+    models = sorted((trial.meta["model"]["name"], trial.meta["model"]["licence"]) for trial in trials)
     assert models == [("large", ""), ("small", "Apache-2.0")]
 
 
-def test_each_trial_has_the_resources_of_its_point(lab):
+def test_each_trial_has_the_resources_of_its_point_and_comparisons_name_them(lab):
     lab.run("plain", resources={"cpus": [1, 2]})
     specs = [json.loads((trial.folder / "trial.json").read_bytes()) for trial in lab.trials()]
     assert sorted(spec["resources"]["cpus"] for spec in specs) == [1, 2]
@@ -61,11 +46,7 @@ def test_each_trial_has_the_resources_of_its_point(lab):
     assert "cpus=1" in shown and "cpus=2" in shown
     compared = lab.bench("compare", "@last:resources.cpus=1", "@last:resources.cpus=2").stderr
     assert "resources.cpus: 1 | 2" in compared
-
-
-def test_runs_whose_resources_differ_are_told_apart(lab):
-    lab.run("plain", resources={"cpus": 1})
     lab.run("plain", resources={"cpus": 2, "memory": "1GiB"})
-    compared = lab.bench("compare", "@last-1", "@last").stderr
+    compared = lab.bench("compare", "@last-1:resources.cpus=1", "@last").stderr
     assert "resources.cpus: 1 | 2" in compared
     assert "resources.memory: any | 1.0 GiB" in compared

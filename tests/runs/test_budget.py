@@ -2,38 +2,35 @@
 
 import json
 
-import pytest
-
 from benchhouse.runs.budget import Spent
 from benchhouse.runs.ledger import Event
 from benchhouse.schema.resources import Budget
 
 
-@pytest.mark.parametrize(
-    ("budget", "more", "words"),
-    [
-        ({"trials": 2}, {"trials": 9}, "the budget of 2 trials is spent"),
-        ({"wall": 1.2}, {"wall": 600}, "the wall-clock budget of 1.2 s is spent"),
-        ({"cpu": 0.5}, {"cpu": 600}, "the budget of 0.5 s CPU time is spent"),
-        ({"cost": 0.5}, {"cost": 600}, "the budget of 0.5 is spent"),
-    ],
-)
-def test_a_spent_budget_stops_the_run_and_a_larger_one_resumes_it(lab, budget, more, words):
-    work = {"workload": {"n": list(range(6)), "seconds": 0.4, "spin": "cpu" in budget}, "price_per_hour": 3600}
-    done = lab.bench("run", lab.scenario("slow", **work, budget=budget), code=1)
-    assert words in done.stderr
-    first = {path.name for path in lab.folders()}
-    assert len(first) < 6
-    if "wall" not in budget:
-        assert len(first) >= 2
-    if "cpu" in budget or "cost" in budget:
-        assert len(first) == 2, "what was only queued does not start any more"
+def test_a_run_stops_at_each_budget_and_goes_on_under_a_larger_one(lab):
+    """One run, which is resumed under one budget after the other. A trial takes 0.4 s, and a second costs 1."""
+
+    def run(code=1, **budget):
+        spin = {"workload": {"n": list(range(8)), "seconds": 0.4, "spin": True}, "price_per_hour": 3600}
+        done = lab.bench("run", lab.scenario("slow", **spin, budget=budget), code=code)
+        return done.stderr, {path.name for path in lab.folders()}
+
+    err, two = run(trials=2)
+    assert "the budget of 2 trials is spent" in err and len(two) == 2
     lab.is_tidy()
     assert json.loads(lab.bench("status", "@last", "--json").stdout)["state"] == "interrupted"
-    lab.bench("run", lab.scenario("slow", **work, budget=budget), code=1)
-    assert {path.name for path in lab.folders()} == first, "the budget holds for the whole run"
-    lab.bench("run", lab.scenario("slow", **work, budget=more))
-    assert len(lab.trials()) == 6
+    assert run(trials=2)[1] == two, "the budget holds for the whole run"
+    for budget, field, words in (("cpu", "cpu_s", " s CPU time is spent"), ("cost", "duration_s", " is spent")):
+        spent = sum((trial.meta | trial.meta["usage"])[field] for trial in lab.trials())
+        before = len(lab.folders())
+        most = round(spent + 0.2, 1)
+        err, sealed = run(**{budget: most})
+        assert f"the budget of {most:g}{words}" in err, err
+        assert len(sealed) == before + 1, "what was only queued does not start any more"
+    err, _ = run(wall=0.5)
+    assert "the wall-clock budget of 0.5 s is spent" in err
+    run(code=0, trials=9, wall=600, cpu=600, cost=600)
+    assert len(lab.trials()) == 8
     assert {trial.meta["run_id"] for trial in lab.trials()} == {lab.run_id()}
     lab.is_tidy()
 

@@ -111,19 +111,20 @@ def read_only(folder):
         yield
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["collected", "never collected"])
-@pytest.mark.parametrize("verb", ["init", "warehouse rebuild", "collect", "report"])
-def test_a_verb_that_writes_names_the_read_only_folder_and_advises_what_can_help(lab, verb, known):
-    if verb != "init":
-        lab.bench("run", lab.scenario("once"))
-    if not known:
-        shutil.rmtree(lab.workspace / ".bench" / "warehouse", ignore_errors=True)
-    with read_only(lab.workspace):
-        done = lab.bench(*verb.split(), code=1)
-    assert "Traceback" not in done.stderr
-    assert "can't write" in done.stderr and str(lab.workspace) in done.stderr
-    assert "bench -C DIR" in done.stderr
-    assert "rebuild" not in done.stderr
+def test_a_verb_that_writes_names_the_read_only_folder_and_advises_what_can_help(lab):
+    lab.bench("run", lab.scenario("once"))
+    failures = []
+    for collected in (True, False):
+        if not collected:
+            shutil.rmtree(lab.workspace / ".bench" / "warehouse")
+        with read_only(lab.workspace):
+            for verb in ("init", "warehouse rebuild", "collect", "report"):
+                done = lab.bench(*verb.split(), code=None)
+                expected = "can't write" in done.stderr and str(lab.workspace) in done.stderr
+                expected = expected and "bench -C DIR" in done.stderr
+                if done.returncode != 1 or not expected or "Traceback" in done.stderr or "rebuild" in done.stderr:
+                    failures.append((verb, collected, done.returncode, done.stderr))
+    assert not failures
 
 
 def test_reports_that_can_not_be_written_are_named(lab):
@@ -135,8 +136,8 @@ def test_reports_that_can_not_be_written_are_named(lab):
     assert f"then: bench report {lab.run_id()}" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["with space", "new\nline", "ünïcödé 試験", "quo'te\"$HOME", "-dash"])
-def test_workspaces_of_any_name_work(lab, name):
+def test_a_workspace_with_an_odd_name_works(lab):
+    name = "-a dash, a space, new\nline, ünïcödé 試験, quo'te\"$HOME"
     folder = lab.root / name
     folder.mkdir()
     lab.workspace = folder

@@ -1,6 +1,5 @@
 """A run's hot metrics, end to end: evidence, text file, node exporter, Prometheus."""
 
-import json
 import time
 
 import pytest
@@ -97,33 +96,3 @@ def test_a_text_file_that_can_not_be_written_any_more_is_told_and_the_run_goes_o
     assert process.returncode == 0, out + err
     assert err.count("the text file is not kept up to date") == 1
     assert len(lab.trials()) == 2
-
-
-def test_an_endpoint_named_in_a_scenario_is_sampled(lab):
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"vllm:num_requests_waiting 7\nvllm:num_requests_running 3\n")
-
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        good = {"url": f"http://127.0.0.1:{server.server_port}/metrics", "name": "llm"}
-        monitors = {"interval": 0.2, "prometheus": [good, {"url": "http://127.0.0.1:1/metrics"}]}
-        lab.run("slow", workload={"seconds": 2}, monitors=monitors)
-    finally:
-        server.shutdown()
-        server.server_close()
-    (trial,) = lab.trials()
-    summary = json.loads((trial.folder / "telemetry" / "summary.json").read_bytes())
-    waiting = summary["scopes"]["service:llm"]["series"]["requests_waiting"]["phases"]["trial"]
-    assert waiting["avg"] == waiting["max"] == 7
-    assert waiting["n"] >= 5
-    assert [line for line in summary["problems"] if "127.0.0.1:1" in line and "refused" in line]

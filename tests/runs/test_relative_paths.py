@@ -1,4 +1,4 @@
-"""Relative paths of a scenario start beside its file: at the plan, in the worker, and when a trial is run again."""
+"""Relative paths of a scenario start in the folder of its file: at the plan, in the worker, and in a repeated trial."""
 
 import json
 import shutil
@@ -34,39 +34,29 @@ def write(path, **more):
     return path
 
 
-def test_a_file_is_found_beside_the_scenario_and_its_plan_moves_with_the_folder(lab):
+def test_a_file_is_found_next_to_the_scenario_also_when_the_run_is_resumed_or_a_trial_is_repeated(lab):
     folder = install(lab)
-    scenario = write(folder / "s.yaml", workload={"file": "data.txt"})
-    lab.bench("run", scenario)
+    scenario = write(folder / "s.yaml", workload={"file": "data.txt"}, repetitions=2, budget={"trials": 1})
+    lab.bench("run", scenario, code=1)
     (trial,) = lab.trials()
     assert trial.outcome == "succeeded"
     assert trial.meta["custom"]["file"] == str(folder / "data.txt")
     assert trial.spec["parameters"]["file"] == "data.txt"
+
     moved = lab.root / "elsewhere"
     shutil.copytree(folder, moved)
     first, second = (json.loads(lab.bench("plan", path, "--json").stdout) for path in (scenario, moved / "s.yaml"))
     assert first["plan_digest"] == second["plan_digest"]
 
-
-def test_a_trial_is_run_again_from_its_own_folder_as_the_same_instance(lab):
-    folder = install(lab)
-    lab.bench("run", write(folder / "s.yaml", workload={"file": "data.txt"}))
-    (trial,) = lab.trials()
-    lab.bench("run", trial.folder / "effective_config.yaml", "--new")
-    again = next(item for item in lab.trials() if item.folder != trial.folder)
-    assert again.outcome == "succeeded"
-    assert again.spec["instance_digest"] == trial.spec["instance_digest"]
-
-
-def test_a_run_is_resumed_although_its_text_now_lies_in_the_ledger(lab):
-    folder = install(lab)
-    more = {"workload": {"file": "data.txt"}, "repetitions": 2, "budget": {"trials": 1}}
-    scenario = write(folder / "s.yaml", **more)
-    lab.bench("run", scenario, code=1)
     ledger = lab.workspace / ".bench" / "runs" / lab.run_id() / "scenario.yaml"
     ledger.write_text(json.dumps(json.loads(ledger.read_text()) | {"budget": {}}))
     lab.bench("run", "--resume", lab.run_id())
     assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 2
+
+    lab.bench("run", trial.folder / "effective_config.yaml", "--new")
+    again = next(item for item in lab.trials() if item.spec["run_id"] != trial.spec["run_id"])
+    assert again.outcome == "succeeded"
+    assert again.spec["instance_digest"] == trial.spec["instance_digest"]
 
 
 def test_a_benchmark_finds_its_file_beside_itself(lab):

@@ -11,6 +11,8 @@ import pytest
 from laboratory import wait_until
 from services.small_server import with_small
 
+from benchhouse.runs.preparation import prepare
+
 ASK = """
 import contextlib, os, re, time, urllib.request
 from pathlib import Path
@@ -59,7 +61,7 @@ def swallow(target: dict, ctx: Context, n: int = 0):
 
 @pytest.fixture
 def served(lab):
-    """A lab with experiments that ask a server; `recipes/small.yaml` is written by `served.small(*words)`."""
+    """A lab with experiments that use a server; `served.small(*words)` writes `recipes/small.yaml`."""
     names = ("ask", "wait", "until_sick", "swallow")
     entries = "\n".join(["[benchhouse.experiments]", *(f"{name} = ask:{name}" for name in names)])
     lab.install("ask", "1.0", ASK, entries)
@@ -80,28 +82,45 @@ def state(lab, name="web"):
     return json.loads(path.read_text())
 
 
-def test_an_attached_service_is_started_once_and_ended_with_the_run(served):
-    served.run("ask", **scenario(workload={"n": [1, 2, 3]}))
-    assert len(urls(served)) == 3 and len(set(urls(served))) == 1
-    assert state(served)["phase"] == "stopped"
-    assert {trial.meta["custom"]["services"]["web"]["mode"] for trial in served.trials()} == {"attached"}
+def secrets_of(lab):
+    return [path.read_text().partition("user:")[2].partition("@")[0] for path in lab.marks.glob("asked-*")]
+
+
+@pytest.mark.parametrize("mode", ["attached", None])
+def test_a_service_is_started_once_a_run_or_once_a_trial_and_nothing_of_it_is_left(served, mode):
+    """A server that ignores SIGTERM, has children outside its session, prints 40 MB and its secret."""
+    words = ("answer", "stubborn", "family", "shout:40", "secret")
+    served.small(*words, endpoint="http://user:{secret}@127.0.0.1:{port}", ready={"kind": "tcp"})
+    served.run("ask", **scenario(mode=mode, workload={"n": [1, 2, 3] if mode else [1, 2]}))
     served.is_tidy()
+    if mode:
+        assert len(urls(served)) == 3 and len(set(urls(served))) == 1
+        assert state(served)["phase"] == "stopped"
+        assert {trial.meta["custom"]["services"]["web"]["mode"] for trial in served.trials()} == {"attached"}
+    else:
+        assert len(set(urls(served))) == 2
+        assert all(trial.meta["custom"]["services"]["web"]["start_s"] > 0 for trial in served.trials())
+        served.bench("run", served.trials()[0].folder / "effective_config.yaml", "--new")
+        assert len(urls(served)) == 3
+    known = secrets_of(served)
+    assert known and all(len(secret) >= 32 for secret in known)
+    for place in (served.workspace / "results", served.workspace / ".bench"):
+        for path in place.rglob("*"):
+            if path.is_file():
+                assert not any(secret in path.read_text(errors="replace") for secret in known), path
 
 
-def test_an_embedded_service_is_started_for_each_trial(served):
-    served.run("ask", **scenario(mode=None, workload={"n": [1, 2]}))
-    assert len(set(urls(served))) == 2
-    assert all(trial.meta["custom"]["services"]["web"]["start_s"] > 0 for trial in served.trials())
-    served.is_tidy()
-
-
-def test_an_external_service_is_neither_started_nor_ended(served):
+def test_an_external_service_is_neither_started_nor_ended_and_its_port_is_taken(served):
     started = json.loads(served.bench("servers", "start", "small", "--json").stdout)
     endpoint = started["endpoints"][0]
     more = {"services": {"web": {"endpoint": endpoint}}, "target": {"url": "service:web"}}
     served.run("ask", **more)
     assert urls(served) == [endpoint]
     served.bench("servers", "check", started["id"])
+    port = int(endpoint.rpartition(":")[2])
+    served.small("answer", ports={"port": port})
+    done = served.bench("run", served.scenario("ask", name="taken", **scenario()), code=1)
+    assert f"small wants port {port} (port), and something else has it" in done.stderr
     served.bench("servers", "stop", started["id"])
     served.is_tidy()
 
@@ -109,25 +128,16 @@ def test_an_external_service_is_neither_started_nor_ended(served):
 def test_the_digest_of_an_instance_says_what_serves_it_and_not_where(served):
     digests = []
     for use in ({}, {}, {"replicas": 2}, {"mode": "embedded"}):
-        served.run("ask", name=f"s{len(digests)}", **scenario(use=use))
-        digests.append(served.trials(f"s{len(digests)}")[0].spec["instance_digest"])
-    assert digests[0] == digests[1] and len(set(digests)) == 3
-
-
-def test_a_trial_can_be_run_again_from_its_effective_configuration(served):
-    served.run("ask", **scenario())
-    config = served.trials()[0].folder / "effective_config.yaml"
-    served.bench("run", config, "--new")
-    assert len(urls(served)) == 2
+        prepared = prepare(served.workspace_object(), served.scenario("command", **scenario(use=use)))
+        digests += [trial.instance_digest for trial in prepared.plan.trials()]
+    assert digests[0] == digests[1] and len(digests) == 4 and len(set(digests)) == 3
 
 
 def test_all_replicas_are_handed_over_and_one_can_be_named(served):
-    served.run("ask", **scenario(use={"replicas": 3}))
-    (all_of_them,) = urls(served)
-    assert len(set(all_of_them.split(","))) == 3
-    second = scenario(use={"replicas": 2}) | {"target": {"url": "service:web#1"}}
-    served.run("ask", name="t", **second)
-    assert "," not in served.trials("t")[0].meta["custom"]["url"]
+    several = scenario(use={"replicas": 3}) | {"target": {"url": ["service:web", "service:web#1"]}}
+    served.run("ask", **several)
+    one, three = sorted((url.split(",") for url in urls(served)), key=len)
+    assert len(one) == 1 and len(set(three)) == 3 and three[1] == one[0]
     served.is_tidy()
 
 
@@ -163,20 +173,18 @@ def test_an_experiment_that_swallows_everything_is_ended_all_the_same(served):
     served.is_tidy()
 
 
-@pytest.mark.parametrize("mode", ["attached", None])
-def test_a_service_that_never_becomes_ready_is_told_with_its_words(served, mode):
-    # A shell has said its words long before the second is over, also where Python takes longer than that to start.
+def test_an_embedded_service_that_never_becomes_ready_fails_the_trial_with_its_log(served):
+    # A shell has written its line long before the second is over, even if Python takes longer than that to start.
     words = ["{program}", "-c", "echo starting on {port}; exec sleep 300"]
     served.small(program=["sh"], command=words, ready={"kind": "http", "timeout": 1})
-    done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
+    done = served.bench("run", served.scenario("ask", **scenario(mode=None)), code=1)
     assert "was not up within 1 s (http://127.0.0.1:" in done.stderr and "starting on" in done.stderr
     served.is_tidy()
 
 
-@pytest.mark.parametrize("mode", ["attached", None])
-def test_a_service_whose_readiness_flaps_is_not_taken_for_one_that_is_up(served, mode):
+def test_an_attached_service_whose_readiness_flaps_is_not_up(served):
     served.small("answer", "flap", ready={"kind": "http", "timeout": 5, "in_a_row": 3})
-    done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
+    done = served.bench("run", served.scenario("ask", **scenario()), code=1)
     assert re.search(r"it was up \d+ of the \d+ times that it was asked, and never 3 times in a row", done.stderr)
     assert urls(served) == []
     served.is_tidy()
@@ -192,36 +200,6 @@ def test_a_service_that_stops_answering_is_shown_as_unhealthy_and_trials_that_be
     served.is_tidy()
 
 
-@pytest.mark.parametrize("words", [("stubborn",), ("family",), ("shout:40",)])
-@pytest.mark.parametrize("mode", ["attached", None])
-def test_whatever_a_server_does_nothing_of_it_is_left(served, words, mode):
-    served.small("answer", *words)
-    served.run("ask", **scenario(mode=mode))
-    served.is_tidy()
-
-
-def test_a_port_that_is_taken_is_told(served):
-    started = json.loads(served.bench("servers", "start", "small", "--json").stdout)
-    port = int(started["endpoints"][0].rpartition(":")[2])
-    served.small("answer", ports={"port": port})
-    done = served.bench("run", served.scenario("ask", **scenario()), code=1)
-    assert f"small wants port {port} (port), and something else has it" in done.stderr
-    served.bench("servers", "stop", "--all")
-    served.is_tidy()
-
-
-def test_the_secret_that_a_service_is_given_reaches_no_file(served):
-    for mode in ("attached", None):
-        served.small("answer", "secret", endpoint="http://user:{secret}@127.0.0.1:{port}", ready={"kind": "tcp"})
-        served.run("ask", name=f"s-{mode}", **scenario(mode=mode))
-    known = [path.read_text().partition("user:")[2].partition("@")[0] for path in served.marks.glob("asked-*")]
-    assert len(known) == 2 and all(len(secret) >= 32 for secret in known)
-    for place in (served.workspace / "results", served.workspace / ".bench"):
-        for path in place.rglob("*"):
-            if path.is_file():
-                assert not any(secret in path.read_text(errors="replace") for secret in known), path
-
-
 def test_a_secret_in_the_address_of_an_external_service_is_refused(served):
     services = {"web": {"endpoint": "http://user:open-sesame@127.0.0.1:1"}}
     done = served.bench("validate", served.scenario("ask", services=services, target={"url": "service:web"}), code=2)
@@ -229,7 +207,7 @@ def test_a_secret_in_the_address_of_an_external_service_is_refused(served):
 
 
 def running_parts(lab):
-    """Pids of the orchestrator, its keeper and the server."""
+    """Return the pids of the keeper and of the server."""
     wait_until(lambda: list(lab.marks.glob("waits-*")), "a trial that waits")
     told = state(lab)
     return int(told["keeper"].partition("-")[0][1:]), told["replicas"][0]["pid"]
@@ -245,17 +223,6 @@ def test_kill_9_of_any_part_leaves_nothing_after_stop(served, victim):
     served.bench("stop", "@last")
     served.is_tidy()
     assert state(served)["phase"] in ("stopped", "failed")
-
-
-def test_the_keeper_of_a_run_needs_no_new_interpreter(served):
-    process = served.start("run", served.scenario("wait", **scenario()))
-    keeper, _ = running_parts(served)
-    assert "--keep" not in Path(f"/proc/{keeper}/cmdline").read_text()
-    assert Path(f"/proc/{keeper}/comm").read_text() == "bench-keeper\n"
-    assert os.getsid(keeper) == keeper
-    served.bench("stop", "@last")
-    process.communicate(timeout=120)
-    served.is_tidy()
 
 
 def test_ctrl_c_ends_servers_too(served):
@@ -278,14 +245,16 @@ def test_an_orchestrator_that_is_killed_while_its_servers_start_leaves_nothing(s
     served.is_tidy()
 
 
-def test_status_shows_the_services_and_where_they_are(served):
+def test_status_shows_the_services_which_a_fork_of_the_run_keeps(served):
     process = served.start("run", served.scenario("wait", **scenario()))
-    running_parts(served)
+    keeper, _ = running_parts(served)
+    assert "--keep" not in Path(f"/proc/{keeper}/cmdline").read_text(), "it needs no new interpreter"
+    assert Path(f"/proc/{keeper}/comm").read_text() == "bench-keeper\n"
+    assert os.getsid(keeper) == keeper
     shown = served.bench("status", "@last").stdout
     assert f"service    web: ready, {state(served)['replicas'][0]['endpoint']}" in shown
-    assert [item["phase"] for item in json.loads(served.bench("status", "@last", "--json").stdout)["services"]] == [
-        "ready"
-    ]
+    services = json.loads(served.bench("status", "@last", "--json").stdout)["services"]
+    assert [item["phase"] for item in services] == ["ready"]
     listed = json.loads(served.bench("servers", "ps", "--json").stdout)
     assert [(item["id"], item["run_id"]) for item in listed] == [("web", served.run_id())]
     served.bench("stop", "@last")

@@ -1,4 +1,4 @@
-"""The warm host: lines of JSON in and out, and nothing left when its orchestrator or a worker goes."""
+"""The warm host: lines of JSON in and out, and nothing is left when its orchestrator or a worker ends."""
 
 import json
 import os
@@ -15,7 +15,7 @@ class Host:
     """A host driven by hand, as the executor does."""
 
     def __init__(self, lab, *program):
-        self.lab = lab
+        self.lab, self.count = lab, 0
         self.process = subprocess.Popen(
             [sys.executable, *(program or ("-m", "benchhouse.worker", "--host"))],
             env=lab.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -25,8 +25,17 @@ class Host:
         self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
-    def hear(self):
+    def read(self):
         return json.loads(self.process.stdout.readline())
+
+    def run(self, act, worker=None):
+        """Run a trial to its end, in this worker if one is given; return its sealed folder."""
+        self.count += 1
+        sealed = self.trial(act, f"run-{self.count}")
+        begun = self.read()
+        assert worker in (None, begun["pid"])
+        assert self.read() == {"id": f"run-{self.count}", "exit": 0}
+        return sealed
 
     def trial(self, act, name="a"):
         """Start one trial; its folder is made from the template's trial.json."""
@@ -49,7 +58,7 @@ class Host:
 def host(lab: Lab, template):
     lab.template = template | {"cache": str(lab.root / "cache")}
     made = Host(lab)
-    assert made.hear() == {"ready": made.process.pid}
+    assert made.read() == {"ready": made.process.pid}
     yield made
     if made.process.poll() is None:
         made.end()
@@ -67,106 +76,67 @@ def test_an_experiment_of_ours_is_imported_by_the_host_not_by_each_trial(lab):
     assert not imports.exists() or "benchhouse." not in imports.read_text()
 
 
-def test_a_trial_is_told_with_its_pid_and_its_end(host):
-    sealed = host.trial("ok")
-    begun = host.hear()
-    assert begun["id"] == "a"
-    assert begun["pid"] in (children(host.process.pid) or [begun["pid"]])
-    assert host.hear() == {"id": "a", "exit": 0}
-    assert (sealed / "manifest.json").exists()
-    assert not sealed.with_name("a.log").exists(), "a worker that has nothing to say leaves no log"
-
-
-def test_what_is_told_of_its_place_before_the_first_trial_is_evidence(host):
+def test_trials_follow_each_other_in_one_worker_of_the_host(host):
     host.send(placed={"executor": host.lab.template["executor"], "node": "n7", "image_id": "sha256:1"})
     sealed = host.trial("ok")
-    assert host.hear()["id"] == "a" and host.hear() == {"id": "a", "exit": 0}
+    begun = host.read()
+    assert begun["id"] == "a"
+    worker = begun["pid"]
+    assert children(host.process.pid) == [worker]
+    assert host.read() == {"id": "a", "exit": 0}
+    assert (sealed / "manifest.json").exists()
+    assert not sealed.with_name("a.log").exists(), "a worker that wrote nothing leaves no log"
     placed = json.loads((sealed / "meta.json").read_text())["placed"]
     assert (placed["node"], placed["image_id"]) == ("n7", "sha256:1")
 
+    large, small = (json.loads((host.run(act) / "meta.json").read_text())["usage"] for act in ("eat", "ok"))
+    assert small["max_rss_bytes"] < large["max_rss_bytes"] - (50 << 20), "each trial has a usage of its own"
+    assert small["cpu_s"] < 5
 
-def test_a_worker_that_can_not_begin_says_why_in_its_log(host):
+    before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)]
+    for _ in range(8):
+        host.run("ok", worker)
+    assert [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)] == before
+    assert children(host.process.pid) == [worker] and children(worker) == []
+
     host.send(id="x", folder=str(host.lab.root / "nowhere"), log=str(host.lab.root / "x.log"))
-    host.hear()
-    assert host.hear() == {"id": "x", "exit": 1}
+    host.read()
+    assert host.read() == {"id": "x", "exit": 1}
     assert "FileNotFoundError" in (host.lab.root / "x.log").read_text()
 
+    host.run("ok")
+    (worker,) = children(host.process.pid)
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: children(host.process.pid) == [], "the host to reap it")
+    host.run("ok")
+    assert children(host.process.pid) != [worker], "another worker is in its place"
 
-def test_a_stopped_trial_leaves_nothing_and_its_neighbour_goes_on(host):
-    host.trial("stubborn", "a")
-    neighbour = host.trial("stubborn", "b")
-    host.hear()
-    host.hear()
-    wait_until(lambda: len(host.lab.left_running()) >= 9, "two families")
+
+def test_a_stopped_trial_and_a_killed_worker_take_their_family_along_and_no_other(host):
+    sealed, pids = {}, {}
+    for name in "abc":
+        sealed[name] = host.trial("stubborn", name)
+        pids[name] = host.read()["pid"]
+    wait_until(lambda: len(host.lab.left_running()) >= 13, "three families")
     host.send(stop="a")
-    assert host.hear() == {"id": "a", "exit": 143}
-    assert len(host.lab.left_running()) >= 5
-    assert not neighbour.exists()
-
-
-def test_a_killed_worker_takes_its_family_along_and_no_one_else(host):
-    host.trial("stubborn", "a")
-    first = host.hear()["pid"]
-    host.trial("stubborn", "b")
-    second = host.hear()["pid"]
-    wait_until(lambda: len(host.lab.left_running()) >= 9, "two families")
-    os.kill(first, signal.SIGKILL)
-    assert host.hear() == {"id": "a", "exit": -9}
+    assert host.read() == {"id": "a", "exit": 143}
+    os.kill(pids["b"], signal.SIGKILL)
+    assert host.read() == {"id": "b", "exit": -9}
     left = {int(line.split()[0]) for line in host.lab.left_running()}
-    assert second in left
-    assert len(left) == 5, "the host, the second worker, its experiment and two children"
+    assert pids["c"] in left
+    assert len(left) == 5, "the host, the third worker, its experiment and two children"
     assert len(list((host.lab.root / "tmp").iterdir())) == 1
+    assert not any(folder.exists() for folder in sealed.values())
 
 
 @pytest.mark.parametrize("how", ["input ends", "terminated"])
-def test_the_host_ends_everything_when_its_orchestrator_goes(host, how):
+def test_the_host_ends_everything_when_its_orchestrator_ends(host, how):
     host.trial("stubborn")
-    host.hear()
+    host.read()
     wait_until(lambda: len(host.lab.left_running()) >= 5, "a family")
-    began = time.monotonic()
     if how == "terminated":
         host.process.terminate()
-    assert host.end() == 0
-    assert time.monotonic() - began < 100  # its family sleeps for 300 s
-
-
-def test_many_trials_leave_no_descriptor_and_no_zombie(host):
-    pids = set()
-    for number in range(10):
-        host.trial("ok", str(number))
-        pids.add(host.hear()["pid"])
-        assert host.hear() == {"id": str(number), "exit": 0}
-        if number == 1:
-            (worker,) = pids
-            before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)]
-    assert pids == {worker}, "one after the other, trials share a worker"
-    assert [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)] == before
-    assert children(host.process.pid) == [worker]
-    assert children(worker) == []
-
-
-def test_a_worker_that_was_killed_between_trials_is_replaced(host):
-    host.trial("ok", "a")
-    first = host.hear()["pid"]
-    host.hear()
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: children(host.process.pid) == [], "it is reaped")
-    sealed = host.trial("ok", "b")
-    assert host.hear()["pid"] != first
-    assert host.hear() == {"id": "b", "exit": 0}
-    assert (sealed / "manifest.json").exists()
-
-
-def test_the_usage_of_a_trial_is_not_that_of_the_one_before(host):
-    host.trial("eat", "a")
-    first = host.hear()["pid"]
-    assert host.hear()["exit"] == 0
-    sealed = host.trial("ok", "b")
-    assert host.hear()["pid"] == first
-    host.hear()
-    big, small = (json.loads((sealed.with_name(f"{name}-sealed") / "meta.json").read_text())["usage"] for name in "ab")
-    assert small["max_rss_bytes"] < big["max_rss_bytes"] - (50 << 20)
-    assert small["cpu_s"] < 5
+    assert host.end() == 0, "within 120 s, and its family sleeps for 300 s"
 
 
 _SLOW_TO_COME_BACK = """
@@ -191,14 +161,14 @@ sys.exit(host.serve())
 """
 
 
-def test_a_worker_that_is_told_to_end_right_after_sealing_ends_at_once(lab: Lab, template):
+def test_a_worker_that_is_terminated_right_after_sealing_ends_at_once(lab: Lab, template):
     """Until it has come back from sealing, a worker ignores SIGTERM: the host must not count on that alone."""
     lab.template = template | {"cache": str(lab.root / "cache")}
     host = Host(lab, "-c", _SLOW_TO_COME_BACK)
-    assert "ready" in host.hear()
+    assert "ready" in host.read()
     host.trial("ok")
-    host.hear()
-    assert host.hear() == {"id": "a", "exit": 0}
+    host.read()
+    assert host.read() == {"id": "a", "exit": 0}
     began = time.monotonic()
     assert host.end() == 0
     assert time.monotonic() - began < 50, "it waited for its whole grace"

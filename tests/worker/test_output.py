@@ -59,15 +59,15 @@ def test_bytes_that_are_no_utf8_are_kept_raw_and_replaced_in_the_journal(tmp_pat
 
 def test_beyond_the_cap_the_beginning_and_the_end_are_kept(tmp_path):
     capture = Capture.begin(tmp_path, "t", cap_bytes=1000)
-    run(capture, "for i in range(100_000): print(f'line {i:07}')")
+    run(capture, "for i in range(20_000): print(f'line {i:07}')")
     capture.close()
-    whole = b"".join(b"line %07d\n" % i for i in range(100_000))
+    whole = b"".join(b"line %07d\n" % i for i in range(20_000))
     kept = (tmp_path / "logs/stdout.log").read_bytes()
     lost = len(whole) - 988 - stream.RING_BYTES
     end = whole[-stream.RING_BYTES :].partition(b"\n")[2]
     assert kept == whole[:988] + b"\n[... %d bytes not kept ...]\n" % lost + end
     *lines, last = rows(tmp_path)
-    assert last["component"] == "worker" and last["lines_left_out"] == 100_000 - len(lines)
+    assert last["component"] == "worker" and last["lines_left_out"] == 20_000 - len(lines)
     assert (tmp_path / "logs/trial.jsonl").stat().st_size < 1000 + 400
 
 
@@ -100,44 +100,55 @@ WRITE = """if True:
 """
 
 
-def plain_s(line):
-    """CPU seconds of this machine, now, for reading a GiB of such lines from a pipe and counting them."""
+SIZE = 1 << 27
+
+
+def reading_alone_s(line):
+    """Return the CPU seconds that this machine needs now to read so many lines from a pipe and to count them."""
     buffer, lines = bytearray(256 << 10), 0
-    with subprocess.Popen([sys.executable, "-c", WRITE, line, str(2**28)], stdout=subprocess.PIPE, bufsize=0) as writer:
+    with subprocess.Popen([sys.executable, "-c", WRITE, line, str(SIZE)], stdout=subprocess.PIPE, bufsize=0) as writer:
         before = time.process_time()
         while size := os.readv(writer.stdout.fileno(), [buffer]):
             lines += buffer.count(b"\n", 0, size)
-        return 4 * (time.process_time() - before)
+        return time.process_time() - before
 
 
-@pytest.mark.parametrize("redact", [redact_keys, lambda text: text.replace("secret", "***")], ids=["keys", "secret"])
-@pytest.mark.parametrize("line", ["x" * 79, "x" * 100_000, "", "no newline"])
-def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, redact, line):
-    plain = plain_s(line)
+@pytest.mark.parametrize(
+    ("line", "redact"),
+    [
+        ("x" * 79, redact_keys),
+        ("x" * 79, lambda text: text.replace("secret", "***")),
+        ("x" * 100_000, redact_keys),
+        ("", redact_keys),
+        ("no newline", redact_keys),
+    ],
+    ids=["lines", "lines and a secret", "long lines", "empty lines", "no newline"],
+)
+def test_much_output_costs_little_cpu_and_constant_memory(tmp_path, redact, line):
+    alone_s = reading_alone_s(line)
     capture = Capture.begin(tmp_path, "t", redact=redact)
     before, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert run(capture, WRITE, line, str(2**30)) == 0
+    assert run(capture, WRITE, line, str(SIZE)) == 0
     cpu_s = time.process_time() - before
     capture.close()
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-    print(f"{cpu_s:.2f} s of CPU for 1 GiB, {cpu_s / plain:.2f} of reading it alone, {grown_kib} KiB more memory")
-    assert cpu_s < max(1.5, 2.5 * plain)
+    print(f"{cpu_s:.2f} s of CPU, {cpu_s / alone_s:.2f} of reading it alone, {grown_kib} KiB more memory")
+    assert cpu_s < max(0.5, 2.5 * alone_s)
     assert grown_kib < 64 << 10
     assert (tmp_path / "logs/stdout.log").stat().st_size < (8 << 20) + (65 << 10)
     assert (tmp_path / "logs/trial.jsonl").stat().st_size < (8 << 20) + 1000
 
 
-@pytest.mark.serial
 def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
+    """In CPU time: a busy machine changes little of it."""
     capture = Capture.begin(tmp_path, "t", cap_bytes=1 << 16)
     before = time.process_time()
-    run(capture, "import os\nfor _ in range(200_000): os.write(1, b'x' * 79 + b'\\n')")
+    run(capture, "import os\nfor _ in range(50_000): os.write(1, b'x' * 79 + b'\\n')")
     capture.close()
-    assert time.process_time() - before < 1.0
+    assert time.process_time() - before < 0.75
     assert (tmp_path / "logs/stdout.log").stat().st_size > 1 << 17
 
 
-@pytest.mark.serial
 def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     capture = Capture.begin(tmp_path, "t")
     program = """if True:
@@ -145,7 +156,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
         print("started", flush=True)
         child = os.fork()
         if child == 0:
-            time.sleep(60)
+            time.sleep(600)
         print(child, flush=True)
         os._exit(0)
     """
@@ -154,7 +165,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     assert capture.pump(0.1) is True
     assert capture.drain(quiet_s=0.05) is False
     assert capture.pump(0.1) is True
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 300, "the grandchild sleeps for 600 s"
     assert len(capture.filenos()) == 2
     started, child = capture.tail("experiment", 2).split("\n")
     os.kill(int(child), 9)
@@ -165,7 +176,6 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     capture.close()
 
 
-@pytest.mark.serial
 def test_an_endless_writer_lets_every_pump_return(tmp_path):
     capture = Capture.begin(tmp_path, "t")
     pid = os.fork()
@@ -174,8 +184,7 @@ def test_an_endless_writer_lets_every_pump_return(tmp_path):
         os.execvp("yes", ["yes"])
     capture.parent_side()
     took = []
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
+    while sum(took) < 0.5:
         began_s = time.process_time()
         assert capture.pump(1)
         took.append(time.process_time() - began_s)

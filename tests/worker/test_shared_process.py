@@ -97,81 +97,58 @@ def run(lab, acts, code=0, **scenario):
     return [trial for _, trial in sorted(lab.by("n").items())]
 
 
-def calls(trials):
-    return [trial.metrics["benchhouse"]["measurements"][0]["value"] for trial in trials]
-
-
-def before(trials):
+def trials_before(trials):
     return [trial.meta["trials_before"] for trial in trials]
 
 
-def test_trials_share_a_process_and_are_told_how_many_came_before(lab):
-    trials = run(lab, [""] * 4)
-    assert calls(trials) == [1, 2, 3, 4]
-    assert before(trials) == [0, 1, 2, 3]
-    assert len({trial.meta["custom"]["pid"] for trial in trials}) == 1
-    for number, trial in enumerate(trials):
+def test_trials_share_a_process_until_one_breaks_it(lab):
+    """One run of many trials, one after the other."""
+    tame = ["", "", "", "burn", "", "eat", "", "raise", "", "mute", ""]
+    breaking = ["die", "leave", "close", "open", "mapped"]
+    trials = run(lab, [*tame, *(act for each in breaking for act in (each, ""))], code=1, monitors={"interval": 0.1})
+    shared, others = trials[: len(tame) + 1], trials[len(tame) :]
+
+    assert trials_before(shared) == list(range(len(shared)))
+    assert len({trial.meta["custom"]["pid"] for trial in shared[:-1]}) == 1
+    measured = [trial.metrics["benchhouse"]["measurements"] for trial in shared[:7]]
+    assert [rows[0]["value"] for rows in measured] == list(range(1, 8)), "the experiment keeps its module"
+    for number, trial in enumerate(shared[:3]):
         assert sorted(trial.stdout().splitlines()) == [f"C {number}", f"python {number}"]
         assert (trial.folder / "logs" / "stderr.log").read_text() == f"error {number}\n"
-        assert trial.meta["custom"]["found"] == []  # of what the others left in their folder
+        assert trial.meta["custom"]["found"] == []  # each trial has an empty folder
+
+    burnt, idle, large, small, raised = (trial.meta for trial in shared[3:8])
+    assert burnt["usage"]["cpu_s"] > 0.25 > 0.15 > idle["usage"]["cpu_s"]
+    assert large["usage"]["peak_memory_bytes"] > 200 << 20 > small["usage"]["peak_memory_bytes"]
+    assert raised["failure"]["code"] == "ZeroDivisionError"
+    assert "python 10" in shared[10].stdout(), "the trial before it closed its output"
+
+    for act, broken, fresh in zip(breaking, others[::2], others[1::2], strict=True):
+        assert (broken.outcome, fresh.outcome) == ("error" if act == "die" else "succeeded", "succeeded"), act
+        assert fresh.meta["trials_before"] == 0, act
+        warned = [(warning["code"], warning["message"]) for warning in broken.meta["warnings"]]
+        assert warned == ([("left_processes", "ended by the worker: sleep")] if act == "leave" else []), act
     lab.is_tidy()
     rows = lab.bench("query", "select distinct runtime from software_version_dim", "--json").stdout
     assert '"process, shared"' in rows
-
-
-def test_without_being_asked_no_trial_shares_its_process(lab):
-    trials = run(lab, ["", ""], runtime={})
-    assert calls(trials) == [1, 1]
-    assert before(trials) == [None, None]
 
 
 def test_two_at_a_time_are_two_processes(lab):
     trials = run(lab, [""] * 6, parallel=2)
     pids = [trial.meta["custom"]["pid"] for trial in trials]
     assert len(set(pids)) <= 2
-    assert sum(1 for count in before(trials) if count == 0) == len(set(pids))
-
-
-def test_what_one_trial_used_is_not_counted_for_the_next(lab):
-    busy, idle, large, small = run(lab, ["burn", "", "eat", ""], monitors={"interval": 0.1})
-    assert busy.meta["usage"]["cpu_s"] > 0.25
-    assert idle.meta["usage"]["cpu_s"] < 0.15
-    assert large.meta["usage"]["peak_memory_bytes"] > 200 << 20 > small.meta["usage"]["peak_memory_bytes"]
-    assert before([busy, idle, large, small]) == [0, 1, 2, 3]
-
-
-def test_an_exception_ends_a_trial_and_not_the_process(lab):
-    trials = run(lab, ["", "raise", ""], code=1)
-    assert [trial.outcome for trial in trials] == ["succeeded", "error", "succeeded"]
-    assert trials[1].code == "ZeroDivisionError"
-    assert before(trials) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("act", ["die", "leave", "close", "open", "mapped"])
-def test_a_trial_that_breaks_its_process_leaves_a_fresh_one_to_the_next(lab, act):
-    trials = run(lab, ["", act, ""], code=None)
-    assert [trial.outcome for trial in trials] == ["succeeded", "error" if act == "die" else "succeeded", "succeeded"]
-    assert before(trials) == [0, 1, 0]
-    warned = [(warning["code"], warning["message"]) for warning in trials[1].meta["warnings"]]
-    assert warned == ([("left_processes", "ended by the worker: sleep")] if act == "leave" else [])
-    lab.is_tidy()
-
-
-def test_a_trial_that_closes_its_output_does_not_silence_the_next(lab):
-    trials = run(lab, ["mute", ""])
-    assert before(trials) == [0, 1]
-    assert "python 1" in trials[1].stdout()
+    assert trials_before(trials).count(0) == len(set(pids))
 
 
 def test_a_limit_of_time_ends_the_process_and_the_next_trial_gets_another(lab):
     trials = run(lab, ["", "wait", ""], code=1, limits={"wall": 3.0})
     assert [trial.outcome for trial in trials] == ["succeeded", "timeout", "succeeded"]
-    assert before(trials) == [0, 1, 0]
+    assert trials_before(trials) == [0, 1, 0]
     lab.is_tidy()
 
 
 def test_a_limit_of_cpu_time_needs_a_process_for_each_trial(lab):
-    assert before(run(lab, ["", ""], limits={"cpu": 60})) == [None, None]
+    assert trials_before(run(lab, ["", ""], limits={"cpu": 60})) == [None, None]
 
 
 def test_a_killed_process_costs_its_trial_one_attempt(lab):

@@ -138,26 +138,31 @@ def test_another_program_at_that_address_is_reported():
     ]
 
 
-def test_a_trial_keeps_the_series_of_its_exporters_by_family(tmp_path):
+def test_a_trial_keeps_the_series_of_its_endpoints_and_exporters_by_family(tmp_path):
     lab = Lab(tmp_path)
-    with serving(page_of("dcgm").encode()) as gpus, serving(page_of("kueue").encode()) as queues:
-        (lab.workspace / "scenario.yaml").write_text(
-            f"""scenario: watched
-experiment: command
-target: {{shell: "sleep 1.5"}}
-monitors:
-  interval: 0.2s
-  prometheus:
-    - {{url: "{gpus}", exporter: dcgm}}
-    - {{url: "{queues}", exporter: kueue}}
-"""
-        )
-        lab.bench("run", "scenario.yaml")
-    summary = json.loads(next(lab.workspace.glob("results/watched/*/telemetry/summary.json")).read_text())
-    gpu, queue = summary["scopes"]["service:dcgm"]["series"], summary["scopes"]["service:kueue"]["series"]
+    vllm = b"vllm:num_requests_waiting 7\nvllm:num_requests_running 3\n"
+    with (
+        serving(page_of("dcgm").encode()) as gpus,
+        serving(page_of("kueue").encode()) as queues,
+        serving(vllm) as llm,
+    ):
+        endpoints = [
+            {"url": gpus, "exporter": "dcgm"},
+            {"url": queues, "exporter": "kueue"},
+            {"url": llm, "name": "llm"},
+            {"url": "http://127.0.0.1:1/metrics"},
+        ]
+        lab.run("slow", workload={"seconds": 1.2}, monitors={"interval": 0.1, "prometheus": endpoints})
+    (trial,) = lab.trials()
+    summary = json.loads((trial.folder / "telemetry" / "summary.json").read_text())
+    gpu, queue, server = (summary["scopes"][f"service:{name}"]["series"] for name in ("dcgm", "kueue", "llm"))
     assert gpu["dcgm_fi_dev_gpu_temp_1"]["family"] == "gpu"
     assert gpu["dcgm_fi_dev_gpu_temp_1"]["phases"]["trial"]["max"] == 83
     assert queue["kueue_pending_workloads_bench_inadmissible"]["family"] == "scheduler"
-    asked = "SELECT DISTINCT family FROM telemetry_slice_fact WHERE scope LIKE 'service:%' ORDER BY family"
-    answer = lab.bench("query", asked, "--json").stdout
-    assert [row["family"] for row in json.loads(answer)["rows"]] == ["energy", "gpu", "pcie", "scheduler"]
+    waiting = server["requests_waiting"]["phases"]["trial"]
+    assert waiting["avg"] == waiting["max"] == 7
+    assert waiting["n"] >= 2
+    assert [line for line in summary["problems"] if "127.0.0.1:1" in line and "refused" in line]
+    families = "SELECT DISTINCT family FROM telemetry_slice_fact WHERE scope = 'service:dcgm' ORDER BY family"
+    answer = lab.bench("query", families, "--json").stdout
+    assert [row["family"] for row in json.loads(answer)["rows"]] == ["energy", "gpu", "pcie"]

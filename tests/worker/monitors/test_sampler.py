@@ -48,18 +48,20 @@ def test_samples_are_due_at_multiples_of_the_interval_however_long_each_takes():
     assert source.closed
 
 
-@pytest.mark.serial
 def test_a_slow_source_has_its_own_thread_and_delays_nobody():
-    slow, quick = Counting("slow", slow=True, pause_s=0.25), Counting("quick")
+    """The slow source is only done when the quick one has been read ten times."""
+    quick, slow = Counting("quick"), Counting("slow", slow=True)
+    ten_reads = threading.Event()
+    sample = quick.sample
+    quick.sample = lambda: [ten_reads.set() if quick.reads >= 10 else None, sample()][1]
+    wait = slow.sample
+    slow.sample = lambda: [ten_reads.wait(60), wait()][1]
     sampler = Sampler([slow, quick], 0.1)
-    began = time.monotonic()
     sampler.start()
-    assert time.monotonic() - began < 0.1
-    time.sleep(1.0)
+    assert ten_reads.wait(60)
     recording = sampler.stop()
     by_scope = {track.scope: track for track in recording.tracks}
-    assert by_scope["quick"].samples >= 10
-    assert 3 <= by_scope["slow"].samples <= 6
+    assert by_scope["quick"].samples >= 10 > 5 > by_scope["slow"].samples >= 1
     assert recording.ticks_missed >= 4
 
 
@@ -106,24 +108,24 @@ def test_a_source_can_be_added_while_it_runs_and_a_second_of_its_name_gets_a_num
     assert second.samples >= 3
 
 
-@pytest.mark.serial
 def test_what_takes_long_to_open_is_added_when_it_is_found_and_named_when_it_fails():
+    go_on = threading.Event()
+
     def fails():
         raise OSError("no such device")
 
     def opens():
-        time.sleep(0.2)
+        assert go_on.wait(60)
         return [Counting("gpu0", slow=True), Counting("gpu1")]
 
     sampler = Sampler([Counting("quick")], 0.1)
-    began = time.monotonic()
     sampler.start()
     sampler.find(fails)
     sampler.find(opens)
-    assert time.monotonic() - began < 0.15
-    time.sleep(0.8)
+    go_on.set()  # neither `start` nor `find` has waited for it
+    time.sleep(0.6)
     recording = sampler.stop()
-    assert sorted(track.scope for track in recording.tracks if track.samples > 2) == ["gpu0", "gpu1", "quick"]
+    assert sorted(track.scope for track in recording.tracks if track.samples) == ["gpu0", "gpu1", "quick"]
     assert recording.problems == ["OSError: no such device"]
 
 
@@ -137,7 +139,6 @@ def test_a_trial_shorter_than_an_interval_has_a_sample_at_its_start_and_one_at_i
     assert list(recording.tracks[0].column(1)) == [1.0, 2.0]
 
 
-@pytest.mark.serial
 def test_its_own_cost_is_what_the_process_paid():
     sampler = Sampler([node()], 0.1)
     before = time.process_time()
@@ -149,7 +150,6 @@ def test_its_own_cost_is_what_the_process_paid():
     assert paid * 0.5 <= recording.cpu_s <= paid * 1.05
 
 
-@pytest.mark.serial
 def test_ticks_that_were_slept_through_are_counted():
     source = Counting(pause_s=0.0)
     pauses = itertools.chain([0.0, 0.0, 0.45], itertools.repeat(0.0))
@@ -159,4 +159,5 @@ def test_ticks_that_were_slept_through_are_counted():
     sampler.start()
     time.sleep(1.0)
     recording = sampler.stop()
-    assert 2 <= recording.ticks_missed <= 4
+    assert recording.ticks_missed >= 2
+    assert recording.samples + recording.ticks_missed >= 9
