@@ -37,3 +37,16 @@ def check_table(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None
         return check_rows
 
     return decorate
+
+
+def check_rows(check: Callable[..., None], rows: Iterable[Any]) -> None:
+    """As `check_table`, inside a test: call `check` with each row. A tuple gives several arguments."""
+    failures, count = [], 0
+    for row in rows:
+        count += 1
+        try:
+            check(*(row if isinstance(row, tuple) else (row,)))
+        except (Exception, pytest.fail.Exception) as error:
+            failures.append(f"{row!r}\n{type(error).__name__}: {error}")
+    assert count, "the table is empty"
+    assert not failures, f"{len(failures)} of {count} rows failed\n" + "\n\n".join(failures)

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tables import check_rows
 
 from benchhouse.evidence.data_cache import DataCache, nearest_source
 from benchhouse.schema.digests import digest as digest_of
@@ -219,18 +220,19 @@ def test_a_file_whose_name_has_a_space_is_copied(tmp_path):
     assert cache.fetch("table").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("url", "environ", "nearest"),
-    [
+def test_npms_own_setting_for_another_registry_applies():
+    rows = [
         ("https://registry.npmjs.org/a/-/a.tgz", {}, "https://registry.npmjs.org/a/-/a.tgz"),
         ("https://registry.npmjs.org/a", {"npm_config_registry": "http://mine/"}, "http://mine/a"),
         ("https://registry.npmjs.org/a", {"NPM_CONFIG_REGISTRY": "http://mine"}, "http://mine/a"),
         ("https://host/https://registry.npmjs.org/a", {"npm_config_registry": "http://mine"},
          "https://host/https://registry.npmjs.org/a"),
-    ],
-)  # fmt: skip
-def test_npms_own_setting_for_another_registry_applies(url, environ, nearest):
-    assert nearest_source(url, environ) == nearest
+    ]  # fmt: skip
+
+    def check(url, environ, nearest):
+        assert nearest_source(url, environ) == nearest
+
+    check_rows(check, rows)
 
 
 def test_a_download_that_fails_is_told_and_leaves_nothing(tmp_path):

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from pydantic import ValidationError
+from tables import check_rows
 
 from benchhouse.evidence.manifest import FileEntry, Manifest, describe_file, list_files, walk
 from benchhouse.schema.digests import digest
@@ -51,10 +52,14 @@ def test_links_are_files_and_the_manifest_is_not_listed(tmp_path):
         walk(str(tmp_path / "nowhere"))
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", ".", "./a", "a/.", "..", "../a", "a/../b", "a\0b"])
-def test_no_name_leads_out_of_the_folder(name):
-    with pytest.raises(ValidationError, match="is a file outside of its folder"):
-        manifest(**{name: ENTRY})
+def test_no_name_leads_out_of_the_folder():
+    rows = ["", "/a", "a/", "a//b", ".", "./a", "a/.", "..", "../a", "a/../b", "a\0b"]
+
+    def check(name):
+        with pytest.raises(ValidationError, match="is a file outside of its folder"):
+            manifest(**{name: ENTRY})
+
+    check_rows(check, rows)
 
 
 def test_names_that_only_look_odd_are_names():
@@ -63,10 +68,14 @@ def test_names_that_only_look_odd_are_names():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sha256", ["0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61])
-def test_a_digest_is_a_digest(sha256):
-    with pytest.raises(ValidationError):
-        FileEntry(sha256=sha256, bytes=1)
+def test_a_digest_is_a_digest():
+    rows = ["0" * 63, "0" * 65, "A" * 64, "../" + "0" * 61]
+
+    def check(sha256):
+        with pytest.raises(ValidationError):
+            FileEntry(sha256=sha256, bytes=1)
+
+    check_rows(check, rows)
 
 
 def test_a_manifest_carries_the_digest_of_its_own_fields():

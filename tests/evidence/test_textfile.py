@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.prometheus import is_clean, needs_prometheus, promtool
+from tables import check_rows
 
 from benchhouse.evidence import textfile
 from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, results, trial_labels, within
@@ -67,9 +68,8 @@ def measured(value: float = 1.0, metric: str = "ttft", stat: str = "p99", unit: 
     return Measurement(metric=metric, stat=stat, value=value, unit=unit)
 
 
-@pytest.mark.parametrize(
-    ("metric", "stat", "unit", "name", "factor"),
-    [
+def test_a_result_is_named_in_base_units():
+    rows = [
         ("ttft", "p99", "ms", "ttft_p99_seconds", 1e-3),
         ("queue_ms", "value", "ms", "queue_seconds", 1e-3),
         ("output_tokens_per_s", "value", "tokens/s", "output_tokens_per_second", 1),
@@ -80,10 +80,12 @@ def measured(value: float = 1.0, metric: str = "ttft", stat: str = "p99", unit: 
         ("cost_per_request", "value", "$", "cost_per_request_dollars", 1),
         ("rate", "value", "1/ms", "rate_per_second", 1000),
         ("camelCase", "max", "GiB", "camel_case_max_bytes", 2**30),
-    ],
-)
-def test_a_result_is_named_in_base_units(metric, stat, unit, name, factor):
-    assert result_name(metric, stat, unit)[:2] == (f"benchhouse_result_{name}", pytest.approx(factor))
+    ]
+
+    def check(metric, stat, unit, name, factor):
+        assert result_name(metric, stat, unit)[:2] == (f"benchhouse_result_{name}", pytest.approx(factor))
+
+    check_rows(check, rows)
 
 
 def test_a_figure_that_is_invalid_is_not_exported():
@@ -143,19 +145,35 @@ def test_labels_are_those_of_the_list_and_no_others():
     assert set(labels) <= set(LABELS)
 
 
-@pytest.mark.parametrize("name", ["request_id", "trace_id", "prompt_hash", "user", "team", "trial_id", "run_id", ""])
-def test_other_labels_are_refused(name):
-    with pytest.raises(BenchError) as raised:
-        given_labels({name: "x"})
-    assert all(label in raised.value.hint for label in GIVEN)
+def test_other_labels_are_refused():
+    rows = ["request_id", "trace_id", "prompt_hash", "user", "team", "trial_id", "run_id", ""]
+
+    def check(name):
+        with pytest.raises(BenchError) as raised:
+            given_labels({name: "x"})
+        assert all(label in raised.value.hint for label in GIVEN)
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("concurrency", "bucket"),
-    [(1, "1"), (2, "2"), (3, "4"), (64, "64"), (65, "128"), (None, ""), ("many", ""), (0, ""), (True, ""), (1e300, "")],
-)
-def test_concurrency_goes_into_powers_of_two(concurrency, bucket):
-    assert concurrency_bucket(concurrency) == bucket
+def test_concurrency_goes_into_powers_of_two():
+    rows = [
+        (1, "1"),
+        (2, "2"),
+        (3, "4"),
+        (64, "64"),
+        (65, "128"),
+        (None, ""),
+        ("many", ""),
+        (0, ""),
+        (True, ""),
+        (1e300, ""),
+    ]
+
+    def check(concurrency, bucket):
+        assert concurrency_bucket(concurrency) == bucket
+
+    check_rows(check, rows)
 
 
 def test_the_last_trial_of_a_case_takes_the_place_of_the_one_before(tmp_path):

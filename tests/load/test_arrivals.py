@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import ENDLESS
 from pydantic import TypeAdapter, ValidationError
+from tables import check_rows
 
 from benchhouse.load.arrivals import (
     Arrivals,
@@ -44,20 +45,21 @@ def gaps(times):
 # Reading
 
 
-@pytest.mark.parametrize(
-    ("given", "made"),
-    [
+def test_arrivals_are_read_from_a_word_or_a_mapping_and_come_back_from_json():
+    rows = [
         ("poisson", Poisson()),
         ("constant", Constant()),
         ({"kind": "gamma", "shape": 0.5}, Gamma(shape=0.5)),
         ({"kind": "ramp", "to": 50, "over": "1m30s"}, Ramp(to=50, over=90)),
         ({"kind": "steps", "rates": [1, 2], "each": "10s"}, Steps(rates=(1, 2), each=10)),
         (Poisson(), Poisson()),
-    ],
-)
-def test_arrivals_are_read_from_a_word_or_a_mapping_and_come_back_from_json(given, made):
-    assert READ.validate_python(given) == made
-    assert READ.validate_json(READ.dump_json(made)) == made
+    ]
+
+    def check(given, made):
+        assert READ.validate_python(given) == made
+        assert READ.validate_json(READ.dump_json(made)) == made
+
+    check_rows(check, rows)
 
 
 def test_the_json_schema_allows_what_validation_allows():
@@ -71,9 +73,8 @@ def test_the_json_schema_allows_what_validation_allows():
             READ.validate_python(bad)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_bad_arrivals_are_refused_with_the_reason():
+    rows = [
         ("poison", "'constant', 'poisson', 'gamma'"),
         ("gamma", "Field required"),
         ({"kind": "gamma", "shape": 0}, "greater than or equal to 0.01"),
@@ -87,11 +88,13 @@ def test_the_json_schema_allows_what_validation_allows():
         ({"kind": "steps", "rates": [5], "each": 0}, "greater than 0"),
         ({"kind": "poisson", "shape": 2}, "not permitted"),
         (7, "valid dictionary"),
-    ],
-)
-def test_bad_arrivals_are_refused_with_the_reason(given, said):
-    with pytest.raises(ValidationError, match=said):
-        READ.validate_python(given)
+    ]
+
+    def check(given, said):
+        with pytest.raises(ValidationError, match=said):
+            READ.validate_python(given)
+
+    check_rows(check, rows)
 
 
 def test_an_impossible_rate_is_refused_before_the_first_arrival():

@@ -5,6 +5,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from tables import check_rows
 
 from benchhouse.experiments.storage.postgres_tables import PostgresTally
 from benchhouse.experiments.vector.search_load import AnswerTally
@@ -58,25 +59,26 @@ def odd_ones():
     return made
 
 
-@pytest.mark.parametrize(
-    ("rows", "slo"),
-    [
+def test_many_at_once_come_to_the_same_as_one_by_one():
+    rows = [
         (calls(300), None),
         (calls(300, open_loop=True), None),
         (odd_ones(), None),
         (calls(50), parse_slo("latency.p90<10ms")),
-    ],
-)
-def test_many_at_once_come_to_the_same_as_one_by_one(rows, slo):
-    one_by_one, at_once = book(slo), book(slo)
-    for call, reply in rows:
-        one_by_one.wrote(call)
-        one_by_one.settle(call, reply)
-    for start in range(0, len(rows), 7):
-        at_once.wrote_many([call for call, _ in rows[start : start + 7]])
-        at_once.settle_many(rows[start : start + 7])
-    assert content(at_once) == content(one_by_one)
-    assert at_once.answered == pytest.approx(one_by_one.answered)
+    ]
+
+    def check(rows, slo):
+        one_by_one, at_once = book(slo), book(slo)
+        for call, reply in rows:
+            one_by_one.wrote(call)
+            one_by_one.settle(call, reply)
+        for start in range(0, len(rows), 7):
+            at_once.wrote_many([call for call, _ in rows[start : start + 7]])
+            at_once.settle_many(rows[start : start + 7])
+        assert content(at_once) == content(one_by_one)
+        assert at_once.answered == pytest.approx(one_by_one.answered)
+
+    check_rows(check, rows)
 
 
 def searches(count, seed=5):
@@ -136,20 +138,21 @@ def test_columns_of_transactions_come_to_the_same_as_one_by_one(writes):
     assert at_once.tally.written.acknowledged.hits == (100 if writes else 0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_columns_that_are_not_plain_are_left_to_be_written_one_by_one():
+    rows = [
         {"start_ns": START + 2_000 * MS},
         {"end_ns": END - 2_000 * MS},
         {"objectives": 1},
         {"spool": object()},
         {"tally": CallTally()},
-    ],
-)
-def test_columns_that_are_not_plain_are_left_to_be_written_one_by_one(change):
-    one = dataclasses.replace(Book(AnswerTally(), start_ns=START, end_ns=END), **change)
-    assert not one.settle_answers(columns(searches(50)))
-    assert (one.sent, one.succeeded, one.tally.calls, one.seconds) == (0, 0, 0, {})
+    ]
+
+    def check(change):
+        one = dataclasses.replace(Book(AnswerTally(), start_ns=START, end_ns=END), **change)
+        assert not one.settle_answers(columns(searches(50)))
+        assert (one.sent, one.succeeded, one.tally.calls, one.seconds) == (0, 0, 0, {})
+
+    check_rows(check, rows)
 
 
 def test_tallies_of_two_processes_merge_exactly():

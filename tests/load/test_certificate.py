@@ -3,6 +3,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from tables import check_rows
 
 from benchhouse.load.arrivals import Steps
 from benchhouse.load.book import Book, Lost
@@ -38,18 +39,19 @@ def test_a_load_as_asked_holds(shape):
     assert (found.offered, found.delivered) == (1000, 1000)
 
 
-@pytest.mark.parametrize(
-    ("shape", "wrong", "code"),
-    [
+def test_each_way_to_miss_the_load_has_its_name():
+    rows = [
         (CLOSED, {"cpu_share": 0.95}, "client_saturated"),
         (CLOSED, {"most_in_flight": 3}, "concurrency_not_reached"),
         (CLOSED, {"lost": [KILLED]}, "shard_lost"),
         (OPEN, {"sent_late": 30}, "not_delivered"),
         (OPEN, {"never_sent": 30}, "not_delivered"),
-    ],
-)
-def test_each_way_to_miss_the_load_has_its_name(shape, wrong, code):
-    assert codes(certify(book(**wrong), shape)) == [code]
+    ]
+
+    def check(shape, wrong, code):
+        assert codes(certify(book(**wrong), shape)) == [code]
+
+    check_rows(check, rows)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,8 @@ def test_an_engine_inside_the_load_process_may_use_its_cpu():
     assert codes(certify(book(never_sent=30), OPEN, embedded=True)) == ["not_delivered"]
 
 
-@pytest.mark.parametrize(
-    ("shape", "wrong", "told"),
-    [
+def test_each_limit_is_where_it_is_said_to_be():
+    rows = [
         (OPEN, {"sent_late": 6}, []),  # 994 of 1000: as many as 99.5% less one
         (OPEN, {"sent_late": 7}, ["not_delivered"]),
         (OPEN, {"sent": 994, "never_sent": 6}, []),
@@ -110,10 +111,12 @@ def test_an_engine_inside_the_load_process_may_use_its_cpu():
         (CLOSED, {"errors": {"refused": 11}}, ["connections_failed"]),
         (CLOSED, {"errors": {"refused": 1}, "sent": 0}, ["connections_failed"]),
         (CLOSED, {"never_sent": 30}, []),
-    ],
-)
-def test_each_limit_is_where_it_is_said_to_be(shape, wrong, told):
-    assert codes(certify(book(**{"errors": Counter(wrong.pop("errors", {})), **wrong}), shape)) == told
+    ]
+
+    def check(shape, wrong, told):
+        assert codes(certify(book(**{"errors": Counter(wrong.pop("errors", {})), **wrong}), shape)) == told
+
+    check_rows(check, rows)
 
 
 def test_what_is_sent_when_all_had_long_been_due_is_not_delivered():

@@ -7,6 +7,7 @@ from time import process_time_ns, sleep
 
 import pytest
 from mocks.llm import MockLLM
+from tables import check_rows
 
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.requests import Asked
@@ -34,9 +35,8 @@ def never(events):
     raise AssertionError("nothing was to be measured")
 
 
-@pytest.mark.parametrize(
-    ("asked", "events", "cost_us", "machine", "processes"),
-    [
+def test_processes_by_load_cores_cost_and_place_of_the_server():
+    rows = [
         ({"concurrency": 1}, 1, None, REMOTE, 1),
         ({"concurrency": 64}, 1, None, REMOTE, 1),
         ({"concurrency": 64}, 32, None, LOCAL, 1),
@@ -56,18 +56,19 @@ def never(events):
         ({"rps": 10_000, "max_in_flight": 1}, 1, 200, REMOTE, 1),
         ({"rps": 100, "arrivals": {"kind": "ramp", "to": 10_000}}, 1, 100, REMOTE, 2),
         ({"arrivals": {"kind": "steps", "rates": [1, 10_000, 1], "each": "1s"}}, 1, 100, REMOTE, 2),
-    ],
-)
-def test_processes_by_load_cores_cost_and_place_of_the_server(asked, events, cost_us, machine, processes):
-    cost_s = never if cost_us is None else lambda asked_events: cost_us * US
-    choice = choose(Shape(**asked), pool(events=events), machine, cost_s=cost_s)
-    assert choice.processes == processes
-    assert choice.why.startswith(f"{processes} load process{'es' if processes > 1 else ''}: ")
+    ]
+
+    def check(asked, events, cost_us, machine, processes):
+        cost_s = never if cost_us is None else lambda asked_events: cost_us * US
+        choice = choose(Shape(**asked), pool(events=events), machine, cost_s=cost_s)
+        assert choice.processes == processes
+        assert choice.why.startswith(f"{processes} load process{'es' if processes > 1 else ''}: ")
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("asked", "machine", "processes"),
-    [
+def test_few_threads_share_an_interpreter_where_calls_block():
+    rows = [
         ({"concurrency": 1}, REMOTE, 1),
         ({"concurrency": 4}, REMOTE, 1),
         ({"concurrency": 5}, REMOTE, 2),
@@ -78,10 +79,12 @@ def test_processes_by_load_cores_cost_and_place_of_the_server(asked, events, cos
         ({"concurrency": 64, "think_time": "1s"}, REMOTE, 1),
         ({"rps": 1000}, REMOTE, 1),
         ({"rps": 10_000}, REMOTE, 3),
-    ],
-)
-def test_few_threads_share_an_interpreter_where_calls_block(asked, machine, processes):
-    assert choose(Shape(**asked), pool(), machine).processes == processes
+    ]
+
+    def check(asked, machine, processes):
+        assert choose(Shape(**asked), pool(), machine).processes == processes
+
+    check_rows(check, rows)
 
 
 def test_what_can_not_be_split_stays_whole():

@@ -2,6 +2,7 @@ import pytest
 from engines import KINDS, engine
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import check_rows
 
 from benchhouse.load.answers_python import MARK, READ
 from benchhouse.load.framing import Answer, Malformed, chunk_size, read_head
@@ -83,9 +84,8 @@ def test_an_answer_without_length_goes_up_to_the_end_of_the_connection():
     assert bytes(answer.body) == b"all that comes"
 
 
-@pytest.mark.parametrize(
-    ("head", "closing"),
-    [
+def test_the_head_says_whether_the_connection_can_be_used_again():
+    rows = [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close", True),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nCONNECTION:Close", True),
@@ -94,10 +94,12 @@ def test_an_answer_without_length_goes_up_to_the_end_of_the_connection():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVia: connection: close", False),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 0", True),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive", False),
-    ],
-)
-def test_the_head_says_whether_the_connection_can_be_used_again(head, closing):
-    assert read_head(head).closing is closing
+    ]
+
+    def check(head, closing):
+        assert read_head(head).closing is closing
+
+    check_rows(check, rows)
 
 
 @pytest.mark.parametrize("name", ["length", "chunked", "trailers"])
@@ -108,9 +110,8 @@ def test_bytes_behind_the_end_are_not_body_and_spoil_the_connection(name):
     assert answer.closing
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
+def test_what_is_not_http_is_refused_with_the_reason():
+    rows = [
         (b"SSH-2.0-OpenSSH_9.2", "not an HTTP answer"),
         (b"HTTP/2 200\r\n\r\n", "not an HTTP answer"),
         (b"HTTP/1.1 2xx OK\r\n\r\n", "not an HTTP answer"),
@@ -129,13 +130,15 @@ def test_bytes_behind_the_end_are_not_body_and_spoil_the_connection(name):
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n", "does not end where its size says: b'lo"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"5;" + b"x" * 70_000, "a line between the chunks"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * (1 << 18), "the header of the answer does not end"),
-    ],
-)
-def test_what_is_not_http_is_refused_with_the_reason(data, said):
-    with pytest.raises(Malformed, match=said.replace("'", ".")):
-        fed(data)
-    with pytest.raises(Malformed, match=said.replace("'", ".")):
-        fed(data, *range(1, len(data), max(1, len(data) // 200)))
+    ]
+
+    def check(data, said):
+        with pytest.raises(Malformed, match=said.replace("'", ".")):
+            fed(data)
+        with pytest.raises(Malformed, match=said.replace("'", ".")):
+            fed(data, *range(1, len(data), max(1, len(data) // 200)))
+
+    check_rows(check, rows)
 
 
 def test_a_size_in_upper_or_lower_case_with_leading_noughts_is_read():

@@ -1,13 +1,12 @@
 """Places in SQL, and what errors of a server are called."""
 
-import pytest
+from tables import check_rows
 
 from benchhouse.load.protocols.postgres import Login, Statement, failure, not_connected
 
 
-@pytest.mark.parametrize(
-    ("text", "numbered", "names"),
-    [
+def test_places_are_found_where_sql_has_values():
+    rows = [
         ("SELECT 1", "SELECT 1", ()),
         ("SELECT :a + :b - :a", "SELECT $1 + $2 - $1", ("a", "b")),
         ("SELECT :a::integer", "SELECT $1::integer", ("a",)),
@@ -17,31 +16,33 @@ from benchhouse.load.protocols.postgres import Login, Statement, failure, not_co
         ("SELECT :b -- :a\n, :c", "SELECT $1 -- :a\n, $2", ("b", "c")),
         ("SELECT /* :a */ :b", "SELECT /* :a */ $1", ("b",)),
         ("SELECT x[1:2]", "SELECT x[1:2]", ()),
-    ],
-)
-def test_places_are_found_where_sql_has_values(text, numbered, names):
-    statement = Statement("s", text)
-    assert (statement.numbered, statement.names) == (numbered, names)
+    ]
+
+    def check(text, numbered, names):
+        statement = Statement("s", text)
+        assert (statement.numbered, statement.names) == (numbered, names)
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
+def test_errors_are_named_by_sqlstate():
+    rows = [
         ("40P01", "deadlock"),
         ("40001", "serialization"),
         ("57014", "timeout"),
         ("23505", "sqlstate_23505"),
         (None, "reset"),
-    ],
-)
-def test_errors_are_named_by_sqlstate(code, kind):
-    assert failure(code, "words\nmore words").kind == kind
-    assert failure(code, "words\nmore words").detail == "words"
+    ]
+
+    def check(code, kind):
+        assert failure(code, "words\nmore words").kind == kind
+        assert failure(code, "words\nmore words").detail == "words"
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("words", "kind"),
-    [
+def test_a_connection_that_fails_is_named_by_its_words():
+    rows = [
         ('could not translate host name "x" to address', "dns"),
         ('FATAL:  password authentication failed for user "me"', "login"),
         ('FATAL:  role "me" does not exist', "login"),
@@ -52,10 +53,12 @@ def test_errors_are_named_by_sqlstate(code, kind):
         ("Connection refused", "refused"),
         ("timeout expired", "timeout"),
         ("server does not support SSL, but SSL was required", "tls"),
-    ],
-)
-def test_a_connection_that_fails_is_named_by_its_words(words, kind):
-    assert not_connected(f'connection to server at "h", port 5432 failed: {words}').kind == kind
+    ]
+
+    def check(words, kind):
+        assert not_connected(f'connection to server at "h", port 5432 failed: {words}').kind == kind
+
+    check_rows(check, rows)
 
 
 def test_settings_are_escaped_and_a_password_is_never_shown():

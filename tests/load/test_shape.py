@@ -1,14 +1,14 @@
 import pytest
 from pydantic import ValidationError
+from tables import check_rows
 
 from benchhouse.load.shape import Shape
 
 STEPS = {"kind": "steps", "rates": [1, 2], "each": "5s"}
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_a_load_that_contradicts_itself_is_refused_with_the_reason():
+    rows = [
         ({}, r"give concurrency \(closed loop\) or rps \(open loop\)"),
         ({"concurrency": 1, "rps": 1}, "not both"),
         ({"rps": 0}, "rps\n.*greater than 0"),
@@ -39,11 +39,13 @@ STEPS = {"kind": "steps", "rates": [1, 2], "each": "5s"}
         ({"rps": 5, "requests": 10, "arrivals": {"kind": "ramp", "to": 5}}, "a ramp needs a length"),
         ({"concurrency": 1, "slo": "ttft.p99<fast"}, "slo"),
         ({"concurrency": 1, "speed": 9}, "speed"),
-    ],
-)
-def test_a_load_that_contradicts_itself_is_refused_with_the_reason(given, said):
-    with pytest.raises(ValidationError, match=said):
-        Shape(**given)
+    ]
+
+    def check(given, said):
+        with pytest.raises(ValidationError, match=said):
+            Shape(**given)
+
+    check_rows(check, rows)
 
 
 def test_the_number_of_processes_is_left_to_the_engine_unless_it_is_given():

@@ -1,14 +1,14 @@
 """SLOs as people write them, and every mistake told with its place."""
 
 import pytest
+from tables import check_rows
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.load.slo import parse_slo
 
 
-@pytest.mark.parametrize(
-    ("text", "metric", "limit", "share"),
-    [
+def test_a_clause_becomes_a_limit_and_a_share_that_may_be_over():
+    rows = [
         ("ttft.p99<300ms", "ttft", 300_000_000, 0.01),
         ("e2e.p95<=2s", "e2e", 2_000_000_000, 0.05),
         ("itl.p99.9<1500us", "itl", 1_500_000, 0.001),
@@ -16,11 +16,13 @@ from benchhouse.load.slo import parse_slo
         ("tpot.p90<7ns", "tpot", 7, 0.1),
         ("error<0.1%", "error", None, 0.001),
         ("goodput>=95%", "goodput", None, 0.05),
-    ],
-)
-def test_a_clause_becomes_a_limit_and_a_share_that_may_be_over(text, metric, limit, share):
-    (clause,) = parse_slo(text).clauses
-    assert (clause.metric, clause.limit, clause.share) == (metric, limit, share)
+    ]
+
+    def check(text, metric, limit, share):
+        (clause,) = parse_slo(text).clauses
+        assert (clause.metric, clause.limit, clause.share) == (metric, limit, share)
+
+    check_rows(check, rows)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +39,8 @@ def test_the_canonical_text_reads_back_as_the_same_slo(written, canonical):
     assert parse_slo(canonical) == slo
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "message", "suggestion"),
-    [
+def test_a_mistake_is_told_with_its_column():
+    rows = [
         ("tftt.p99<300ms", 1, "'tftt' is not a metric here", "ttft"),
         ("error<0.1%,ttf.p99<300ms", 12, "'ttf' is not a metric here", "ttft"),
         ("ttft.p99<300msec", 13, "ttft is a time, found the unit 'msec'", "ms"),
@@ -61,14 +62,16 @@ def test_the_canonical_text_reads_back_as_the_same_slo(written, canonical):
         ("ttft.p99<1s,,error<1%", 13, "a clause is missing", ""),
         ("", 1, "a clause is missing", ""),
         ("ttft.p99<1s, ttft.p99<2s", 14, "limits the same a second time", ""),
-    ],
-)
-def test_a_mistake_is_told_with_its_column(text, column, message, suggestion):
-    with pytest.raises(ProblemsError) as caught:
-        parse_slo(text)
-    (problem,) = caught.value.problems
-    assert message in problem.message
-    assert (problem.column, problem.suggestion) == (column, suggestion)
+    ]
+
+    def check(text, column, message, suggestion):
+        with pytest.raises(ProblemsError) as caught:
+            parse_slo(text)
+        (problem,) = caught.value.problems
+        assert message in problem.message
+        assert (problem.column, problem.suggestion) == (column, suggestion)
+
+    check_rows(check, rows)
 
 
 def test_all_mistakes_are_told_at_once():

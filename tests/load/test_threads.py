@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+from tables import check_rows
 
 from benchhouse.load import threads
 from benchhouse.load.certificate import certify
@@ -210,10 +211,14 @@ def test_a_call_that_is_under_way_keeps_the_load_alive(monkeypatch):
     assert book.stop_code == "server_gone"
 
 
-@pytest.mark.parametrize(("size", "processes"), [(1, 1), (7, 2), (8, 2), (9, 3), (4, 6)])
-def test_each_process_gets_the_items_that_the_source_has_for_its_numbers(size, processes):
-    pool = Pool([Planned(number) for number in range(size)], seed=1)
-    for shard in range(processes):
-        calls = list(islice(pool.following(shard, processes), 3 * size))
-        assert calls == [(index, pool.take(index).item) for index, _ in calls]
-        assert [index for index, _ in calls] == list(range(shard, 3 * size * processes, processes))
+def test_each_process_gets_the_items_that_the_source_has_for_its_numbers():
+    rows = [(1, 1), (7, 2), (8, 2), (9, 3), (4, 6)]
+
+    def check(size, processes):
+        pool = Pool([Planned(number) for number in range(size)], seed=1)
+        for shard in range(processes):
+            calls = list(islice(pool.following(shard, processes), 3 * size))
+            assert calls == [(index, pool.take(index).item) for index, _ in calls]
+            assert [index for index, _ in calls] == list(range(shard, 3 * size * processes, processes))
+
+    check_rows(check, rows)

@@ -2,6 +2,7 @@ import os
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from tables import check_rows
 
 from benchhouse.load.arrivals import Arrivals, Trace
 
@@ -9,9 +10,8 @@ NS = 1_000_000_000
 READ = TypeAdapter(Arrivals)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+def test_a_trace_is_replayed_from_its_first_arrival_whatever_its_form(trace):
+    rows = [
         ("plain.txt", "100.5\n101\n101\n\n  104.25\n"),
         ("windows.txt", "100.5\r\n101\r\n101\r\n104.25"),
         ("table.csv", 'id,timestamp,prompt\n1,100.5,"a\nb"\n2,101,c\n3,101.0,d\n\n4,104.25,e\n'),
@@ -20,12 +20,14 @@ READ = TypeAdapter(Arrivals)
             "lines.jsonl",
             '{"timestamp": 100.5}\n{"n": 1, "timestamp": 101}\n{"timestamp": 101.0}\n{"timestamp": "104.25"}\n',
         ),
-    ],
-)
-def test_a_trace_is_replayed_from_its_first_arrival_whatever_its_form(trace, name, text):
-    file = trace(text, name)
-    assert list(Trace(file=file).due(None, 1)) == [0, NS // 2, NS // 2, 3_750_000_000]
-    assert list(Trace(file=file, speed=2).due(None, 1)) == [0, NS // 4, NS // 4, 1_875_000_000]
+    ]
+
+    def check(name, text):
+        file = trace(text, name)
+        assert list(Trace(file=file).due(None, 1)) == [0, NS // 2, NS // 2, 3_750_000_000]
+        assert list(Trace(file=file, speed=2).due(None, 1)) == [0, NS // 4, NS // 4, 1_875_000_000]
+
+    check_rows(check, rows)
 
 
 def test_a_trace_keeps_nanoseconds_of_the_epoch(trace):
@@ -33,9 +35,8 @@ def test_a_trace_keeps_nanoseconds_of_the_epoch(trace):
     assert list(Trace(file=file).due(None, 1)) == [0, 1, NS]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_bad_trace_is_refused_with_file_and_line(trace):
+    rows = [
         ("", "no timestamps"),
         ("\n \n", "no timestamps"),
         ("timestamp,n\n", "no timestamps"),
@@ -52,11 +53,13 @@ def test_a_trace_keeps_nanoseconds_of_the_epoch(trace):
         ('{"timestamp": [1]}\n', r"trace.txt:1: expected seconds"),
         ('{"timestamp": 1\n', r"trace.txt:1: expected seconds"),
         (b"1\n\xff\xfe\n", r"trace.txt:2: expected seconds"),
-    ],
-)
-def test_a_bad_trace_is_refused_with_file_and_line(trace, text, said):
-    with pytest.raises(ValidationError, match=said):
-        READ.validate_python({"kind": "trace", "file": trace(text)})
+    ]
+
+    def check(text, said):
+        with pytest.raises(ValidationError, match=said):
+            READ.validate_python({"kind": "trace", "file": trace(text)})
+
+    check_rows(check, rows)
 
 
 def test_a_trace_that_is_not_there_is_refused(tmp_path):

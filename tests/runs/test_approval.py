@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tables import check_rows
 
 from benchhouse.runs.allowance import held_to
 from benchhouse.runs.approval import NeedsApprovalError, admit
@@ -32,19 +33,20 @@ def over(folder: Path, budget: Budget, *more: str) -> dict[str, tuple[float | No
     return {}
 
 
-@pytest.mark.parametrize(
-    ("more", "allowed", "asked"),
-    [
+def test_trials_are_counted_as_the_scenario_may_use_them(tmp_path):
+    rows = [
         ("repetitions: 10", 10, None),
         ("repetitions: 11", 10, 11),
         ("repetitions: 6\nwarmup: 5", 10, 11),
         ("repetitions: 50\nbudget: {trials: 10}", 10, None),
         ("repetitions: 50\nbudget: {trials: 20}", 10, 20),
         ("repetitions: {until: {ci: 2%, max: 30}}", 29, 30),
-    ],
-)
-def test_trials_are_counted_as_the_scenario_may_use_them(tmp_path, more, allowed, asked):
-    assert over(tmp_path, Budget(trials=allowed), more) == ({"trials": (asked, allowed)} if asked else {})
+    ]
+
+    def check(more, allowed, asked):
+        assert over(tmp_path, Budget(trials=allowed), more) == ({"trials": (asked, allowed)} if asked else {})
+
+    check_rows(check, rows)
 
 
 def test_what_can_not_be_known_is_held_to_later_but_a_price_must_be_said(tmp_path):

@@ -109,6 +109,7 @@ def read_only(folder):
         shutil.copytree(saved, folder, dirs_exist_ok=True)
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         yield
+    shutil.rmtree(saved)
 
 
 def test_a_verb_that_writes_names_the_read_only_folder_and_advises_what_can_help(lab):

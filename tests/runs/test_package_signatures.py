@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from signed_packages import CODE, commit, git, install, make_keys, make_wheel
+from tables import check_rows
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.catalog.distribution_files import differences
@@ -332,9 +333,8 @@ def test_what_is_installed_as_a_link_to_a_folder_is_held_to_its_commit(
     assert f"{source / 'zip_time.py'} is not as in the commit" in bench("run", "z.yaml", "--new").err
 
 
-@pytest.mark.parametrize(
-    ("signed", "there", "says"),
-    [
+def test_what_differs_is_told_by_name():
+    rows = [
         ({"a": "1"}, {"a": "1"}, ""),
         ({"a": "1"}, {"a": "2"}, "a is not as it was signed"),
         ({"a": "1"}, {}, "a, which was signed, is missing"),
@@ -342,7 +342,9 @@ def test_what_is_installed_as_a_link_to_a_folder_is_held_to_its_commit(
         ({"a": "1", "b": "1"}, {"a": "2", "c": "3"},
          "a is not as it was signed; b, which was signed, is missing; c was not signed"),
         ({}, dict.fromkeys("abcde", "1"), "a was not signed; b was not signed; c was not signed and 2 more"),
-    ],
-)  # fmt: skip
-def test_what_differs_is_told_by_name(signed, there, says):
-    assert differences(signed, there) == says
+    ]  # fmt: skip
+
+    def check(signed, there, says):
+        assert differences(signed, there) == says
+
+    check_rows(check, rows)

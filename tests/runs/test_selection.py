@@ -1,6 +1,7 @@
 """One meaning of `@last`, of prefixes and of scenario names, for runs of the tables and runs of the ledger alike."""
 
 import pytest
+from tables import check_rows
 from trial_maker import make_run
 
 from benchhouse.runs.ledger import Ledger, RunRecord
@@ -20,9 +21,8 @@ def filled(tmp_path_factory) -> WorkspaceFolder:
     return workspace
 
 
-@pytest.mark.parametrize(
-    ("token", "run"),
-    [
+def test_a_run_can_be_named_in_short(filled):
+    rows = [
         ("@last", "20260302-bb33"),
         ("@last-1", "20260302-bb22"),
         ("@last~1", "20260302-bb22"),
@@ -31,26 +31,29 @@ def filled(tmp_path_factory) -> WorkspaceFolder:
         ("20260302-bb22", "20260302-bb22"),
         ("demo", "20260302-bb22"),
         ("nightly", "20260302-bb33"),
-    ],
-)
-def test_a_run_can_be_named_in_short(filled, token, run):
-    assert find_run(filled, token) == run
-    assert find_selector(filled, f"{token}:ef=16:qps.mean") == f"{run}:ef=16:qps.mean"
+    ]
+
+    def check(token, run):
+        assert find_run(filled, token) == run
+        assert find_selector(filled, f"{token}:ef=16:qps.mean") == f"{run}:ef=16:qps.mean"
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("token", "message"),
-    [
+def test_a_run_that_is_not_clear_is_answered_with_candidates(filled):
+    rows = [
         ("20260302", "could be 20260302-bb22, 20260302-bb33"),
         ("nightli", "did you mean 'nightly'"),
         ("@last-3", "this workspace has 3"),
         ("", "no run ''"),
-    ],
-)
-def test_a_run_that_is_not_clear_is_answered_with_candidates(filled, token, message):
-    with pytest.raises(BenchError) as refused:
-        find_run(filled, token)
-    assert message in f"{refused.value.message} {refused.value.hint}"
+    ]
+
+    def check(token, message):
+        with pytest.raises(BenchError) as refused:
+            find_run(filled, token)
+        assert message in f"{refused.value.message} {refused.value.hint}"
+
+    check_rows(check, rows)
 
 
 def test_an_empty_workspace_says_so(tmp_path):

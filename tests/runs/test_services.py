@@ -174,7 +174,7 @@ def test_an_experiment_that_swallows_everything_is_ended_all_the_same(served):
 
 
 def test_an_embedded_service_that_never_becomes_ready_fails_the_trial_with_its_log(served):
-    # A shell has written its line long before the second is over, even if Python takes longer than that to start.
+    # A shell writes its line well within one second, even on a machine that is slow to start Python.
     words = ["{program}", "-c", "echo starting on {port}; exec sleep 300"]
     served.small(program=["sh"], command=words, ready={"kind": "http", "timeout": 1})
     done = served.bench("run", served.scenario("ask", **scenario(mode=None)), code=1)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tables import check_rows
 
 from benchhouse.schema.experiment import Experiment
 from benchhouse.worker import child
@@ -13,9 +14,8 @@ from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, plain_text
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
+def test_values_are_kept_or_told():
+    rows = [
         (None, None),
         (True, True),
         (3, 3),
@@ -27,11 +27,13 @@ from benchhouse.worker.results import Handover, plain_text
         (b"x", "b'x'"),
         (Path("/a"), "/a"),
         ({1: (2, {3})}, {"1": [2, [3]]}),
-    ],
-)
-def test_values_are_kept_or_told(given, kept):
-    assert jsonable(given) == kept
-    json.dumps(jsonable(given), allow_nan=False)
+    ]
+
+    def check(given, kept):
+        assert jsonable(given) == kept
+        json.dumps(jsonable(given), allow_nan=False)
+
+    check_rows(check, rows)
 
 
 def test_numpy_scalars_are_numbers_and_arrays_text():

@@ -5,6 +5,7 @@ from array import array
 from dataclasses import replace
 
 import pytest
+from tables import check_rows
 
 from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
 from benchhouse.schema.histogram import Histogram
@@ -28,17 +29,20 @@ def test_an_unknown_driver_is_answered_with_those_of_the_experiment(tmp_path):
     assert ctx.driver("openai").transport == "http"
 
 
-@pytest.mark.parametrize("value", [1, 1.5, True, -0.0, 2**60])
-def test_numbers_are_taken(tmp_path, value):
-    ctx = context(tmp_path, X)
-    ctx.emit("x", value)
-    ctx.emit("x", value, unit="ms")
-    assert list(ctx.series["x", ""].values) == [float(value)] * 2
+def test_numbers_are_taken(tmp_path):
+    rows = [1, 1.5, True, -0.0, 2**60]
+
+    def check(value):
+        ctx = context(tmp_path, X)
+        ctx.emit("x", value)
+        ctx.emit("x", value, unit="ms")
+        assert list(ctx.series["x", ""].values) == [float(value)] * 2
+
+    check_rows(check, rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "more", "code"),
-    [
+def test_everything_else_is_refused_by_name(tmp_path):
+    rows = [
         ("x", math.nan, {}, "not_finite"),
         ("x", math.inf, {}, "not_finite"),
         ("x", 10**400, {}, "not_finite"),
@@ -49,13 +53,15 @@ def test_numbers_are_taken(tmp_path, value):
         ("x", 1j, {}, "not_a_number"),
         ("x", 1, {"unit": "s"}, "unit_mismatch"),
         ("y", 1, {}, "undeclared_metric"),
-    ],
-)
-def test_everything_else_is_refused_by_name(tmp_path, name, value, more, code):
-    with pytest.raises(ExperimentFailed) as found:
-        context(tmp_path, X).emit(name, value, **more)
-    assert found.value.code == code
-    assert f"'{name}'" in found.value.message
+    ]
+
+    def check(name, value, more, code):
+        with pytest.raises(ExperimentFailed) as found:
+            context(tmp_path, X).emit(name, value, **more)
+        assert found.value.code == code
+        assert f"'{name}'" in found.value.message
+
+    check_rows(check, rows)
 
 
 def test_many_values_are_taken_as_those_one_by_one(tmp_path):
@@ -69,21 +75,22 @@ def test_many_values_are_taken_as_those_one_by_one(tmp_path):
     assert list(ctx.series["x", "late"].values) == [7, 8]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "code"),
-    [
+def test_of_many_values_none_is_taken_where_one_is_no_number(tmp_path):
+    rows = [
         ("x", [1.0, math.nan], "not_finite"),
         ("x", ["1"], "not_a_number"),
         ("x", None, "not_a_number"),
         ("x", [10**400], "not_a_number"),
         ("y", [1.0], "undeclared_metric"),
-    ],
-)
-def test_of_many_values_none_is_taken_where_one_is_no_number(tmp_path, name, values, code):
-    ctx = context(tmp_path, X)
-    with pytest.raises(ExperimentFailed, match=f"^{code}: metric '{name}'"):
-        ctx.emit_all(name, values)
-    assert not ctx.series
+    ]
+
+    def check(name, values, code):
+        ctx = context(tmp_path, X)
+        with pytest.raises(ExperimentFailed, match=f"^{code}: metric '{name}'"):
+            ctx.emit_all(name, values)
+        assert not ctx.series
+
+    check_rows(check, rows)
 
 
 def test_a_unit_may_not_change_between_values(tmp_path):

@@ -1,6 +1,7 @@
 """What a contract demands of a trial, seen from its node: each with a trial that has it and one that lacks it."""
 
 import pytest
+from tables import check_rows
 
 from benchhouse.claims.contracts import template
 from benchhouse.schema import guarantees as names
@@ -80,9 +81,8 @@ def test_a_trial_that_has_everything_proves_each_guarantee():
 TWO = trial({"resources": Resources(nodes=2)})
 
 
-@pytest.mark.parametrize(
-    ("changes", "missing", "says"),
-    [
+def test_what_is_lacking_is_named_with_what_was_seen():
+    rows = [
         ({"telemetry": telemetry(node=4.0)}, {names.DEDICATED}, "others used 25.0% of its processors"),
         ({"telemetry": telemetry(other=(5.0, 1.0)), "spec": TWO}, {names.DEDICATED}, "50.0% of its processors at n2"),
         ({"telemetry": telemetry(other=(1.1, 1.0)), "spec": TWO}, set(), ""),
@@ -103,12 +103,14 @@ TWO = trial({"resources": Resources(nodes=2)})
         ({"spec": trial({"source": {}})}, {names.COMMIT}, "ran at unknown"),
         ({"spec": trial({"workload_spec_digest": "7" * 64})}, {names.DATASET}, "777777777777"),
         ({"spec": trial({"final": "/elsewhere/t"})}, {names.ARTIFACTS}, "not results"),
-    ],
-)  # fmt: skip
-def test_what_is_lacking_is_named_with_what_was_seen(changes, missing, says):
-    lacking = [item for item in observe(seen(**changes)) if not item.observed]
-    assert {item.name for item in lacking} == missing
-    assert all(says in item.says for item in lacking)
+    ]  # fmt: skip
+
+    def check(changes, missing, says):
+        lacking = [item for item in observe(seen(**changes)) if not item.observed]
+        assert {item.name for item in lacking} == missing
+        assert all(says in item.says for item in lacking)
+
+    check_rows(check, rows)
 
 
 def test_a_trial_counts_unless_its_contract_rejects_what_lacks_something():

@@ -1,13 +1,12 @@
 """Names of nodes as Slurm shortens them."""
 
-import pytest
+from tables import check_rows
 
 from benchhouse.worker.nodes import expand
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_a_list_of_nodes_is_written_out():
+    rows = [
         ("", []),
         ("login", ["login"]),
         ("a,b", ["a", "b"]),
@@ -17,7 +16,9 @@ from benchhouse.worker.nodes import expand
         ("r[1-2]n[01,03]", ["r1n01", "r1n03", "r2n01", "r2n03"]),
         ("gpu[01-02],node[01-02]", ["gpu01", "gpu02", "node01", "node02"]),
         ("a-b[1]-x.example.org", ["a-b1-x.example.org"]),
-    ],
-)
-def test_a_list_of_nodes_is_written_out(text, names):
-    assert expand(text) == names
+    ]
+
+    def check(text, names):
+        assert expand(text) == names
+
+    check_rows(check, rows)

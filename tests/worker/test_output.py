@@ -104,7 +104,7 @@ SIZE = 1 << 27
 
 
 def reading_alone_s(line):
-    """Return the CPU seconds that this machine needs now to read so many lines from a pipe and to count them."""
+    """Return the CPU seconds that this machine needs now to read SIZE bytes of lines from a pipe and to count them."""
     buffer, lines = bytearray(256 << 10), 0
     with subprocess.Popen([sys.executable, "-c", WRITE, line, str(SIZE)], stdout=subprocess.PIPE, bufsize=0) as writer:
         before = time.process_time()

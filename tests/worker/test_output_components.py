@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 
 import pytest
 
@@ -54,13 +55,27 @@ def test_a_component_has_a_log_of_its_own_and_lines_in_the_journal(capture, tmp_
     assert first["time"] <= second["time"] <= third["time"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../x", "", ".", "..", "a/b", "/etc/x", "-x", ".hidden", "a b", "é", "x\n", "x" * 65, "stdout", "Worker", 7],
-)
-def test_what_can_not_be_the_name_of_a_log_is_refused(capture, tmp_path, name):
-    with pytest.raises(ValueError, match="can't name a log"):
-        capture.open(name)
+def test_what_can_not_be_the_name_of_a_log_is_refused(capture, tmp_path):
+    names = [
+        "../x",
+        "",
+        ".",
+        "..",
+        "a/b",
+        "/etc/x",
+        "-x",
+        ".hidden",
+        "a b",
+        "é",
+        "x\n",
+        "x" * 65,
+        "stdout",
+        "Worker",
+        7,
+    ]
+    for name in names:
+        with pytest.raises(ValueError, match="can't name a log"):
+            capture.open(name)
     assert [path.name for path in tmp_path.rglob("*")] == ["logs", "trial.jsonl"]
 
 
@@ -149,14 +164,17 @@ def test_a_private_key_is_blanked_with_its_body_however_it_was_written(capture, 
     assert [row["line"] for row in rows(tmp_path)] == ["before", "[redacted]", "after"]
 
 
-@pytest.mark.parametrize("cap", [1, 50, 300, 2000])
-@pytest.mark.parametrize("shift", range(0, 600, 45))
-def test_no_part_of_a_private_key_is_left_where_a_log_is_cut(tmp_path, cap, shift):
-    capture = Capture.begin(tmp_path, "t", cap, streams=())
-    end = b"x" * 63 + b"\n"
-    say(capture, "server", f"begin\n{KEY}\n".encode(), end * ((stream.RING_BYTES - shift) // len(end)))
-    capture.close()
-    assert "MIIE" not in kept(tmp_path, "server") + capture.tail("server", 2000)
+def test_no_part_of_a_private_key_is_left_where_a_log_is_cut(tmp_path):
+    leaks = []
+    for cap, shift in product((1, 50, 300, 2000), range(0, 600, 45)):
+        folder = tmp_path / f"{cap}-{shift}"
+        capture = Capture.begin(folder, "t", cap, streams=())
+        end = b"x" * 63 + b"\n"
+        say(capture, "server", f"begin\n{KEY}\n".encode(), end * ((stream.RING_BYTES - shift) // len(end)))
+        capture.close()
+        if "MIIE" in kept(folder, "server") + capture.tail("server", 2000):
+            leaks.append((cap, shift))
+    assert not leaks
 
 
 def test_a_long_line_is_kept_whole_and_its_secrets_are_not(tmp_path):

@@ -15,7 +15,10 @@ from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.worker.output import Capture
 from benchhouse.worker.services import Services
 
-MOCK = (str(build()), "--port", "{port}")
+
+def mock():
+    """The command of the mock server, which is compiled here if need be."""
+    return (str(build()), "--port", "{port}")
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def pids_told(folder):
 
 
 def test_a_server_is_up_until_it_is_ended_and_its_folder_goes_with_it(services):
-    service = services.start(recipe(MOCK))
+    service = services.start(recipe(mock()))
     assert service.endpoint.startswith("http://127.0.0.1:") and "{port}" not in service.endpoint
     assert service.start_s < 120 and service.folder.is_dir()
     client = HttpClient(timeout_s=10)
@@ -137,17 +140,17 @@ def test_environment_variables_reach_the_server(services):
 def test_what_prepares_a_server_runs_first_and_its_failure_is_told(services):
     steps = (("sh", "-c", "echo first > {folder}/made"), ("sh", "-c", "cat {folder}/made; echo second; exit 4"))
     with pytest.raises(ExperimentFailed, match=r"(?s)could not be prepared.*first\nsecond"):
-        services.start(recipe(MOCK, prepare=steps))
+        services.start(recipe(mock(), prepare=steps))
 
 
 def test_files_of_a_recipe_are_written_with_their_places_filled_in(services):
-    service = services.start(recipe(MOCK, files={"settings.ini": "port={port}\nother={this}"}))
+    service = services.start(recipe(mock(), files={"settings.ini": "port={port}\nother={this}"}))
     port = service.endpoint.rpartition(":")[2]
     assert (service.folder / "settings.ini").read_text() == f"port={port}\nother={{this}}"
 
 
 def test_two_servers_of_one_recipe_have_folders_and_logs_of_their_own(services):
-    first, second = services.start(recipe(MOCK)), services.start(recipe(MOCK))
+    first, second = services.start(recipe(mock())), services.start(recipe(mock()))
     assert first.folder != second.folder and first.name != second.name and first.endpoint != second.endpoint
 
 

@@ -27,7 +27,7 @@ def test_every_ending_has_its_outcome_and_code(endings):
     for act, (outcome, code) in ((act, ending) for act, ending in ENDINGS.items() if ending):
         trial = trials[act]
         found = (trial.outcome, trial.metrics["benchhouse"]["outcome"], trial.metrics["errors"]["rate"])
-        expected = (outcome, outcome, None if outcome in MEASURED else 1)  # null: nobody measured it
+        expected = (outcome, outcome, None if outcome in MEASURED else 1)  # null: it was not measured
         if outcome not in OUTCOMES or found != expected or code not in (None, trial.code):
             failures.append((act, found, trial.code))
     assert not failures
@@ -198,7 +198,7 @@ def test_trials_end_at_their_limits_of_cpu_and_memory_also_when_a_child_uses_the
 
 
 def test_a_quarter_of_a_gigabyte_of_output_is_kept_in_part_and_in_little_memory(lab):
-    """What it costs in CPU time is checked in test_output.py, without the start of a run."""
+    """The CPU time of the capture is checked in test_output.py, without the start of a run."""
     lab.run("mischief", workload={"act": "shout"})
     (trial,) = lab.trials()
     assert sum(path.stat().st_size for path in trial.folder.rglob("*") if path.is_file()) < 40 << 20
@@ -218,8 +218,8 @@ def test_secrets_reach_the_experiment_and_nothing_else(lab):
     )  # fmt: skip
     done = lab.bench("run", scenario, code=1)
     lab.bench("report", code=0)
-    assert {path.read_text() for path in lab.marks.glob("told*")} == set(passwords.values())
-    assert len(list(lab.marks.glob("told*"))) == len(lab.trials()) == 6
+    assert {path.read_text() for path in lab.marks.glob("told-*")} == set(passwords.values())
+    assert len(list(lab.marks.glob("told-*"))) == len(lab.trials()) == 6
     for trial in lab.trials():
         assert trial.meta["failure"]["message"] == "refused: [redacted]"
         assert "the password is [redacted]" in trial.stdout()

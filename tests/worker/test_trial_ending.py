@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tables import check_rows
 
 from benchhouse.processes import tree
 from benchhouse.schema.service import SECRET, Address, Addresses, ServiceFolder
@@ -31,9 +32,8 @@ def _no_batch_job(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
-    ("ended", "handover", "outcome", "code", "message"),
-    [
+def test_every_ending_has_one_name():
+    rows = [
         (Ended(9, "wall"), {"finished": True}, "timeout", "wall_limit", "ended after 1.5 s of wall-clock time"),
         (Ended(9, "job"), {}, "timeout", "job_time", "the time of its batch job was nearly over"),
         (Ended(9, "cpu"), {}, "timeout", "cpu_limit", "ended after 0 s of CPU time"),
@@ -47,14 +47,16 @@ def _no_batch_job(monkeypatch):
         (Ended(9), {}, "error", "SIGKILL", "the experiment's process was killed by SIGKILL"),
         (Ended(11), {}, "error", "SIGSEGV", "the experiment's process was killed by SIGSEGV"),
         (Ended(3 << 8), {}, "error", "exit", "the experiment's process exited with code 3 and no result"),
-    ],
-)
-def test_every_ending_has_one_name(ended, handover, outcome, code, message):
-    found, failure = judge(ended, **handover)
-    assert (found, failure.code, failure.message) == (outcome, code, message)
-    assert failure.retryable is (code in ("SIGKILL", "busy")), (
-        "only what the machine or the experiment says is worth it"
-    )
+    ]
+
+    def check(ended, handover, outcome, code, message):
+        found, failure = judge(ended, **handover)
+        assert (found, failure.code, failure.message) == (outcome, code, message)
+        assert failure.retryable is (code in ("SIGKILL", "busy")), (
+            "only what the machine or the experiment says is worth it"
+        )
+
+    check_rows(check, rows)
 
 
 def test_what_finished_and_holds_has_succeeded():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from services.metrics_page import serving
+from tables import check_rows
 
 from benchhouse.worker.monitors import prometheus
 from benchhouse.worker.monitors.prometheus import Endpoint, choose, reader
@@ -66,16 +67,17 @@ c 9
     assert read(page, ["?"]) == {"c": 9}
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
+def test_lines_of_every_shape_are_read():
+    rows = [
         ("x 1", 1), ("x 1.5e3 1700000000000", 1500), ("x{} 2", 2), ("x\t3", 3), ('x{a="}"} 4', 4),
         ('x{a="\\"b\\\\",c="d"} 5', 5), ('x{a="ü"} 6', 6), ("x +Inf", math.nan), ("x NaN", math.nan),
         ('x 7 # {trace_id="abc"} 0.1 1700000000.0', 7), ("x 8\r", 8),
-    ],
-)  # fmt: skip
-def test_lines_of_every_shape_are_read(line, value):
-    assert read(f"{line}\n", ["x"]) == pytest.approx({"x": value}, nan_ok=True)
+    ]  # fmt: skip
+
+    def check(line, value):
+        assert read(f"{line}\n", ["x"]) == pytest.approx({"x": value}, nan_ok=True)
+
+    check_rows(check, rows)
 
 
 def test_a_line_that_can_not_be_read_costs_its_own_value_alone():
