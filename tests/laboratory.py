@@ -403,7 +403,7 @@ class Lab:
         """Start `bench` as a fork of a process that has imported it: for servers whose own start is not the subject."""
         return warm_bench().start(tuple(map(str, args)), self.workspace, self.environment())
 
-    def bench(self, *args: object, code: int | None = 0, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
+    def bench(self, *args: object, code: int | None = 0, timeout_s: float = 240) -> "subprocess.CompletedProcess[str]":
         verb, *more = args
         if (
             verb in READING_VERBS
