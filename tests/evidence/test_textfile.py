@@ -104,7 +104,7 @@ def test_every_series_that_is_declared_has_a_clean_name():
 
 
 @needs_prometheus
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -128,7 +128,8 @@ def test_an_external_service_is_neither_started_nor_ended_and_its_port_is_taken(
 def test_the_digest_of_an_instance_says_what_serves_it_and_not_where(served):
     digests = []
     for use in ({}, {}, {"replicas": 2}, {"mode": "embedded"}):
-        prepared = prepare(served.workspace_object(), served.scenario("command", **scenario(use=use)))
+        path = served.scenario("command", **scenario(use=use) | {"target": {"argv": ["true"]}})
+        prepared = prepare(served.workspace_object(), path)
         digests += [trial.instance_digest for trial in prepared.plan.trials()]
     assert digests[0] == digests[1] and len(digests) == 4 and len(set(digests)) == 3
 
