@@ -431,6 +431,7 @@ def sent_by(sent, number):
     return sent[number]
 
 
+@pytest.mark.serial
 def test_a_poller_that_is_woken_later_than_it_was_to_be_takes_that_off_its_floors(poller, pair):
     """As by a virtual core that its host does not run."""
     late_ns = 60 * MS

@@ -24,7 +24,7 @@ from benchhouse.load.streams import figures
 MS = 1_000_000
 ASKED = SimpleNamespace(as_text=lambda: "a few words", output_tokens=24)
 PERCENT = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9}
-pytestmark = pytest.mark.usefixtures("each_engine")
+pytestmark = [pytest.mark.usefixtures("each_engine"), pytest.mark.serial]  # the log of a starved server has gaps
 
 
 def load(servers, **shape):
