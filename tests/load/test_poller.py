@@ -503,12 +503,12 @@ def test_without_stamps_of_the_kernel_the_time_of_the_read_stands_for_them(polle
     assert mark.stamp_ns == mark.read_ns
 
 
+@pytest.mark.slow("a stamp counts also when its reader was away for more than the 10 s that clocks may be apart")
 def test_a_stamp_is_believed_however_long_its_reader_was_away(poller, pair):
-    """The clocks are 9 s apart and the reader is away for a second: together more than a clock may be wrong."""
+    """Like a reader that was stopped at a terminal, and goes on a while later."""
     wait(poller, sleep=False)
-    poller.realtime_ahead_ns += 9 * SECOND
     _, after = pair.send(b"x")
-    time.sleep(1.2)
+    time.sleep(11)
     wait(poller)
     _, (mark,), _ = take(poller, pair.near)
     assert mark.stamp_ns <= after + BUSY_MS * MS
