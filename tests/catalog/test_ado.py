@@ -26,9 +26,8 @@ def needed(identifier, **domain):
 STEPS = {"variableType": "DISCRETE_VARIABLE_TYPE"}
 
 
-@pytest.mark.parametrize(
-    ("domain", "good", "bad"),
-    [
+def test_an_input_takes_what_its_property_allows_and_nothing_else():
+    for domain, good, bad in (
         ({"variableType": "CATEGORICAL_VARIABLE_TYPE", "values": ["a", "b"]}, "a", "c"),
         (STEPS | {"values": [8, 16]}, 16, 12),
         (STEPS | {"values": [0.5, 1]}, 0.5, 0.7),
@@ -40,13 +39,12 @@ STEPS = {"variableType": "DISCRETE_VARIABLE_TYPE"}
         ({"variableType": "CONTINUOUS_VARIABLE_TYPE", "domainRange": [0, 1]}, 0.25, 1.0),
         ({"variableType": "BINARY_VARIABLE_TYPE"}, True, "maybe"),
         ({"variableType": "OPEN_CATEGORICAL_VARIABLE_TYPE", "values": ["x"]}, "another", 3),
-    ],
-)
-def test_an_input_takes_what_its_property_allows_and_nothing_else(domain, good, bad):
-    model = input_model("custom_experiments.x", [needed("n", **domain)])
-    assert model.model_validate({"n": good}).n == good
-    with pytest.raises(ValidationError):
-        model.model_validate({"n": bad})
+    ):
+        model = input_model("custom_experiments.x", [needed("n", **domain)])
+        assert model.model_validate({"n": good}).n == good, domain
+        with pytest.raises(ValidationError):
+            model.model_validate({"n": bad})
+            pytest.fail(f"{domain} takes {bad!r}")
 
 
 def test_an_input_may_have_any_name_and_a_default():
@@ -82,6 +80,30 @@ def test_what_is_only_described_can_not_be_called():
         declare(told).call({}, {}, None)
 
 
+PART = (
+    DECORATOR
+    + """
+from toybench.shared import shared
+
+@custom_experiment(output_property_identifiers=["out"], required_properties=[number("n", values=[1, 2])])
+def {name}(n: int):
+    return {{"out": n}}
+"""
+)
+
+
+def install_toybench(site):
+    """A package of four modules, of which three are entry points that share the fourth one."""
+    (site / "toybench").mkdir(parents=True)
+    (site / "toybench" / "__init__.py").write_text("")
+    for name in ("first", "second", "third"):
+        (site / "toybench" / f"{name}.py").write_text(PART.format(name=name))
+    shared = PART.replace("from toybench.shared import shared\n", "").format(name="shared")
+    (site / "toybench" / "shared.py").write_text(shared)
+    lines = "[ado.custom_experiments]\nc = toybench.third\na = toybench.first\nb = toybench.second:second\n"
+    install(site, "toybench", "unused", "", lines, "0.3.1")
+
+
 LONE = """
 from ado.modules.actuators.base import ActuatorBase
 from ado_halver import Halving
@@ -105,6 +127,7 @@ def shelf(tmp_path_factory):
     install_all(root / "site")
     broken = DECORATOR + "raise OSError('no such device')\n"
     install(root / "site", "ado-broken", "ado_broken", broken, "[ado.custom_experiments]\nbad = ado_broken\n")
+    install_toybench(root / "site")
     install(root / "site", "ado-lone", "ado_lone", LONE, "[ado.actuators]\nlone = ado_lone:Lone\n")
     return root
 
@@ -126,7 +149,12 @@ def ados(folder):
 def test_what_is_installed_for_ado_is_listed_with_its_own_package(shelved):
     found = ados(shelved)
     packages = {key: f"{item.distribution} {item.distribution_version}" for key, item in found.items()}
-    assert packages == {
+    several = [(*key, found[key].object) for key, package in packages.items() if package == "toybench 0.3.1"]
+    assert several == [
+        (f"custom_experiments.{name}", "0.3.1", f"toybench.{name}:{name}")
+        for name in ("first", "second", "shared", "third")
+    ], "each experiment once, however many entry points lead to it"
+    assert {key: package for key, package in packages.items() if not package.startswith("toybench")} == {
         ("custom_experiments.doubling", "1.0.0"): "ado-one 0.3",
         ("custom_experiments.doubling", "2.0.0"): "ado-two 0.4",
         ("custom_experiments.raising", "1.0.0"): "ado-one 0.3",
@@ -154,39 +182,6 @@ def test_what_can_not_be_loaded_is_told_to_who_asks_for_it_by_its_full_name(shel
     with pytest.raises(BenchError) as found:
         resolve("custom_experiments.bad", None, list_experiments(shelved / "cache"))
     assert "'bad' of ado-broken can't be loaded: OSError: no such device" in found.value.hint
-
-
-PART = (
-    DECORATOR
-    + """
-from toybench.shared import shared
-
-@custom_experiment(output_property_identifiers=["out"], required_properties=[number("n", values=[1, 2])])
-def {name}(n: int):
-    return {{"out": n}}
-"""
-)
-
-
-def test_a_package_with_several_entry_points_lists_each_experiment_once(tmp_path, monkeypatch):
-    site = tmp_path / "site"
-    (site / "toybench").mkdir(parents=True)
-    (site / "toybench" / "__init__.py").write_text("")
-    for name in ("first", "second", "third"):
-        (site / "toybench" / f"{name}.py").write_text(PART.format(name=name))
-    shared = PART.replace("from toybench.shared import shared\n", "").format(name="shared")
-    (site / "toybench" / "shared.py").write_text(shared)
-    lines = "[ado.custom_experiments]\nc = toybench.third\na = toybench.first\nb = toybench.second:second\n"
-    install(site, "toybench", "unused", "", lines, "0.3.1")
-    monkeypatch.syspath_prepend(site)
-    installed.cache_clear()
-    listed = [item for item in list_experiments(tmp_path / "cache") if item.bridge == "ado"]
-    installed.cache_clear()
-    names = ["first", "second", "shared", "third"]
-    assert [(item.name, item.object) for item in listed] == [
-        (f"custom_experiments.{name}", f"toybench.{name}:{name}") for name in names
-    ]
-    assert resolve("custom_experiments.first", None, listed).distribution == "toybench"
 
 
 def test_who_waits_for_ado_is_told_so_before_it_is_loaded(shelved, tmp_path, monkeypatch):
