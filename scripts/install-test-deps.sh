@@ -19,7 +19,6 @@ fi
 command -v strace >/dev/null || missing+=(strace)
 command -v crontab >/dev/null || missing+=(cron)
 command -v rsvg-convert >/dev/null || missing+=(librsvg2-bin)
-ls /usr/share/benchmark/compare.py >/dev/null 2>&1 || missing+=(libbenchmark-tools)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 command -v java >/dev/null || missing+=(default-jre-headless)
 command -v mksquashfs >/dev/null || missing+=(squashfs-tools)
