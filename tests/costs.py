@@ -1,11 +1,12 @@
 """A pytest plugin that records what each test and each shared fixture costs in wall time and CPU time.
 
-CPU time includes the child processes that a test has waited for. With pytest-xdist, the workers measure and send their
-numbers with the test reports; the main process appends them to the file named by `--costs`. `scripts/test_costs.py`
-prints that file as tables.
+CPU time includes the child processes that a test has waited for, and helper processes that call `watch_process`. With
+pytest-xdist, the workers measure and send their numbers with the test reports; the main process appends them to the
+file named by `--costs`. `scripts/test_costs.py` prints that file as tables.
 """
 
 import json
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ from typing import Any
 import pytest
 
 PROPERTY = "costs"
+_watched_processes: list[int] = []
+
+
+def watch_process(pid: int) -> None:
+    """Count the CPU time of a child that outlives a test, and that of its finished children, from now on."""
+    _watched_processes.append(pid)
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Clock:
     """One reading of wall time and of the CPU time of this process and its finished children, in seconds."""
 
     wall: float = field(default_factory=time.monotonic)
-    cpu: float = field(default_factory=lambda: sum(map(_cpu_seconds, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))))
+    cpu: float = field(default_factory=lambda: _cpu_seconds())
 
     def elapsed(self) -> dict[str, float]:
         """Return the wall and CPU seconds since this reading."""
@@ -31,9 +38,18 @@ class Clock:
         return {"wall_s": round(now.wall - self.wall, 3), "cpu_s": round(now.cpu - self.cpu, 3)}
 
 
-def _cpu_seconds(who: int) -> float:
-    usage = resource.getrusage(who)
-    return usage.ru_utime + usage.ru_stime
+def _cpu_seconds() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(map(_cpu_seconds_of, _watched_processes))
+
+
+def _cpu_seconds_of(pid: int) -> float:
+    """Return the CPU time of a process and its finished children; 0 after its end, when it counts as a child."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 class CostMeter:

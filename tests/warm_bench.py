@@ -79,10 +79,13 @@ class WarmBench:
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, __file__, str(theirs.fileno())]
+            from costs import watch_process  # here, because the process that forks does not need pytest
+
             one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # so that it can fork
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=one_thread, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
+        watch_process(self._process.pid)
         self._one_at_a_time = threading.Lock()
         atexit.register(self._socket.close)
 
