@@ -2,8 +2,8 @@
 # Run the whole test suite, or the part that TESTS names. A test runs once: what fails is a defect.
 #
 # First pass: tests that share the machine, WORKERS at a time. Second pass: the tests that measure time, one at a time
-# (`serial`); meanwhile one core runs the tests that need almost no other process (`quick`) and those that load client
-# libraries into the test's process (`clients`), at idle priority, so that they only use time that is left over.
+# (`serial`); meanwhile one core runs the tests that load client libraries into the test's process (`clients`), at idle
+# priority, so that they only use time that is left over.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 workers=${WORKERS:-3}
@@ -33,23 +33,21 @@ pass() {
     [ $code -eq 5 ] || return $code
 }
 
-# Runs beside the tests that measure time, and must not disturb them.
-pass_at_idle_priority() {
+# Runs alongside the tests that measure time, and must not disturb them.
+clients_at_idle_priority() {
     taskset --cpu-list -p 0 "$BASHPID" >/dev/null
     chrt --idle --pid 0 "$BASHPID"
-    local code=0 clients
+    local clients
     mapfile -t clients < <(files_with_mark clients)
-    [ ${#clients[@]} -eq 0 ] || pass 'clients and not serial' "${clients[@]}" || code=1
-    pass 'quick' "${tests[@]}" || code=1
-    return $code
+    [ ${#clients[@]} -eq 0 ] || pass 'clients and not serial' "${clients[@]}"
 }
 
-pass 'not serial and not clients and not quick' -n "$workers" "${tests[@]}" || failures=1
-pass_at_idle_priority >"$state/idle.log" 2>&1 &
+pass 'not serial and not clients' -n "$workers" "${tests[@]}" || failures=1
+clients_at_idle_priority >"$state/clients.log" 2>&1 &
 mapfile -t serial < <(files_with_mark serial)
 [ ${#serial[@]} -eq 0 ] || pass 'serial' "${serial[@]}" || failures=1
 wait $! || failures=1
-cat "$state/idle.log"
+cat "$state/clients.log"
 
 .venv/bin/python scripts/test_costs.py "$costs" --budgets || failures=1
 echo "make test took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time of this shell and of its child processes:"

@@ -115,7 +115,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that start processes, by their fixtures, and tests that are quick, by their folder and other marks."""
+    """Mark tests that start processes, by their fixtures, and tests that are quick, by their folder and other marks.
+
+    Quick tests come last: they use the cores while the last clusters and servers are waited for.
+    """
     _put_off_kubernetes(items)
     for item in items:
         if STARTS.intersection(getattr(item, "fixturenames", ())):
@@ -123,6 +126,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in QUICK_FOLDERS and not NOT_QUICK.intersection(mark.name for mark in item.iter_markers()):
             item.add_marker(pytest.mark.quick)
+    items.sort(key=lambda item: item.get_closest_marker("quick") is not None)
 
 
 def _put_off_kubernetes(items: list[pytest.Item]) -> None:

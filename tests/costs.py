@@ -105,7 +105,7 @@ class CostWriter:
     """Appends the cost of each test phase to a JSON Lines file as its report arrives."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()  # tests change the working directory
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         cost = dict(report.user_properties).get(PROPERTY)

@@ -157,6 +157,7 @@ def test_a_number_is_traced_and_claimed(two_runs):
 HOSTILE = "<script>alert(1)</script>"
 
 
+@pytest.mark.starts
 def test_hostile_names_are_text_in_a_notebook(tmp_path):
     ws = bh.open(tmp_path)
     scenario = {

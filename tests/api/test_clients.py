@@ -7,6 +7,8 @@ from services.lookups import lookups
 
 from benchhouse.schema.errors import BenchError
 
+pytestmark = pytest.mark.starts
+
 DB = {"service": "db", "services": {"db": {"recipe": "postgres"}}}
 
 

@@ -16,6 +16,8 @@ from benchhouse.runs.ledger import list_runs, new_run_id
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Budget
 
+pytestmark = pytest.mark.starts
+
 CODE = """
 import pathlib, time
 from benchhouse import Metric, experiment

@@ -10,6 +10,8 @@ from benchhouse.api.lifecycle import Load
 from benchhouse.api.placement import Placement
 from benchhouse.schema.errors import BenchError
 
+pytestmark = pytest.mark.starts
+
 
 class Notes(RunListener):
     def __init__(self):

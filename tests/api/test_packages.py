@@ -133,6 +133,7 @@ def test_scaffolds_go_into_the_workspace_wherever_one_stands(tmp_path, monkeypat
         workspace.new.scenario("mine")
 
 
+@pytest.mark.starts
 def test_a_logical_benchmark_becomes_a_scenario_and_ranks_its_targets(workspace):
     (workspace.root / "benchmarks").mkdir()
     (workspace.root / "benchmarks" / "waiting.yaml").write_text(LOGICAL)

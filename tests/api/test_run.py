@@ -52,6 +52,7 @@ def pulled(two_runs, tmp_path_factory):
     return workspace
 
 
+@pytest.mark.starts
 def test_a_name_means_the_same_run_in_every_verb_pulled_or_not(two_runs, pulled, bench):
     last, before = two_runs["@last"].id, two_runs["@last-1"].id
     assert [run.id for run in pulled.runs()] == [before, last] and pulled.runs(made_here=True) == []

@@ -12,6 +12,8 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Resources
 
+pytestmark = pytest.mark.starts
+
 
 @pytest.fixture
 def workspace(tmp_path):

@@ -13,6 +13,8 @@ from benchhouse.results.comparisons import CompareOptions
 from benchhouse.results.gate import GateRules
 from benchhouse.runs.preparation import Where
 
+pytestmark = pytest.mark.starts
+
 ROWS = "select outcome, count(*) from trial_fact group by all order by all"
 
 
@@ -160,7 +162,7 @@ def test_a_submitted_run_is_waited_for(workspace, greetings):
 def test_keywords_are_the_fields_of_what_they_become():
     """The typed dicts that editors complete say what the values behind them take, and nothing else."""
     places, settings = execution.PlaceKeywords.__annotations__, execution.RunKeywords.__annotations__
-    assert set(places) == {field.name for field in dataclasses.fields(Where)}
+    assert set(places) == {field.name for field in dataclasses.fields(Where)} - {"read_only"}
     assert set(settings) - set(places) == {field.name for field in dataclasses.fields(execution.RunSettings)}
     assert set(gates.GateKeywords.__annotations__) == {field.name for field in dataclasses.fields(GateRules)}
     compared = {field.name for field in dataclasses.fields(CompareOptions)}

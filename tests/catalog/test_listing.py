@@ -176,6 +176,7 @@ def test_what_raised_is_tried_again_once_its_cause_is_gone(packages, listed):
     assert listed()[0].broken is None
 
 
+@pytest.mark.starts
 def test_a_spoilt_cache_only_costs_time(packages, listed, tmp_path):
     packages.add("pack", "pack_a", good(), "good = pack_a:run")
     listed()
@@ -284,6 +285,7 @@ def test_two_processes_that_see_different_packages_do_not_spoil_each_others_cach
     assert len(list((tmp_path / "log").iterdir())) == 1  # described once
 
 
+@pytest.mark.starts
 def test_a_killed_reader_leaves_nobody_who_describes(packages, tmp_path):
     mark = tmp_path / "pid"
     code = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(60)"

@@ -1,8 +1,6 @@
 """`bench site`: profiles, and what is true of this machine. A program that is missing is an answer, never an error."""
 
 import json
-import os
-import shutil
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -177,13 +175,3 @@ def test_a_server_that_is_no_api_server_is_told(bench, tmp_path, monkeypatch, pa
     write_kubeconfig(tmp_path / "config", page)
     note = checked(bench)[0]["kubernetes"]["note"]
     assert "Kubernetes refuses" in note or "an answer nobody expects" in note
-
-
-@pytest.mark.skipif(not shutil.which("sinfo") or not os.environ.get("SLURM_CONF"), reason="needs a Slurm cluster")
-def test_a_real_cluster_is_described(bench, tmp_path):
-    found, profile = checked(bench, "--write", str(tmp_path / "site.yaml"))
-    assert found["slurm"]["state"] == "good" and found["controller's clock"]["value"] == "as here"
-    assert profile["executor"] == "slurm" and profile["slurm"]["max_array"] >= 1000
-    assert profile["slurm"]["partition"] == "cpu" and profile["slurm"]["gpu_partition"] == "gpu"
-    assert profile["slurm"]["partitions"]["gpu"]["gpus"] == 4
-    assert load_site(tmp_path / "site.yaml").model_dump(mode="json") == profile

@@ -17,9 +17,9 @@ monitors: {interval: 0.2s}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A good run, and one that has a thirtieth of a core."""
+    """A good run, and one that has a twelfth of a core."""
     made = Lab(tmp_path_factory.mktemp("try"))
-    for limits in ("{cpus: 2}", "{cpus: 0.03}"):
+    for limits in ("{cpus: 2}", "{cpus: 0.08}"):
         (made.workspace / "burn.yaml").write_text(BURN.replace("LIMITS", limits))
         made.bench("run", "burn.yaml")
     return made
@@ -34,7 +34,7 @@ def test_the_playbooks_experiment_is_run_in_turns_and_judged(lab):
     # A machine that is busier than in the good run leaves some of it; what restores by how much: tests/results.
     codes = {"restored": 0, "partly": 3}
     assert done.returncode == codes[tried["outcome"]], done.stdout + done.stderr
-    assert tried["remedy"] == "without `limits: {cpus: 0.03}`"
+    assert tried["remedy"] == "without `limits: {cpus: 0.08}`"
     assert (tried["rounds"], len(tried["runs"])) == (3, 6)
     assert sorted(tried["runs"][2:4]) != tried["runs"][2:4], "in the second round the changed one goes first"
     wall = tried["numbers"][0]

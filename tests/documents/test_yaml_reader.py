@@ -292,7 +292,7 @@ class _Quoting(yaml.SafeDumper):
 
 _Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=12)
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 printable = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff\ufffe\uffff"), max_size=20

@@ -20,7 +20,7 @@ DATA = st.dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(DATA)
 def test_any_data_survives(data):
     assert parse_yaml(dump_yaml(data), "x").data == data

@@ -52,6 +52,7 @@ def test_trials_whose_jobs_were_cancelled_stay_in_sight(slurm, frail):
     held_trials(slurm, 6, first_held=1, slurm={"throttle": 3})
     run = slurm.run_id()
     wait_until(slurm.folders, "a sealed folder")
+    frail.wait_for_tasks(run, "COMPLETED", 1)  # until then Slurm shows the task of that folder as running
     running = frail.wait_for_tasks(run, "RUNNING", 3)
     wait_until(lambda: look(slurm)["states"] == {"succeeded": 1, "running": 3, "waiting": 2}, "three that run")
     frail.call("scancel", running[0], frail.tasks_in(run, "PENDING")[-1])  # Slurm forgets the second one at once

@@ -44,6 +44,7 @@ def blocks():
                         yield (kind, type_.strip('"'), name.strip('"')), body
 
 
+@pytest.mark.slow
 def test_every_argument_is_one_of_the_providers_schema_and_none_that_is_required_is_missing():
     def check(where, body, schema):
         given = set(body) - META
