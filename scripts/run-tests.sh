@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Run the whole test suite, or the part that TESTS names. A test runs once: what fails is a defect.
 #
-# First pass: tests that share the machine, WORKERS at a time. Second pass: the tests that measure time, one at a time
-# (`serial`); meanwhile one core runs the tests that load client libraries into the test's process (`clients`), at idle
-# priority, so that they only use time that is left over.
+# Three passes: tests that share the machine, WORKERS at a time; next to them, in a process of their own, tests that load
+# client libraries into it (`clients`); and at the end, alone, the tests that measure time (`serial`).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 workers=${WORKERS:-3}
@@ -33,21 +32,14 @@ pass() {
     [ $code -eq 5 ] || return $code
 }
 
-# Runs alongside the tests that measure time, and must not disturb them.
-clients_at_idle_priority() {
-    taskset --cpu-list -p 0 "$BASHPID" >/dev/null
-    chrt --idle --pid 0 "$BASHPID"
-    local clients
-    mapfile -t clients < <(files_with_mark clients)
-    [ ${#clients[@]} -eq 0 ] || pass 'clients and not serial' "${clients[@]}"
-}
-
-pass 'not serial and not clients' -n "$workers" "${tests[@]}" || failures=1
-clients_at_idle_priority >"$state/clients.log" 2>&1 &
+mapfile -t clients < <(files_with_mark clients)
 mapfile -t serial < <(files_with_mark serial)
-[ ${#serial[@]} -eq 0 ] || pass 'serial' "${serial[@]}" || failures=1
+
+[ ${#clients[@]} -eq 0 ] || pass 'clients and not serial' "${clients[@]}" >"$state/clients.log" 2>&1 &
+pass 'not serial and not clients' -n "$workers" "${tests[@]}" || failures=1
 wait $! || failures=1
 cat "$state/clients.log"
+[ ${#serial[@]} -eq 0 ] || pass 'serial' "${serial[@]}" || failures=1
 
 .venv/bin/python scripts/test_costs.py "$costs" --budgets || failures=1
 echo "make test took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time of this shell and of its child processes:"

@@ -113,7 +113,7 @@ def fresh_python(tmp_path):
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.slow("pip builds and installs the scaffolded package, and the tests of that package run")
 def test_a_scaffolded_package_installs_is_listed_runs_and_passes_its_own_test(bench, fresh_python, tmp_path):
     assert bench("new", "experiment", "my.sort").code == 0
     package = tmp_path / "bench-my-sort"

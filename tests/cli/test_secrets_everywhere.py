@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from laboratory import warm_bench
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -16,6 +17,7 @@ def call(words, folder, environ):
     return warm_bench().call(words, folder, environ, 120)
 
 
+@pytest.mark.slow("it runs every verb that writes text, and searches all that was written")
 def test_no_secret_leaves_by_any_way_in_any_encoding(tmp_path):
     result = search_everywhere(tmp_path / "house", call)
     assert result["found"] == []

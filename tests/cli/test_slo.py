@@ -82,6 +82,7 @@ def test_a_server_that_is_not_there_ends_the_search(lab):
     assert "not_reached" in done.stderr
 
 
+@pytest.mark.slow("the search sends 800 requests at each of three loads")
 @pytest.mark.timeout(600)
 def test_a_load_that_the_client_cannot_deliver_lowers_the_search(lab):
     """Four requests of 50 ms in flight are at most 80 a second, whoever sends them; a client that another load leaves a

@@ -189,6 +189,7 @@ def test_wrong_credentials_are_refused_before_a_run_begins(place: Place, lab: La
     assert not (lab.workspace / ".bench" / "runs").exists() or not list((lab.workspace / ".bench" / "runs").iterdir())
 
 
+@pytest.mark.slow("the bucket stays away until its clients have tried several times")
 def test_a_bucket_that_is_away_is_waited_for_and_a_trial_costs_few_requests(
     place: Place, lab: Lab, seaweedfs: SeaweedFS
 ):

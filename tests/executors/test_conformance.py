@@ -20,6 +20,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return found
 
 
+@pytest.mark.slow("clusters start an interpreter or a JVM for each trial")
 def test_one_run_with_every_ending_has_the_same_outcomes_and_evidence(place: Place, lab: Lab):
     done = place.furnish(lab).bench("run", lab.scenario("mischief", **SWEEP), "--json", code=1, timeout_s=400)
     summary, trials, events = json.loads(done.stdout), lab.by("act"), lab.events()
@@ -56,6 +57,7 @@ def test_one_run_with_every_ending_has_the_same_outcomes_and_evidence(place: Pla
     lab.is_tidy()
 
 
+@pytest.mark.slow("clusters start an interpreter or a JVM for each trial")
 def test_a_run_that_was_interrupted_and_then_killed_is_resumed_to_its_end(place: Place, lab: Lab):
     lab.hold(1)
     scenario = place.furnish(lab).scenario("slow", workload={"seconds": 0, "n": [0, 1, 2]})

@@ -122,6 +122,7 @@ def wait_for_reports(engines: dict[str, KubernetesEngine]) -> dict[str, str]:
     return reported
 
 
+@pytest.mark.slow("the cluster takes its time before it gives up images, secrets and volumes")
 def test_a_pod_that_cannot_begin_is_reported_with_the_reason_of_the_cluster(
     kubernetes_cluster: KubernetesCluster, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -172,6 +173,7 @@ def test_a_pod_that_cannot_begin_is_reported_with_the_reason_of_the_cluster(
         kubernetes_cluster.forget(name)
 
 
+@pytest.mark.slow("several runs wait for pods whose volume is wrong")
 def test_a_pod_reports_a_volume_that_is_another_one_or_read_only(bad: Bad, tmp_path: Path):
     messages = bad.errors("other", volume=bad.claim("other", tmp_path))
     assert "the claim is another volume" in messages and "bench site check --job" in messages

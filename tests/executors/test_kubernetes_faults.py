@@ -61,6 +61,7 @@ def attempts(lab: Lab) -> list[int]:
     return [len(trial.meta["attempts"]) for trial in lab.trials()]
 
 
+@pytest.mark.slow("the cluster notices a lost node after its own timeout")
 def test_daemons_may_die_and_a_node_that_loses_power_costs_its_trials_an_attempt(
     held: Held, kubernetes: Lab, kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ):

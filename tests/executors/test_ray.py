@@ -44,6 +44,7 @@ def parent(pid: int) -> int:
     return int(text[text.rindex(")") + 2 :].split()[1])
 
 
+@pytest.mark.slow("Ray notices a dead node after its own timeout")
 def test_a_node_that_dies_costs_only_its_trials(ray: Lab, ray_cluster: RayCluster):
     ray.hold(0)
     scenario = ray.scenario("slow", workload={"seconds": 0, "n": [0, 1, 2, 3]}, parallel=4)
@@ -107,6 +108,7 @@ def test_a_run_is_handed_over_as_one_job_and_stopped_through_the_cluster(ray: La
     assert {trial.meta["placed"]["executor"] for trial in ray.trials()} == {"ray"}
 
 
+@pytest.mark.slow("Ray starts a cluster, and notices its end after its own timeout")
 def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(lab: Lab):
     """The run's own cluster, so that no other test loses its."""
     lab.hold(2)
@@ -255,6 +257,7 @@ def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(ray: Lab):
     ray.is_tidy()
 
 
+@pytest.mark.slow("Ray notices a dead node after its own timeout")
 def test_with_one_of_its_nodes_a_trial_of_two_is_lost_and_waits_for_another(ray: Lab, ray_cluster: RayCluster):
     ray.hold(0)
     process = ray.start("run", ray.scenario("slow", workload={"seconds": 0}, resources={"nodes": 2}), "--json")

@@ -48,6 +48,7 @@ def look(lab: Lab) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow("Slurm ends and forgets cancelled jobs at its own pace")
 def test_trials_whose_jobs_were_cancelled_stay_in_sight(slurm, frail):
     held_trials(slurm, 6, first_held=1, slurm={"throttle": 3})
     run = slurm.run_id()

@@ -86,6 +86,7 @@ def secrets_of(lab):
     return [path.read_text().partition("user:")[2].partition("@")[0] for path in lab.marks.glob("asked-*")]
 
 
+@pytest.mark.slow("it starts a server in every way in which a run or a trial can own one")
 @pytest.mark.parametrize("mode", ["attached", None])
 def test_a_service_is_started_once_a_run_or_once_a_trial_and_nothing_of_it_is_left(served, mode):
     """A server that ignores SIGTERM, has children outside its session, prints 40 MB and its secret."""

@@ -12,7 +12,7 @@ sys.path.insert(0, str(BENCHMARKS))
 from strace_calls import why_not  # noqa: E402
 
 
-@pytest.mark.slow
+@pytest.mark.slow("it runs commands under strace, once for each system call that fails")
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_a_command_that_is_killed_or_refused_in_a_system_call_loses_doubles_and_leaves_nothing():
     options = ["--command", "collect", "--command", "claim export", "--cases", "6", "--workers", "1", "--json"]

@@ -86,6 +86,7 @@ def use_all_rights(access, namespace, folder):
     later.close()
 
 
+@pytest.mark.slow("it performs a run and a schedule under the audit log of the API server")
 def test_the_role_allows_exactly_what_a_run_needs(accounts, kubernetes_cluster, bench, monkeypatch, tmp_path):
     access = access_of(accounts, monkeypatch, "whole", RIGHTS)
     assert missing_rights(bench) == []
