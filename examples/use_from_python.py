@@ -16,7 +16,7 @@ scenario = {  # or the path of a file, or bh.Scenario(...)
 run = ws.run(scenario, progress=True)
 
 submitted = ws.submit(scenario, new=True)  # returns at once
-finished = ws[submitted.run_id].wait()  # blocks until it is over, and collects it
+finished = ws[submitted.run_id].wait()  # blocks until the run has ended, and collects it
 print(finished.status().state, finished.exit_code)
 
 points = run.points()  # a typed row for each point, metric and statistic

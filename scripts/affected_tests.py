@@ -44,7 +44,7 @@ WHOLE_SUITE = re.compile(
 
 
 class Names(ast.NodeVisitor):
-    """What one syntax tree mentions: imports, attributes, identifiers, and the words and texts of string constants."""
+    """The names in one syntax tree: imports, attributes, identifiers, and the words and texts of string constants."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.imports: set[str] = set()
@@ -84,7 +84,7 @@ class Names(ast.NodeVisitor):
 
 
 class Dependencies:
-    """What each module and each test file needs directly, and the closure of that."""
+    """The direct dependencies of each module and of each test file, and the chains between them."""
 
     def __init__(self) -> None:
         graph = grimp.build_graph(

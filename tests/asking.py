@@ -42,7 +42,7 @@ def address(process: Any) -> str:
 
 
 def resize(page: Any, width: int) -> int:
-    """Resize the window of a browser, and return how wide the page is once its charts are drawn anew."""
+    """Resize the window of a browser, and return how wide the page is once its charts are drawn again."""
     page.set_viewport_size({"width": width, "height": 900})
     return page.evaluate(
         """width => new Promise((done) => {

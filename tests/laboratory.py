@@ -514,7 +514,7 @@ class Lab:
 
 
 def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:
-    """An expensive check runs at most a quarter of the time: it takes a core from what the test waits for."""
+    """An expensive check runs at most a quarter of the time: it takes CPU time from the awaited process."""
     began = time.monotonic()
     deadline = began + limit_s
     while not true():

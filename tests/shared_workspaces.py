@@ -10,9 +10,9 @@ from laboratory import Lab
 
 
 def shared_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
-    """Return a folder that all pytest-xdist workers share; the first who needs it calls `build(folder)` on it.
+    """Return a folder that all pytest-xdist workers share; the first worker that needs it calls `build(folder)`.
 
-    Nobody may change the folder afterwards: tests that write take a copy (`copy_workspace`).
+    The folder must not change afterwards: tests that write take a copy (`copy_workspace`).
     """
     root = factory.getbasetemp()
     if root.name.startswith("popen-"):  # of one worker; the folder above it belongs to the whole test run
@@ -29,21 +29,10 @@ def shared_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Pat
 
 
 def copy_workspace(source: Path, target: Path) -> None:
-    """Copy a workspace. The files are no hard links: tests damage evidence in place, and append to ledgers."""
+    """Copy a workspace. The files are real copies, because tests damage evidence in place, and append to ledgers."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 def build_once(root: Path) -> None:
     """One finished run of the experiment `once` with two trials, n=0 and n=1, as scenario `s`."""
     Lab(root).run("once", workload={"n": [0, 1]})
-
-
-def build_certified(root: Path) -> None:
-    """Runs of the experiment `certified` with two points: a good one, one whose n=1 is INVALID, and a good one."""
-    lab = Lab(root)
-    scenario = lab.scenario("certified", "two", repetitions=3, axes=[{"grid": {"n": [0, 1]}}])
-    lab.bench("run", scenario)
-    (lab.marks / "bad").touch()
-    lab.bench("run", scenario, "--new", code=1)
-    (lab.marks / "bad").unlink()
-    lab.bench("run", scenario, "--new")

@@ -17,7 +17,7 @@ monitors: {interval: 0.2s}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A good run, and one that has a twelfth of a core."""
+    """A run at full speed, and one that has a twelfth of a core."""
     made = Lab(tmp_path_factory.mktemp("try"))
     for limits in ("{cpus: 2}", "{cpus: 0.08}"):
         (made.workspace / "burn.yaml").write_text(BURN.replace("LIMITS", limits))

@@ -36,7 +36,7 @@ from benchhouse.sites import places
 class ScenarioText:
     """The text of a scenario file, for callers that have no file; messages call it `name`.
 
-    `read_only` is for text from a client that may only read: planning it makes and enters no environment.
+    `read_only` is for text from a client that may only read: planning it does not make or enter an environment.
     """
 
     text: str

@@ -20,7 +20,7 @@ class Where:
     site: str | None = None
     contract: str | os.PathLike[str] | None = None
     read_only: bool = False
-    """Plan for a client that may only read: no environment is made or entered."""
+    """Plan for a client that may only read: environments are not made or entered."""
 
 
 @dataclass(frozen=True)
