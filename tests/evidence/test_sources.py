@@ -97,6 +97,23 @@ def test_an_archive_is_unpacked_and_nothing_leaves_its_folder(lay_out, tmp_path)
         lay_out({"file": str(tmp_path / "evil.tar"), "path": "scripts", "unpack": True})
 
 
+def test_an_archive_with_links_or_special_files_or_too_many_files_is_refused(lay_out, monkeypatch, tmp_path):
+    monkeypatch.setattr("benchhouse.evidence.sources._MOST_ENTRIES", 3)
+    kinds = {"symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE, "pipe": tarfile.FIFOTYPE, "disk": tarfile.BLKTYPE}
+    for name, kind in kinds.items():
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as tar:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "inside"
+            tar.addfile(member)
+        with pytest.raises(BenchError, match=f"can't unpack .*'{name}' is neither a file nor a folder"):
+            lay_out({"file": str(tmp_path / f"{name}.tar"), "path": name, "unpack": True})
+    with tarfile.open(tmp_path / "many.tar", "w") as tar:
+        for number in range(4):
+            tar.addfile(tarfile.TarInfo(str(number)))
+    with pytest.raises(BenchError, match="more than 3 files and folders"):
+        lay_out({"file": str(tmp_path / "many.tar"), "path": "many", "unpack": True})
+
+
 def test_an_archive_that_holds_far_more_than_its_size_or_is_torn_is_refused(lay_out, monkeypatch, tmp_path):
     monkeypatch.setattr("benchhouse.evidence.sources._FREE_BYTES", 1 << 20)
     path = tmp_path / "bomb.tar.gz"

@@ -91,6 +91,8 @@ def test_a_trusted_proxy_says_who_asks_and_where_it_shows_the_server(serve):
     assert "You are bob and may read" in page and 'href="/perf/assets/serve.css"' in page
     assert "may run" in ask(base, "/login", **PAGE, **behind, X_Forwarded_Groups="x, perf")[2]
     assert "ada and may admin" in ask(base, "/login", **PAGE, **behind | {"X_Forwarded_User": "ada"})[2]
+    for group_or_everybody in ("@perf", "*"):
+        assert ask(base, **behind | {"X_Forwarded_User": group_or_everybody})[0] == 401
     assert ask(base, **behind | {"X_Forwarded_Host": "evil.example"})[0] == 421
     for prefix in ("//evil.example", "/a/../b", '/"onload="x', "/a b", "https://evil"):
         assert ask(base, "/login", **behind, X_Forwarded_Prefix=prefix)[0] == 400, prefix

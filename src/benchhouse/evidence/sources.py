@@ -21,6 +21,7 @@ Build = Callable[[str, Callable[[Path], None]], Path]
 _PIECE = 1 << 20
 _MOST_RATIO = 200  # of what an archive holds to what it takes; sources and texts reach 20
 _FREE_BYTES = 256 << 20  # unpacked before the ratio counts
+_MOST_ENTRIES = 1_000_000
 
 
 def stage(sources: Sequence[Source], folder: Path, build: Build) -> list[dict[str, Any]]:
@@ -158,10 +159,18 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _within(tar: tarfile.TarFile, most: int) -> Iterator[tarfile.TarInfo]:
-    """Each member before it is unpacked, as long as all together are no bomb."""
+    """Yield each member before it is unpacked. Raise for links and special files, and for too many members or bytes.
+
+    Links are refused here because the filter of `tarfile` follows them out of the folder in some Python versions
+    (CVE-2025-4517).
+    """
     held = 0
-    for member in tar:
+    for count, member in enumerate(tar, 1):
+        if not (member.isreg() or member.isdir()):
+            raise tarfile.TarError(f"{member.name!r} is neither a file nor a folder")
         held += member.size + tarfile.BLOCKSIZE
         if held > most:
             raise tarfile.TarError(f"it holds more than {_MOST_RATIO} times its size")
+        if count > _MOST_ENTRIES:
+            raise tarfile.TarError(f"it holds more than {_MOST_ENTRIES:,} files and folders")
         yield member

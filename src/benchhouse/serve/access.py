@@ -141,7 +141,8 @@ class Access:
     def _named_by_proxy(self, headers: Headers) -> Asker | None:
         names = headers.getlist(self.settings.user_header)
         name = names[0].strip() if len(names) == 1 else ""  # twice: one of them is not the proxy's
-        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        # `@` and `*` begin what a grant names: a group, and everybody.
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name[0] in "@*":
             LOG.warning("refused what a proxy says: %d users in one request", len(names))
             return None
         groups = [item.strip() for line in headers.getlist(self.settings.groups_header) for item in line.split(",")]
