@@ -285,6 +285,12 @@ def test_a_secret_of_fewer_than_four_letters_is_not_looked_for():
     assert secret_values({"password": "$A", "token": "$B"}, {"A": "abc", "B": "abcd"}) == ["abcd"]
 
 
+def test_variables_with_the_name_of_a_secret_are_secrets_although_nothing_refers_to_them():
+    environ = {"DEPLOY_TOKEN": "abcdefgh", "SORT_KEY": "name", "HOME": "/home/ada", "DB_PASSWORD": "line one\nline two"}
+    found = ["line one\nline two", "abcdefgh", "line one", "line two"]
+    assert sorted(secret_values({}, environ)) == sorted(found)
+
+
 def test_variables_that_drivers_read_are_secrets_although_nothing_names_them():
     environ = {"AWS_SECRET_ACCESS_KEY": "secret1", "AWS_SESSION_TOKEN": "secret22", "PGPASSWORD": "secret333"}
     assert secret_values({}, environ) == ["secret333", "secret22", "secret1"]

@@ -51,6 +51,7 @@ _PAIR = re.compile(r"([\w.-]+)[\"']?\s*:\s*([^\s,{}\[\]]+)")
 _RESERVED = "/?#@[] "  # what would end the userinfo of an address too early
 REDACTED = "[redacted]"
 _SHORTEST = 4  # a shorter secret would blank half of every text
+_SHORTEST_UNNAMED = 8  # of a variable that nothing refers to: a shorter value may be an ordinary word
 _SHORTEST_LINE = 8  # of a secret of several lines, such as a key file's content
 _SHORTEST_BASE64 = 6  # fewer letters stand in random data by chance
 
@@ -205,11 +206,13 @@ def _fit_for_address(value: str) -> str:
 
 
 def secret_values(parameters: Any, environ: Mapping[str, str], folder: str = "") -> list[str]:
-    """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too.
+    """Return the values of all secrets that a program may print, longest first, and each line of those with several.
 
-    A file of credentials that they name (`credentials_file`) is read; a relative path starts in `folder`.
+    These are the secrets that the parameters refer to, and every variable whose name says that it holds one. A file of
+    credentials that the parameters name (`credentials_file`) is read; a relative path starts in `folder`.
     """
     values = {environ.get(name, "") for name in _READ_BY_DRIVERS}
+    values |= {value for name, value in environ.items() if len(value) >= _SHORTEST_UNNAMED and is_secret_variable(name)}
 
     def walk(value: Any, key: str = "") -> None:
         if isinstance(value, dict):
