@@ -93,7 +93,7 @@ def test_the_role_allows_exactly_what_a_run_needs(accounts, kubernetes_cluster, 
     before = len(kubernetes_cluster.requests())
     use_all_rights(access, accounts.namespace, tmp_path)
     user = f"system:serviceaccount:{accounts.namespace}:whole"
-    wait_until(lambda: len(kubernetes_cluster.used_verbs(user, before)) >= len(NEEDED), "the last audit events", 60)
+    wait_until(lambda: len(kubernetes_cluster.used_verbs(user, before)) >= len(NEEDED), "the last audit events", 180)
     assert kubernetes_cluster.used_verbs(user, before) == {(item.group, item.resource, verb) for item, verb in NEEDED}
     for path in (path_of("v1", accounts.namespace, "secrets"), path_of("v1", "default", "pods"), "/api/v1/nodes"):
         with pytest.raises(Refused, match="cannot list"):
