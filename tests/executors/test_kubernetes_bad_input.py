@@ -150,8 +150,8 @@ def test_a_pod_that_cannot_begin_is_reported_with_the_reason_of_the_cluster(
         "quota": ({}, ["exceeded quota: none"]),
     }
     reported: dict[str, str] = {}
-    # First the pod that no node may take: later, nodes without a free core would be a second reason.
-    for group in (["zone"], [name for name in cases if name != "zone"]):
+    # Few at a time, because a node without a free core would be another reason not to begin.
+    for group in (["zone", "quota"], ["absent", "foreign"], ["program"], ["secret", "root"]):
         engines: dict[str, KubernetesEngine] = {}
         for name in group:
             site = KubernetesSite.model_validate({"image": IMAGE} | cases[name][0])
