@@ -35,7 +35,7 @@ def neighbour(core):
 
 
 def test_each_rank_has_its_series_and_the_one_whose_core_others_use_waits_for_it(lab, tmp_path):
-    target, workload = planted(tmp_path, WORKS, steps=120, warmup=1)  # waits for a core are read once a second
+    target, workload = planted(tmp_path, WORKS, steps=300, warmup=1)  # waits for a core are read once a second
     with neighbour(min(os.sched_getaffinity(0))):
         lab.run("training.run", code=None, target=target, workload=workload, monitors={"interval": 0.2})
     sql = "SELECT rank_id, series, max, growth FROM telemetry_slice_fact WHERE phase = 'trial'"
@@ -43,5 +43,4 @@ def test_each_rank_has_its_series_and_the_one_whose_core_others_use_waits_for_it
     of = {(row["rank_id"], row["series"]): row for row in rows if row["rank_id"] is not None}
     assert of[0, "rss"]["max"] > 200e6 > of[1, "rss"]["max"] > 0
     assert of[0, "cpu"]["growth"] > 0 < of[1, "cpu"]["growth"]
-    # As long as it works, except in its last second, which may end before the waits are read.
-    assert of[1, "cpu_wait"]["growth"] > of[1, "cpu"]["growth"] / 4
+    assert of[1, "cpu_wait"]["growth"] > of[1, "cpu"]["growth"] / 2

@@ -139,6 +139,7 @@ def test_a_trial_shorter_than_an_interval_has_a_sample_at_its_start_and_one_at_i
     assert list(recording.tracks[0].column(1)) == [1.0, 2.0]
 
 
+@pytest.mark.serial
 def test_its_own_cost_is_what_the_process_paid():
     sampler = Sampler([node()], 0.1)
     before = time.process_time()
@@ -147,7 +148,7 @@ def test_its_own_cost_is_what_the_process_paid():
     recording = sampler.stop()
     paid = time.process_time() - before
     assert recording.samples >= 10
-    assert 0 < recording.cpu_s <= paid * 1.05  # the sampler's thread alone; starting and ending it is not in it
+    assert paid * 0.5 <= recording.cpu_s <= paid * 1.05
 
 
 def test_ticks_that_were_slept_through_are_counted():
