@@ -61,16 +61,19 @@ class IsolatedSearch:
     def _refuse_local_packages(self, environments: Sequence[RuntimeSpec]) -> None:
         """Raise for requirements that are paths, except files of the workspace: finding an environment reads them."""
         root = self.root.resolve()
-        for requirement in {item for one in environments for item in one.requirements}:
-            path = os.path.realpath(requirement.partition("[")[0].strip())
-            # Unlike Path.exists, this takes names that are too long.
-            is_path = os.path.lexists(path)
-            if is_path and not (Path(path).is_file() and Path(path).is_relative_to(root)):
-                raise needs_role_run(f"the package {requirement!r} is a path on this machine")
+        for one in environments:
+            for requirement in one.requirements:
+                path = os.path.realpath(requirement.partition("[")[0].strip())
+                # lexists takes names that are too long for Path.exists. The message is the one for an absent
+                # environment, so that a reader cannot find out which paths exist.
+                if os.path.lexists(path) and not (Path(path).is_file() and Path(path).is_relative_to(root)):
+                    raise needs_role_run(one)
 
 
-def needs_role_run(reason: str) -> BenchError:
-    """Return the error for a scenario that a client with the role read can't have planned, for this reason."""
+def needs_role_run(spec: RuntimeSpec) -> BenchError:
+    """Return the error for a client with the role read that asks for an environment that does not exist."""
+    packages = ", ".join(spec.requirements) or "nothing"
+    reason = f"its isolated environment ({packages}) does not exist yet, and making it runs code"
     hint = "plan it on that machine (bench plan FILE), or submit it with the role run"
     return BenchError(f"planning this scenario needs the role run: {reason}", hint, Exit.NEEDS_APPROVAL)
 
@@ -81,8 +84,7 @@ def experiments_of_existing(spec: RuntimeSpec, place: Place) -> Sequence[Listed]
     identity = runtime.identity(spec, place)
     listed = kept(place.cache, identity) if identity else None
     if listed is None:
-        packages = ", ".join(spec.requirements) or "nothing"
-        raise needs_role_run(f"its isolated environment ({packages}) does not exist yet, and making it runs code")
+        raise needs_role_run(spec)
     return listed
 
 

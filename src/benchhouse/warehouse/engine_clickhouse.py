@@ -59,7 +59,7 @@ class ClickHouseEngine:
         except OSError as error:
             raise unwritable(folder, error) from error
         self._session: Any = None
-        self._asks_only = False
+        self._read_only = False
         try:
             with self._asking(writes=True):
                 self._make_ready()
@@ -107,7 +107,7 @@ class ClickHouseEngine:
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """`{name:Type}` takes a parameter. Asked in a session that may only read."""
         given = dict(parameters or {})
-        self._open(asks_only=True)
+        self._open(read_only=True)
         with self._asking():
             present = self.runs()
             refuse_mixed_units(sql, given, self._units)
@@ -124,16 +124,16 @@ class ClickHouseEngine:
 
     # -- the ground
 
-    def _open(self, *, asks_only: bool = False) -> None:
+    def _open(self, *, read_only: bool = False) -> None:
         """A session that was made read-only stays so, and is opened anew for what writes."""
         from chdb.session import Session
 
-        if self._session is not None and self._asks_only == asks_only:
+        if self._session is not None and self._read_only == read_only:
             return
         if self._session is not None:
             self._session.close()
-        self._session, self._asks_only = Session(str(self._folder)), asks_only  # type: ignore[no-untyped-call, unused-ignore]
-        if asks_only:
+        self._session, self._read_only = Session(str(self._folder)), read_only  # type: ignore[no-untyped-call, unused-ignore]
+        if read_only:
             self._session.query("USE benchhouse")
             self._session.query("SET readonly = 1")
 
