@@ -20,7 +20,7 @@ from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.schema.site import Site
 
-RUN = Path("/work/.bench/runs/r1")
+RUN = Path("/home/ada/benchmarks/.bench/runs/r1")
 PYTHON = ("/opt/venv/bin/python",)
 SITE = {
     "modules": ["Apptainer/1.3", "CUDA"],
@@ -112,7 +112,7 @@ def test_the_scripts_of_services_and_of_their_reaper(golden, sbatch):
     for each in clients:
         each.path.mkdir(parents=True)
     keepers.start([(each, service()) for each in clients], PYTHON)
-    text = (sbatch / "script").read_text().replace(str(sbatch), "/work")
+    text = (sbatch / "script").read_text().replace(str(sbatch), "/home/ada/benchmarks")
     golden("slurm/service-array.sh", text)
     assert [each.job.read_text() for each in clients] == [
         f'{{"executor":"slurm","job_id":"4711_{n}","name":"bench-clients-0","where":{{}}}}' for n in range(3)
@@ -121,7 +121,7 @@ def test_the_scripts_of_services_and_of_their_reaper(golden, sbatch):
     clients[0].stop.write_text("60")
     keepers.reap(clients[:2], ["12", "13"], "bench-r1-reaper", sbatch / "reaper.sh")
     assert not clients[0].stop.exists(), "what an earlier reaper wrote is taken back"
-    golden("slurm/reaper.sh", (sbatch / "script").read_text().replace(str(sbatch), "/work"))
+    golden("slurm/reaper.sh", (sbatch / "script").read_text().replace(str(sbatch), "/home/ada/benchmarks"))
 
 
 def test_stored_scripts_are_valid_bash():
@@ -151,4 +151,4 @@ def test_times_and_paths_in_the_words_of_sbatch():
     assert quoted(Path("/a b/50%/%x_%j.out")) == '"/a b/50%%/%x_%j.out"'
     for name in ('a"b', "a\\b", "a\nb"):
         with pytest.raises(BenchError, match="can't be passed to Slurm"):
-            quoted(Path("/work", name, "x"))
+            quoted(Path("/home/ada/benchmarks", name, "x"))

@@ -7,12 +7,12 @@
 #SBATCH --gres=gpu:4,nvme:4
 #SBATCH --ntasks-per-node=1
 #SBATCH --time=0:04:00
-#SBATCH --output="/work/.bench/runs/r1/logs/%x_%j.out"
-#SBATCH --error="/work/.bench/runs/r1/logs/%x_%j.err"
-#SBATCH --chdir="/work/.bench/runs/r1/jobs/0001"
+#SBATCH --output="/home/ada/benchmarks/.bench/runs/r1/logs/%x_%j.out"
+#SBATCH --error="/home/ada/benchmarks/.bench/runs/r1/logs/%x_%j.err"
+#SBATCH --chdir="/home/ada/benchmarks/.bench/runs/r1/jobs/0001"
 #SBATCH --open-mode=append
 #SBATCH --no-requeue
 #SBATCH --signal=B:USR2@30
 set -e
-: > /work/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
-exec /opt/venv/bin/python -m benchhouse.worker --task /work/.bench/runs/r1/jobs/0001
+: > /home/ada/benchmarks/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
+exec /opt/venv/bin/python -m benchhouse.worker --task /home/ada/benchmarks/.bench/runs/r1/jobs/0001

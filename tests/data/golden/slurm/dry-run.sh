@@ -5,9 +5,9 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --time=1:00:00
-#SBATCH --output="/work/logs/s/%x_%j.out"
-#SBATCH --error="/work/logs/s/%x_%j.err"
-#SBATCH --chdir="/work/.bench/runs/r1/jobs/0001"
+#SBATCH --output="/home/ada/benchmarks/logs/s/%x_%j.out"
+#SBATCH --error="/home/ada/benchmarks/logs/s/%x_%j.err"
+#SBATCH --chdir="/home/ada/benchmarks/.bench/runs/r1/jobs/0001"
 #SBATCH --open-mode=append
 #SBATCH --no-requeue
 #SBATCH --signal=B:USR2@30
@@ -16,5 +16,5 @@
 # ... and 3 more
 # the first of 3 arrays
 set -e
-: > /work/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
-exec /opt/venv/bin/python -m benchhouse.worker --task /work/.bench/runs/r1/jobs/0001
+: > /home/ada/benchmarks/.bench/runs/r1/jobs/0001/begun/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true
+exec /opt/venv/bin/python -m benchhouse.worker --task /home/ada/benchmarks/.bench/runs/r1/jobs/0001

@@ -10,5 +10,5 @@
 #SBATCH --output=/dev/null
 #SBATCH --no-requeue
 set -e
-echo 60 > '/work/x y/clients-0/stop' || true
-echo 60 > '/work/x y/clients-1/stop' || true
+echo 60 > '/home/ada/benchmarks/x y/clients-0/stop' || true
+echo 60 > '/home/ada/benchmarks/x y/clients-1/stop' || true

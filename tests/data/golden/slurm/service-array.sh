@@ -14,4 +14,4 @@ set -e
 module load Apptainer/1.3 CUDA
 export FOO='a '"'"'b'"'"' $(touch pwned)'
 export NCCL_SOCKET_IFNAME=ib0
-exec /opt/venv/bin/python -m benchhouse.worker --keep '/work/x y/clients-'$SLURM_ARRAY_TASK_ID >> '/work/x y/clients-'$SLURM_ARRAY_TASK_ID/keeper.log 2>&1
+exec /opt/venv/bin/python -m benchhouse.worker --keep '/home/ada/benchmarks/x y/clients-'$SLURM_ARRAY_TASK_ID >> '/home/ada/benchmarks/x y/clients-'$SLURM_ARRAY_TASK_ID/keeper.log 2>&1

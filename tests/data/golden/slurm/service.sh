@@ -8,9 +8,9 @@
 #SBATCH --time=2:00:00
 #SBATCH --open-mode=append
 #SBATCH --no-requeue
-#SBATCH --output="/work/.bench/runs/r1/services/web/keeper.log"
+#SBATCH --output="/home/ada/benchmarks/.bench/runs/r1/services/web/keeper.log"
 set -e
 module load Apptainer/1.3 CUDA
 export FOO='a '"'"'b'"'"' $(touch pwned)'
 export NCCL_SOCKET_IFNAME=ib0
-exec /opt/venv/bin/python -m benchhouse.worker --keep /work/.bench/runs/r1/services/web
+exec /opt/venv/bin/python -m benchhouse.worker --keep /home/ada/benchmarks/.bench/runs/r1/services/web
