@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 BENCH = [sys.executable, "-m", "benchhouse"]
+NEWEST_COMMANDS: deque["subprocess.Popen[str]"] = deque(maxlen=3)
 warm_bench = functools.cache(WarmBench)
 
 MISCHIEF = '''
@@ -394,10 +396,12 @@ class Lab:
         return path
 
     def start(self, *args: object, **options: Any) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*BENCH, *map(str, args)], cwd=self.workspace, env=self.environment(), text=True, encoding="utf-8",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options,
         )  # fmt: skip
+        NEWEST_COMMANDS.append(process)
+        return process
 
     def fork(self, *args: object) -> ForkedBench:
         """Start `bench` as a fork of a process that has imported it: for servers whose own start is not the subject."""
@@ -514,14 +518,31 @@ class Lab:
 
 
 def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:
-    """An expensive check runs at most a quarter of the time: it takes CPU time from the awaited process."""
+    """Return once the check succeeds; otherwise fail after the limit, with the output of the newest commands.
+
+    An expensive check runs at most a quarter of the time: it takes CPU time from the process that the test waits for.
+    """
     began = time.monotonic()
     deadline = began + limit_s
     while not true():
         looked = time.monotonic()
-        assert looked < deadline, f"waited {limit_s:g} s for {what}"
+        assert looked < deadline, f"waited {limit_s:g} s for {what}{_output_of_newest_commands()}"
         time.sleep(max(0.02, 3 * (looked - began)))
         began = time.monotonic()
+
+
+def _output_of_newest_commands() -> str:
+    """Kill the commands that tests started last and have not read yet, and return what each of them printed."""
+    outputs = []
+    for process in NEWEST_COMMANDS:
+        if process.stdout is None or process.stdout.closed:
+            continue
+        state = "was still running" if process.poll() is None else f"ended with {process.returncode}"
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a program that it started may hold its output open
+            printed, warnings = process.communicate(timeout=10)
+            outputs.append(f"\n{process.args} {state}:\n{printed[-4000:]}{warnings[-4000:]}")
+    return "".join(outputs)
 
 
 def children(pid: int) -> list[int]:
