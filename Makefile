@@ -24,7 +24,9 @@ demo: venv-demo ## compare six vector indexes, about a minute, and look at the r
 	@scripts/demo.sh
 
 quick: venv ## pure and in-process tests, in under two minutes
-	$(BIN)/pytest -n 2 -m quick tests
+	@mkdir -p .pytest_cache && rm -f .pytest_cache/quick.jsonl
+	$(BIN)/pytest -n 2 -m quick --costs .pytest_cache/quick.jsonl tests
+	@$(BIN)/python scripts/test_costs.py .pytest_cache/quick.jsonl --quick
 
 affected: venv-test test-deps ## the tests that a change can break, each with the reason; BASE=COMMIT, DRY_RUN=1 only lists them
 	@$(BIN)/python scripts/affected_tests.py $(if $(BASE),--base $(BASE)) $(if $(DRY_RUN),,--run)

@@ -1,9 +1,11 @@
 """Print what the tests cost: the most expensive tests and shared fixtures, and each folder against its budget.
 
-    python scripts/test_costs.py COSTS.jsonl [--top N] [--folder tests/serve] [--budgets]
+    python scripts/test_costs.py COSTS.jsonl [--top N] [--folder tests/serve] [--budgets] [--quick]
 
-`make test` writes the file. `--budgets` exits with code 1 if a folder needs more CPU time than `tests/budgets.toml`
-allows. CPU time counts and wall time does not, because other work on the machine lengthens only the latter.
+`make test` and `make quick` write such a file. `--budgets` exits with code 1 if a folder needs more CPU time than
+`tests/budgets.toml` allows. `--quick` prints only the tests that need much more than one second of CPU time, and
+exits with code 1 if there are any: such a test is marked as slow, or moved out of the quick folders. CPU time counts
+and wall time does not, because other work on the machine lengthens only the latter.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SLOW_TEST_S = 20
+QUICK_TEST_CPU_S = 1.5  # 1 s, and a tolerance because other work on the machine slows the cores
 
 
 @dataclass
@@ -77,17 +80,30 @@ def check_budgets(folders: dict[str, Cost]) -> list[str]:
     ]
 
 
+def report_too_slow_for_quick(tests: dict[str, Cost]) -> int:
+    """Print the tests that need too much CPU time for `make quick`, and return the exit code."""
+    too_slow = {name: cost for name, cost in tests.items() if cost.cpu_s > QUICK_TEST_CPU_S}
+    if too_slow:
+        print_table(
+            f"Tests that need over {QUICK_TEST_CPU_S} s of CPU time; mark them as slow", too_slow, len(too_slow)
+        )
+    return 1 if too_slow else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="what pytest --costs FILE wrote")
     parser.add_argument("--top", type=int, default=40, help="how many tests and fixtures to print (40)")
     parser.add_argument("--folder", default="", help="only tests whose name starts with this")
     parser.add_argument("--budgets", action="store_true", help="exit with code 1 if a folder exceeds its budget")
+    parser.add_argument("--quick", action="store_true", help="exit with code 1 if a test needs over 1.5 s of CPU time")
     options = parser.parse_args()
     with options.file.open() as lines:
         tests, fixtures, folders = read_costs(lines, options.folder)
     for cost in tests.values():
         cost.count = 1
+    if options.quick:
+        return report_too_slow_for_quick(tests)
     print_table(f"The {options.top} most expensive tests", tests, options.top)
     print_table(f"The {options.top} most expensive shared fixtures", fixtures, options.top)
     print_table("Folders", folders, len(folders))

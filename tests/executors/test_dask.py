@@ -28,6 +28,7 @@ def run(lab: Lab, experiment: str, cluster: DaskCluster | TlsCluster, *more, cod
     return lab.bench("run", path, *more, code=code, timeout_s=400)
 
 
+@pytest.mark.slow("Dask notices a lost worker after its own timeout, twice, and two workers start again")
 def test_lost_workers_cost_only_their_trials_and_without_any_worker_the_run_ends(lab, dask_cluster):
     """Three trials run on both workers. First the worker with one thread is killed, and then the other one, while the
     scheduler stays."""

@@ -5,6 +5,7 @@ import platform
 import shutil
 from pathlib import Path
 
+import pytest
 from executors.test_kubernetes import settings
 from laboratory import Lab, wait_until
 from services.kubernetes_cluster import KubernetesCluster
@@ -27,6 +28,7 @@ def packages_of(lab: Lab, volume: Path) -> Path:
     return made
 
 
+@pytest.mark.slow("it adds an image to both nodes, and pods carry code and results through a bucket")
 def test_a_restricted_pod_without_a_volume_runs_trials_by_a_bucket(
     kubernetes: Lab, kubernetes_cluster: KubernetesCluster, seaweedfs: SeaweedFS
 ):

@@ -91,6 +91,7 @@ def test_embedded_and_attached_servers_run_the_program_of_the_trial_s_image(serv
     served.is_tidy()
 
 
+@pytest.mark.slow("it starts two servers, a run that uses them, and stops them, each of them a pod")
 def test_servers_without_a_run_serve_later_runs_until_they_are_stopped(served: Lab, objects: Objects, image: str):
     """One runs the program of the trials' image, and one has an image of its own."""
     write_recipe(served, "answer", name="own", image=image, image_program="python3")
@@ -116,6 +117,7 @@ def image(kubernetes_cluster: KubernetesCluster) -> str:
     return kubernetes_cluster.pin_image()
 
 
+@pytest.mark.slow("two servers from images start on two nodes before the trials do, and one of them dies")
 def test_servers_from_images_have_places_and_secrets_and_their_death_is_reported(
     served: Lab, objects: Objects, image: str
 ):

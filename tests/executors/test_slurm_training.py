@@ -85,6 +85,7 @@ def test_ranks_of_four_nodes_are_one_training_whatever_their_clocks_say(slurm, l
     slurm.is_tidy()
 
 
+@pytest.mark.slow("torchrun imports torch in the agents and ranks of two nodes")
 def test_torchrun_has_an_agent_on_each_node_and_real_ranks_meet(slurm):
     torch = small_gpt("--steps", 5)
     own = {"TORCHINDUCTOR_CACHE_DIR": str(slurm.marks)}  # torch makes it at import, and leaves it

@@ -76,6 +76,7 @@ def pages(site):
 
 
 @pytest.mark.timeout(900)  # axe looks at each page twice
+@pytest.mark.slow("axe checks every page at two window sizes")
 def test_every_page_is_accessible_and_fits_its_window(site, visit, check_windows):
     found = {}
     page = visit(f"{site.base}/")

@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
@@ -14,6 +15,7 @@ QUICK = settings(
 )
 
 
+@pytest.mark.slow("schemathesis sends two requests to every operation that reads")
 def test_no_question_is_a_server_error(lab, serve):
     import schemathesis
 

@@ -146,6 +146,7 @@ def test_evidence_is_brought_when_somebody_looks_at_it_and_only_as_it_was_sealed
     assert "metrics.json" in page(base, f"/runs/run-a/evidence/{changed}")
 
 
+@pytest.mark.slow("a store stops and starts again, and the server retries it every few seconds")
 def test_a_store_that_goes_away_is_said_and_comes_back_by_itself(team, base):
     wait_until(lambda: {"run-a", "run-b"} <= runs(base).keys(), "the first look")
     unseen = elsewhere(base, "run-b")[0]
