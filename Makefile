@@ -7,7 +7,7 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-.PHONY: help venv venv-demo venv-test demo quick affected test test-deps check mutants docs reference messages bench clean
+.PHONY: help venv venv-demo venv-test demo quick affected test test-deps check fuzz mutants docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ check: venv ## style, types, who may import whom
 
 mutants: venv-test ## what share of small changes to the core its tests notice; a sample, or ALL=1; MODULES=plan for a part
 	$(BIN)/python scripts/mutants.py $(if $(ALL),--all) $(MODULES)
+
+fuzz: venv ## compare the compiled load engine with its twin in Python, under sanitizers; SECONDS=600, SEED=N
+	$(BIN)/python scripts/fuzz.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 docs: venv ## the documentation as a site in site/
 	$(BIN)/mkdocs build --strict --quiet

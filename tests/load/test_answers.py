@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import check_table
 
 from benchhouse.load import answers, answers_python
 from benchhouse.load.answers_python import MARK, READ
@@ -26,6 +27,7 @@ LOOKS_LIKE_FRAMING = (b"\r\n", b"\r\n\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n")
 CHUNKS = st.lists(st.binary(min_size=1, max_size=40) | st.sampled_from([*LOOKS_LIKE_FRAMING, b"x" * 5000]), max_size=8)
 # The length of each event, how long after the one before it is sent, and whether a read comes after it.
 EVENTS = st.lists(st.tuples(st.integers(6, 40), st.integers(0, 1000), st.booleans()), min_size=1, max_size=30)
+TOP, BOTTOM = (1 << 63) - 1, -(1 << 63)
 NUMBERS = st.lists(st.integers(-(10**12), 10**12), max_size=20)
 
 
@@ -45,7 +47,6 @@ def flat(rows):
     chunks=CHUNKS, rest=st.sampled_from([b"", b"0\r\n\r\n", b"5\r\nab", b"zz\r\n", b"3;x=y\r\nabc\r\n"]), data=st.data()
 )
 def test_the_whole_chunks_at_the_beginning_are_taken_and_each_read_has_its_share(made, chunks, rest, data):
-    chunks = [chunk for chunk in chunks if b"\r\n" not in chunk and len(chunk) < 4096]  # Python leaves others to others
     framed = [b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks]
     raw = b"".join(framed) + rest
     ends = sorted(data.draw(st.sets(st.integers(1, max(len(raw), 1)), max_size=6)))
@@ -71,14 +72,33 @@ def test_what_is_no_whole_chunk_is_left_where_it_is(made, data):
     assert made.whole_chunks(data, READ.pack(len(data), 1, 1, 1) if data else b"", 0) == (0, b"", b"")
 
 
-@is_compiled
-@given(st.binary(max_size=60), st.lists(st.integers(1, 60), max_size=4))
-def test_any_bytes_give_chunks_or_none_and_never_more_than_there_are(data, ends):
-    ends = sorted({min(end, len(data)) for end in ends} - {0})
-    reads = b"".join(READ.pack(end, end, end, end) for end in ends)
-    plain, fast = (made.whole_chunks(data, reads, 0) for made in (answers_python, compiled))
-    assert fast[0] >= plain[0] and fast[1].startswith(plain[1]) and fast[2].startswith(plain[2])
-    assert len(fast[1]) <= fast[0] <= len(data)
+@both
+@check_table("size", [b"05", b"00000A", b"0000005"])
+def test_a_chunk_may_spell_its_size_in_any_way(made, size):
+    content = b"x" * int(size, 16)
+    assert made.whole_chunks(size + b"\r\n" + content + b"\r\n", b"", 0)[1] == content
+
+
+@both
+def test_a_read_that_ends_before_any_chunk_has_a_mark_of_its_own(made):
+    reads = READ.pack(0, 7, 6, 8) + READ.pack(0, 9, 8, 10)
+    assert made.whole_chunks(b"", reads, 5) == (0, b"", MARK.pack(5, 7, 6) + MARK.pack(5, 9, 8))
+    assert made.whole_chunks(b"1\r\na\r\n", reads, 5)[2] == MARK.pack(5, 7, 6) + MARK.pack(5, 9, 8)
+
+
+@both
+@check_table(
+    "reads, before, error",
+    [
+        (READ.pack(5, 1, 1, 1) + READ.pack(3, 1, 1, 1), 0, ValueError),
+        (READ.pack(-1, 1, 1, 1), 0, ValueError),
+        (READ.pack(5, 1, 1, 1)[:-1], 0, ValueError),
+        (b"", (1 << 63) - 1, OverflowError),
+    ],
+)
+def test_reads_out_of_order_or_too_far_are_refused(made, reads, before, error):
+    with pytest.raises(error):
+        made.whole_chunks(b"1\r\na\r\n", reads, before)
 
 
 # events that are alike
@@ -127,6 +147,19 @@ def test_a_row_of_events_longer_than_one_look_is_passed_over_to_its_end(made):
     assert at == len(body) and len(numbers(places)) == 1000
 
 
+@both
+def test_the_last_event_before_one_of_another_kind_is_passed_over_too(made):
+    body = BEGIN + b"a" + END + b"data: [DONE]\n\n" + 2 * (BEGIN + b"b" + END)
+    assert made.alike(body, 0, BEGIN, END)[0] == len(BEGIN + b"a" + END)
+
+
+@both
+@check_table("at, end", [(-1, END), (0, b"}\n"), (0, b'"}'), (0, b"")])
+def test_an_end_that_closes_no_text_or_line_is_refused(made, at, end):
+    with pytest.raises(ValueError):
+        made.alike(BEGIN + b"a" + END, at, BEGIN, end)
+
+
 # arrivals
 
 
@@ -141,6 +174,8 @@ def test_a_row_of_events_longer_than_one_look_is_passed_over_to_its_end(made):
         ([10], [(5, 100, 90), (30, 200, 120)], [200], [80]),  # more came behind it
         ([10], [(0, 50, 50), (10, 100, 90), (30, 200, 120)], [100], []),
         ([10, 20, 30], [(20, 100, 100), (30, 200, 150)], [100, 100, 200], []),  # together, and known to be
+        ([10, 11], [(12, 100, 90), (12, 200, 190)], [100, 100], []),  # the second read brought no content
+        ([], [(12, 100, 90)], [], []),
     ],
 )
 def test_an_event_has_the_stamp_of_its_read_and_a_doubt_where_others_follow_in_it(made, ends, marks, stamps, unsure):
@@ -186,7 +221,49 @@ def test_an_event_behind_the_last_read_is_an_error(made):
         made.arrivals(array("q", [30]), flat([(20, 1, 1)]))
 
 
+@both
+@check_table(
+    "ends, marks, error",
+    [
+        ([20, 10], [20, 1, 1], ValueError),
+        ([10], [20, 1, 1, 10, 1, 1], ValueError),
+        ([10], [20, 1, 1, 30], ValueError),
+        ([10], [20, TOP, BOTTOM], OverflowError),
+    ],
+)
+def test_events_and_reads_out_of_order_or_too_far_apart_are_refused(made, ends, marks, error):
+    with pytest.raises(error):
+        made.arrivals(array("q", ends), array("q", marks))
+
+
 # times
+
+
+@both
+@check_table(
+    "name, arguments",
+    [
+        ("gaps", [[BOTTOM, TOP]]),
+        ("sides", [[TOP], [0], [1], -1]),
+        ("sides", [[1], [BOTTOM], [], BOTTOM]),
+        ("bins", [[TOP], -1, 1]),
+    ],
+)
+def test_a_result_of_more_than_64_bits_is_refused(made, name, arguments):
+    with pytest.raises(OverflowError):
+        getattr(made, name)(*(array("q", value) if isinstance(value, list) else value for value in arguments))
+
+
+@both
+def test_changes_of_gaps_may_add_up_to_more_than_64_bits(made):
+    stamps = array("q", [0, TOP, 0, TOP])
+    assert made.gaps(stamps)[1:] == (TOP, 4 * TOP)
+
+
+@both
+def test_every_time_can_be_unsure(made):
+    found = [*map(numbers, made.sides(array("q", [5, 6]), array("q", [-3, 2]), array("q"), -1))]
+    assert found == [[], [5, 6], [8, 4], [5, 6]]
 
 
 @both
@@ -247,6 +324,13 @@ def test_what_a_histogram_wants_to_know_is_the_same(values):
     counted = Histogram()
     counted.count(fast)
     assert counted == Histogram(values)
+
+
+@is_compiled
+def test_squares_that_need_more_than_128_bits_are_left_to_python():
+    largest = array("q", [(1 << 53) - 1])
+    assert compiled.measured(largest * (1 << 22)) is not None
+    assert compiled.measured(largest * ((1 << 22) + 4)) is None
 
 
 def test_a_time_below_nought_is_refused_by_name():

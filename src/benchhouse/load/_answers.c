@@ -25,6 +25,17 @@ typedef struct {
     size_t size, end; /* end: of the chunk, in the data */
 } Chunk;
 
+static bool all_rows(const void *start, Py_ssize_t size, size_t row) {
+    if (!size || ((size_t)size % row == 0 && (uintptr_t)start % _Alignof(int64_t) == 0)) return true;
+    PyErr_Format(PyExc_ValueError, "expected rows of %zu bytes, each of 64-bit numbers", row);
+    return false;
+}
+
+/* Raises, and returns NULL. */
+static PyObject *too_large(void) {
+    return PyErr_SetString(PyExc_OverflowError, "a result has more than 64 bits"), NULL;
+}
+
 static int digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     c |= 32;
@@ -49,9 +60,13 @@ static PyObject *whole_chunks(PyObject *module, PyObject *args) {
     const Read *reads;
     Py_ssize_t length, reads_size, before;
     if (!PyArg_ParseTuple(args, "y#y#n", &data, &length, (const char **)&reads, &reads_size, &before)) return NULL;
+    if (!all_rows(reads, reads_size, sizeof(Read))) return NULL;
     size_t at = 0, all = 0, count = (size_t)reads_size / sizeof(Read), within = 0;
     for (Chunk chunk; next_chunk(data, (size_t)length, at, &chunk); at = chunk.end) all += chunk.size;
-    while (within < count && (size_t)reads[within].end <= at) within++;
+    for (; within < count && reads[within].end <= (int64_t)at; within++)
+        if (reads[within].end < (within ? reads[within - 1].end : 0))
+            return PyErr_SetString(PyExc_ValueError, "reads must end in ascending order, from 0 on"), NULL;
+    if (__builtin_add_overflow((int64_t)before, (int64_t)all, &(int64_t){0})) return too_large();
     PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)all);
     PyObject *sized = content ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(within * sizeof(Mark))) : NULL;
     if (!sized) return Py_XDECREF(content), NULL;
@@ -59,6 +74,8 @@ static PyObject *whole_chunks(PyObject *module, PyObject *args) {
     Mark *marks = (Mark *)PyBytes_AsString(sized);
     size_t taken = 0, number = 0;
     Chunk chunk;
+    for (; number < within && !reads[number].end; number++)
+        marks[number] = (Mark){before, reads[number].stamp_ns, reads[number].floor_ns};
     for (size_t start = 0; start < at; start = chunk.end) {
         next_chunk(data, (size_t)length, start, &chunk);
         memcpy(body + taken, chunk.content, chunk.size);
@@ -93,7 +110,9 @@ static PyObject *alike(PyObject *module, PyObject *args) {
     Py_ssize_t length, start, begin_size, end_size;
     if (!PyArg_ParseTuple(args, "y#ny#y#", &body, &length, &start, &begin, &begin_size, &end, &end_size)) return NULL;
     const char *line_end = memchr(end, '\n', (size_t)end_size);
-    if (start < 0 || !line_end) return PyErr_SetString(PyExc_ValueError, "an event has a place, and ends a line"), NULL;
+    bool closes = end_size && (*end == '"' || *end == '\\' || *end == '\n');
+    if (start < 0 || !line_end || !closes)
+        return PyErr_SetString(PyExc_ValueError, "`end` must close a text and hold a line end, and `at` be positive"), NULL;
     size_t at = (size_t)start, count = 0, close;
     while ((close = text_end(body, (size_t)length, at, begin, (size_t)begin_size, end, (size_t)end_size)))
         at = close + (size_t)end_size, count++;
@@ -115,20 +134,32 @@ static PyObject *arrivals(PyObject *module, PyObject *args) {
     const int64_t *end = ends.buf;
     const Mark *mark = marks.buf;
     size_t count = (size_t)ends.len / sizeof *end, reads = (size_t)marks.len / sizeof *mark, read = 0;
-    PyObject *stamps = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
-    PyObject *earlier = stamps ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t))) : NULL;
-    PyObject *found = NULL;
+    PyObject *stamps = NULL, *earlier = NULL, *found = NULL;
+    if (!all_rows(end, ends.len, sizeof *end) || !all_rows(mark, marks.len, sizeof *mark)) goto over;
+    bool ascending = true;
+    for (size_t event = 1; event < count; event++) ascending &= end[event - 1] <= end[event];
+    for (size_t later = 1; later < reads; later++) ascending &= mark[later - 1].size <= mark[later].size;
+    if (!ascending) {
+        PyErr_SetString(PyExc_ValueError, "events and reads must end in ascending order");
+        goto over;
+    }
+    if (count && (!reads || mark[reads - 1].size < end[count - 1])) {
+        PyErr_SetString(PyExc_IndexError, "an event ends behind the last read");
+        goto over;
+    }
+    stamps = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
+    earlier = stamps ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t))) : NULL;
     if (!earlier) goto over;
     int64_t *stamp = (int64_t *)PyBytes_AsString(stamps), *unsure = (int64_t *)PyBytes_AsString(earlier);
     bool any = false;
     for (size_t event = 0; event < count; event++) {
-        while (read < reads && mark[read].size < end[event]) read++;
-        if (read == reads) {
-            PyErr_SetString(PyExc_IndexError, "an event ends behind the last read");
+        while (mark[read].size < end[event]) read++;
+        stamp[event] = mark[read].stamp_ns, unsure[event] = 0;
+        if ((uint64_t)mark[read].size - (uint64_t)end[event] > LINE_ENDS &&
+            __builtin_sub_overflow(mark[read].stamp_ns, mark[read].floor_ns, &unsure[event])) {
+            too_large();
             goto over;
         }
-        stamp[event] = mark[read].stamp_ns;
-        unsure[event] = mark[read].size - end[event] > LINE_ENDS ? mark[read].stamp_ns - mark[read].floor_ns : 0;
         any |= unsure[event] != 0;
     }
     found = any ? Py_BuildValue("OO", stamps, earlier) : Py_BuildValue("Oy#", stamps, "", (Py_ssize_t)0);
@@ -136,26 +167,6 @@ over:
     Py_XDECREF(stamps), Py_XDECREF(earlier);
     PyBuffer_Release(&ends), PyBuffer_Release(&marks);
     return found;
-}
-
-static PyObject *gaps(PyObject *module, PyObject *args) {
-    (void)module;
-    Py_buffer stamps;
-    if (!PyArg_ParseTuple(args, "y*", &stamps)) return NULL;
-    const int64_t *stamp = stamps.buf;
-    size_t count = (size_t)stamps.len / sizeof *stamp, number = count ? count - 1 : 0;
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t)));
-    int64_t longest = 0, changes = 0;
-    if (found) {
-        int64_t *gap = (int64_t *)PyBytes_AsString(found);
-        for (size_t at = 0; at < number; at++) {
-            gap[at] = stamp[at + 1] - stamp[at];
-            if (!at || gap[at] > longest) longest = gap[at];
-            if (at) changes += gap[at] > gap[at - 1] ? gap[at] - gap[at - 1] : gap[at - 1] - gap[at];
-        }
-    }
-    PyBuffer_Release(&stamps);
-    return found ? Py_BuildValue("NLL", found, (long long)longest, (long long)changes) : NULL;
 }
 
 /* A sum of two 64-bit words. */
@@ -166,6 +177,33 @@ static PyObject *wide(unsigned __int128 sum) {
     PyObject *whole = shifted && low ? PyNumber_Or(shifted, low) : NULL;
     Py_XDECREF(high), Py_XDECREF(low), Py_XDECREF(bits), Py_XDECREF(shifted);
     return whole;
+}
+
+static PyObject *gaps(PyObject *module, PyObject *args) {
+    (void)module;
+    Py_buffer stamps;
+    if (!PyArg_ParseTuple(args, "y*", &stamps)) return NULL;
+    const int64_t *stamp = stamps.buf;
+    size_t count = (size_t)stamps.len / sizeof *stamp, number = count ? count - 1 : 0;
+    PyObject *found = NULL, *sum = NULL, *made = NULL;
+    if (!all_rows(stamp, stamps.len, sizeof *stamp)) goto over;
+    if (!(found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(number * sizeof(int64_t))))) goto over;
+    int64_t longest = 0, *gap = (int64_t *)PyBytes_AsString(found);
+    unsigned __int128 changes = 0;
+    for (size_t at = 0; at < number; at++) {
+        if (__builtin_sub_overflow(stamp[at + 1], stamp[at], &gap[at])) {
+            too_large();
+            goto over;
+        }
+        if (!at || gap[at] > longest) longest = gap[at];
+        if (at) changes += gap[at] > gap[at - 1] ? (uint64_t)gap[at] - (uint64_t)gap[at - 1]
+                                                 : (uint64_t)gap[at - 1] - (uint64_t)gap[at];
+    }
+    if ((sum = wide(changes))) made = Py_BuildValue("OLO", found, (long long)longest, sum);
+over:
+    Py_XDECREF(found), Py_XDECREF(sum);
+    PyBuffer_Release(&stamps);
+    return made;
 }
 
 /* The bucket of a histogram: the leading bits of the value as a float, its exponent and the start of its mantissa. */
@@ -205,16 +243,19 @@ static PyObject *measured(PyObject *module, PyObject *args) {
     Py_buffer values;
     if (!PyArg_ParseTuple(args, "y*", &values)) return NULL;
     const int64_t *value = values.buf;
+    if (!all_rows(value, values.len, sizeof *value)) return PyBuffer_Release(&values), NULL;
     size_t count = (size_t)values.len / sizeof *value;
     int64_t low = count ? value[0] : 0, high = low;
     unsigned __int128 total = 0, squares = 0;
+    bool fits = true;
     for (size_t at = 0; at < count && low >= 0 && high < EXACT_FLOAT; at++) {
         if (value[at] < low) low = value[at];
         if (value[at] > high) high = value[at];
         total += (uint64_t)value[at];
-        squares += (unsigned __int128)(uint64_t)value[at] * (uint64_t)value[at];
+        unsigned __int128 square = (unsigned __int128)(uint64_t)value[at] * (uint64_t)value[at];
+        fits &= !__builtin_add_overflow(squares, square, &squares);
     }
-    if (low < 0 || high >= EXACT_FLOAT) { /* for Python to look at */
+    if (low < 0 || high >= EXACT_FLOAT || !fits) { /* for Python to look at */
         PyBuffer_Release(&values);
         Py_RETURN_NONE;
     }
@@ -228,6 +269,11 @@ static PyObject *measured(PyObject *module, PyObject *args) {
     return found;
 }
 
+/* Whether a time can be off by more than `fine`; `later` is NULL if no time can be more. */
+static bool is_unsure(const int64_t *earlier, const int64_t *later, size_t at, int64_t fine) {
+    return earlier[at] > fine || (later ? later[at] : 0) > fine;
+}
+
 static PyObject *sides(PyObject *module, PyObject *args) {
     (void)module;
     Py_buffer values, before, after;
@@ -236,11 +282,15 @@ static PyObject *sides(PyObject *module, PyObject *args) {
     const int64_t *value = values.buf, *earlier = before.buf, *later = after.buf;
     size_t count = (size_t)values.len / sizeof *value, doubts = 0;
     PyObject *part[4] = {0}, *found = NULL; /* the sure ones; the others as measured, at least, at most */
+    if (!all_rows(value, values.len, sizeof *value) || !all_rows(earlier, before.len, sizeof *earlier) ||
+        !all_rows(later, after.len, sizeof *later))
+        goto over;
     if (before.len != values.len || (after.len && after.len != values.len)) {
         PyErr_SetString(PyExc_ValueError, "each value needs how far it can be off");
         goto over;
     }
-    for (size_t at = 0; at < count; at++) doubts += earlier[at] > fine || (after.len && later[at] > fine);
+    if (!after.len) later = NULL;
+    for (size_t at = 0; at < count; at++) doubts += is_unsure(earlier, later, at, fine);
     int64_t *number[4];
     for (int side = 0; side < 4; side++) {
         part[side] = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((side ? doubts : count - doubts) * sizeof(int64_t)));
@@ -248,14 +298,17 @@ static PyObject *sides(PyObject *module, PyObject *args) {
         number[side] = (int64_t *)PyBytes_AsString(part[side]);
     }
     for (size_t at = 0; at < count; at++) {
-        int64_t more = after.len ? later[at] : 0;
-        if (earlier[at] <= fine && more <= fine) {
+        if (!is_unsure(earlier, later, at, fine)) {
             *number[0]++ = value[at];
             continue;
         }
-        *number[1]++ = value[at];
-        *number[2]++ = value[at] > earlier[at] ? value[at] - earlier[at] : 0;
-        *number[3]++ = value[at] + more;
+        int64_t least = 0, most;
+        if ((value[at] > earlier[at] && __builtin_sub_overflow(value[at], earlier[at], &least)) ||
+            __builtin_add_overflow(value[at], later ? later[at] : 0, &most)) {
+            too_large();
+            goto over;
+        }
+        *number[1]++ = value[at], *number[2]++ = least, *number[3]++ = most;
     }
     found = Py_BuildValue("OOOO", part[0], part[1], part[2], part[3]);
 over:
@@ -274,11 +327,18 @@ static PyObject *bins(PyObject *module, PyObject *args) {
         return PyErr_SetString(PyExc_ValueError, "a bin has a width"), NULL;
     }
     const int64_t *stamp = stamps.buf;
-    PyObject *found = PyList_New(0);
+    PyObject *found = all_rows(stamp, stamps.len, sizeof *stamp) ? PyList_New(0) : NULL;
+    int64_t last = 0;
     for (size_t at = 0, count = (size_t)stamps.len / sizeof *stamp; found && at < count; at++) {
-        int64_t since = stamp[at] - start, bin = since / width - (since % width < 0), before = bin - 1;
-        if (at) since = stamp[at - 1] - start, before = since / width - (since % width < 0);
-        if (bin == before) continue;
+        int64_t since;
+        if (__builtin_sub_overflow(stamp[at], start, &since)) {
+            too_large();
+            Py_CLEAR(found);
+            break;
+        }
+        int64_t bin = since / width - (since % width < 0);
+        if (at && bin == last) continue;
+        last = bin;
         PyObject *number = PyLong_FromLongLong(bin);
         if (!number || PyList_Append(found, number)) Py_CLEAR(found);
         Py_XDECREF(number);

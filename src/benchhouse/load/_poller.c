@@ -102,36 +102,42 @@ static bool control(Poller *self, int how, int fd, unsigned events) {
     return false;
 }
 
+/* Grows the table of sockets for a file descriptor that is open, so that it has a bound; whether there is memory. */
+static bool has_room_for(Poller *self, int fd) {
+    if (fd < self->length) return true;
+    int length = fd + 256;
+    Watched **grown = realloc(self->watched, (size_t)length * sizeof *grown);
+    if (!grown) return false;
+    memset(grown + self->length, 0, (size_t)(length - self->length) * sizeof *grown);
+    self->watched = grown, self->length = length;
+    return true;
+}
+
 static PyObject *poller_watch(Poller *self, PyObject *args) {
     PyObject *file;
     unsigned events;
     if (!PyArg_ParseTuple(args, "OI", &file, &events)) return NULL;
     int fd = PyObject_AsFileDescriptor(file);
     if (fd < 0) return NULL;
-    if (fd >= self->length) {
-        int length = fd + 256;
-        Watched **grown = realloc(self->watched, (size_t)length * sizeof *grown);
-        if (!grown) return PyErr_NoMemory();
-        memset(grown + self->length, 0, (size_t)(length - self->length) * sizeof *grown);
-        self->watched = grown, self->length = length;
+    bool known = fd < self->length && self->watched[fd];
+    if (!control(self, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events)) return NULL;
+    if (known) Py_RETURN_NONE;
+    Watched *w = calloc(1, sizeof *w);
+    if (!w || !has_room_for(self, fd)) {
+        control(self, EPOLL_CTL_DEL, fd, 0);
+        return free(w), PyErr_NoMemory();
     }
-    Watched *known = self->watched[fd], *w = known ? known : calloc(1, sizeof *w);
-    if (!w) return PyErr_NoMemory();
-    if (!control(self, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, events)) {
-        if (!known) free(w);
-        return NULL;
-    }
-    if (!known) {
-        *w = (Watched){.fd = fd, .ended = OPEN};
-        self->watched[fd] = w;
-        self->registered++;
-    }
+    *w = (Watched){.fd = fd, .ended = OPEN};
+    self->watched[fd] = w;
+    self->registered++;
     Py_RETURN_NONE;
 }
 
 static void forget(Poller *self, Watched *w) {
+    int left = self->next;
     for (int i = self->next; i < self->harvested; i++)
-        if (self->events[i].data.fd == w->fd) self->events[i].data.fd = -1;
+        if (self->events[i].data.fd != w->fd) self->events[left++] = self->events[i];
+    self->harvested = left;
     self->watched[w->fd] = NULL;
     self->registered--;
     free(w->data), free(w->marks), free(w);
@@ -203,7 +209,7 @@ static void keep_tail(Watched *w, const char *data, size_t size) {
 
 /* Reads all that has come; whether Python is to see it now, -1 without memory. */
 static int read_all(Poller *self, Watched *w) {
-    char control_room[64];
+    _Alignas(struct cmsghdr) char control_room[64];
     for (;;) {
         if (!grow(w)) return -1;
         size_t room = w->room - w->size;
@@ -298,8 +304,8 @@ again:
     if (self->next == self->harvested && !harvest(self, sleep, until_ns)) return Py_DECREF(ready), NULL;
     while (self->next < self->harvested) {
         struct epoll_event event = self->events[self->next++];
-        Watched *w = event.data.fd < 0 ? NULL : self->watched[event.data.fd];
-        if (!w) continue;
+        Watched *w = self->watched[event.data.fd];
+        if (!w) continue; /* another thread forgot it meanwhile */
         unsigned mask = event.events;
         if (w->collects && mask & ~(unsigned)EPOLLOUT && w->ended == OPEN) {
             int full = read_all(self, w);

@@ -11,10 +11,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise, repeat, takewhile
-from operator import add, sub
+from operator import add, ge, le, sub
 
 READ, MARK = struct.Struct("=4q"), struct.Struct("=3q")
 _known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # of chunks, as tokens have them
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,7})\r\n")  # of a chunk, in any spelling
+_LARGEST = (1 << 63) - 1
 _LINE_ENDS = 3  # bytes that may follow the end of an event, before the next one begins
 _NOT_PLAIN = re.compile(rb'["\\\n]')
 _SHORT = 40
@@ -25,8 +27,10 @@ def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes,
     """Take the whole chunks at the beginning, most of a stream of tokens: where the first other one is, their content,
     and the marks of the reads that end before it, for a body that had `before` bytes.
 
-    Here chunks of 4,096 bytes and more, or with a line end in them, are others; the compiled one takes them too.
-    Framing reads on from there either way."""
+    Raises ValueError if `reads` is not a whole number of reads, or if those reads do not end in ascending order, and
+    OverflowError if the body would have 2^63 bytes or more."""
+    if len(reads) % READ.size:
+        raise ValueError(f"expected rows of {READ.size} bytes")
     lines = data.split(b"\r\n")
     whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
     contents = lines[1 : 2 * whole : 2]
@@ -37,12 +41,30 @@ def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes,
     framing = [len(size) + 4 for size in lines[0 : 2 * whole : 2]]
     chunk_ends = list(map(add, content_ends, accumulate(framing)))
     at = chunk_ends[-1] if whole else 0
-    within = takewhile(lambda read: read[0] <= at, READ.iter_unpack(reads))
+    del contents[whole:]
+    while (size := _SIZE_LINE.match(data, at)) and (length := int(size[1], 16)):  # not known, or with a line end inside
+        end = size.end() + length
+        if not data.startswith(b"\r\n", end):
+            break
+        at = end + 2
+        contents.append(data[size.end() : end])
+        content_ends.append(length + (content_ends[-1] if content_ends else 0))
+        chunk_ends.append(at)
+    within = list(takewhile(lambda read: read[0] <= at, READ.iter_unpack(reads)))
+    if not _is_ascending([0, *(read[0] for read in within)]):
+        raise ValueError("reads must end in ascending order, from 0 on")
+    content = b"".join(contents)
+    if before + len(content) > _LARGEST:
+        raise OverflowError("a result has more than 64 bits")
     marks = (
         MARK.pack(before + _content_up_to(end, chunk_ends, content_ends), stamp, floor)
         for end, stamp, floor, _ in within
     )
-    return at, b"".join(contents[:whole]), b"".join(marks)
+    return at, content, b"".join(marks)
+
+
+def _is_ascending(values: "Sequence[int] | array[int]") -> bool:
+    return all(map(le, values, values[1:]))
 
 
 def _content_up_to(end: int, chunk_ends: Sequence[int], content_ends: Sequence[int]) -> int:
@@ -61,8 +83,11 @@ def alike(body: bytes, at: int, begin: bytes, end: bytes, /) -> tuple[int, bytes
     the place in `body` of the line end with which its first line ends.
 
     Most events of a stream are such, and splitting at what is the same between two texts costs a tenth of reading them
-    one by one. A text with a quote, a backslash or a line end in it may be anything, and ends the row.
+    one by one. A text with a quote, a backslash or a line end in it may be anything, and ends the row. One of these
+    three must begin `end`, which holds a line end: otherwise ValueError is raised, as it is for a negative `at`.
     """
+    if at < 0 or not _NOT_PLAIN.match(end):
+        raise ValueError("`end` must close a text, and `at` be positive")
     glue, line_end, places = end + begin, end.index(b"\n"), array("q")
     while body.startswith(begin, at):
         first = at + len(begin)
@@ -74,12 +99,7 @@ def alike(body: bytes, at: int, begin: bytes, end: bytes, /) -> tuple[int, bytes
         places.extend([place - len(glue) + line_end for place in reached[1:]])
         at = reached[-1] - len(begin)
         close = _NOT_PLAIN.search(body, reached[-1])  # of the last, which another kind of event follows
-        if (
-            len(texts) < len(between)
-            or not close
-            or close.start() == reached[-1]
-            or not body.startswith(end, close.start())
-        ):
+        if not close or close.start() == reached[-1] or not body.startswith(end, close.start()):
             break
         places.append(close.start() + line_end)
         at = close.start() + len(end)
@@ -98,12 +118,21 @@ def _split(data: bytes, glue: bytes) -> list[bytes]:
 
 def arrivals(ends: "array[int]", marks: "array[int]", /) -> tuple[bytes, bytes]:
     """The stamp of the read that completed each event, and how much earlier each may have arrived; nothing of that
-    where each event was the last of its read, as its stamp is then its own."""
+    where each event was the last of its read, as its stamp is then its own.
+
+    Raises ValueError if events or reads do not end in ascending order, IndexError if the last read ends before the
+    last event, and OverflowError if a stamp and its floor are 2^63 or more apart."""
+    if len(marks) % 3:
+        raise ValueError(f"expected rows of {MARK.size} bytes")
     sizes, stamps, floors = marks[::3], marks[1::3], marks[2::3]
+    if not _is_ascending(ends) or not _is_ascending(sizes):
+        raise ValueError("events and reads must end in ascending order")
+    if not ends:
+        return b"", b""
     first = bisect_left(sizes, ends[0])
     reads: Sequence[int] = range(first, first + len(ends))  # where each event has a read to itself, as most have
     behind = list(map(sub, sizes[first:], ends))
-    if len(behind) < len(ends) or min(behind) < 0 or max(behind[:-1], default=0) > _LINE_ENDS:
+    if len(behind) < len(ends) or min(behind) < 0 or any(map(ge, sizes[first:], ends[1:])):
         reads = [bisect_left(sizes, end) for end in ends]
         behind = [sizes[read] - end for read, end in zip(reads, ends, strict=True)]
     times = array("q", [stamps[read] for read in reads])
@@ -115,7 +144,7 @@ def arrivals(ends: "array[int]", marks: "array[int]", /) -> tuple[bytes, bytes]:
 
 def gaps(stamps: "array[int]", /) -> tuple[bytes, int, int]:
     """Between each stamp and the next, the longest of them, and the sum of what each differs from the one before; none
-    where there is a single stamp."""
+    where there is a single stamp. Raises OverflowError for stamps that are 2^63 or more apart."""
     between = array("q", [after - before for before, after in pairwise(stamps)])
     changes = [abs(after - before) for before, after in pairwise(between)]
     return between.tobytes(), max(between, default=0), sum(changes)
@@ -125,7 +154,9 @@ def sides(
     values: "array[int]", earlier: "array[int]", later: "array[int]", fine: int, /
 ) -> tuple[bytes, bytes, bytes, bytes]:
     """Times that may be less by `earlier` and more by `later` (empty: none is): those that are off by `fine` at most,
-    and of the others what was measured, the least that each can be, and the most."""
+    and of the others what was measured, the least that each can be, and the most.
+
+    Raises ValueError if the lengths differ, and OverflowError for a result of more than 64 bits."""
     if len(earlier) != len(values) or (later and len(later) != len(values)):
         raise ValueError("each value needs how far it can be off")
     rows = list(zip(values, earlier, later or repeat(0), strict=False))
@@ -146,7 +177,8 @@ def sides(
 
 def bins(stamps: "array[int]", start: int, width: int, /) -> list[int]:
     """In which bins of time stamps lie, of this width and counted from `start`; each is told once where neighbours
-    share it."""
+    share it. Raises ValueError without a width, and OverflowError for a stamp that is 2^63 or more from `start`."""
     if width < 1:
         raise ValueError("a bin has a width")
-    return [bin_ for bin_, _ in groupby((stamp - start) // width for stamp in stamps)]
+    since = array("q", [stamp - start for stamp in stamps])
+    return [bin_ for bin_, _ in groupby(offset // width for offset in since)]

@@ -109,8 +109,12 @@ class PythonPoller:
 
     def forget(self, file: socket.socket | int) -> None:
         fd = _number(file)
-        self._epoll.unregister(fd)
-        del self._watched[fd]
+        watched = self._watched.pop(fd)
+        try:
+            self._epoll.unregister(fd)
+        except OSError:
+            self._watched[fd] = watched
+            raise
         self._harvest = [item for item in self._harvest if item[0] != fd]
 
     def collect(self, file: socket.socket, enough: int) -> None:
