@@ -10,10 +10,11 @@ PAGE = {"Accept": "text/html"}
 THROUGH = (404, 405)  # of what is not there
 
 
-def ask(base, path="/api/baselines", method="GET", body=None, **headers):
-    """Status, headers and body, with exactly these headers; `host_` is Host."""
+def ask(base, path="/api/baselines", method="GET", body=None, source_="", **headers):
+    """Status, headers and body, with exactly these headers; `host_` is Host, `source_` the address to ask from."""
     at = urlsplit(base)
-    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+    source = (source_, 0) if source_ else None
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=30, source_address=source)
     given = {name.replace("_", "-").strip("-"): value for name, value in headers.items()}
     connection.request(method, path, body, given)
     answer = connection.getresponse()

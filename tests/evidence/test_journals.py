@@ -1,6 +1,7 @@
 """Journals: lines that are whole, on disk, and never in each other's way."""
 
 import fcntl
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -56,3 +57,33 @@ def test_what_can_not_be_written_is_told(tmp_path):
 
 def test_no_journal_has_no_lines(tmp_path):
     assert journals.read(tmp_path / "nowhere", Phase) == journals.read(tmp_path, Phase) == ([], 0)
+
+
+def test_a_journal_is_rotated_before_it_is_too_large_and_the_oldest_lines_go(tmp_path):
+    path = tmp_path / "journal"
+    size = len(LINES[0].model_dump_json()) + 1
+    lines = [Phase(name="p", begin_s=float(number), end_s=1.0) for number in range(10)]  # all of the same size
+    for line in lines[:5]:
+        journals.append(path, line, "bench x", rotate_at=2 * size)
+    files = [file for file in journals.rotated(path) if file.exists()]
+    assert [len(journals.read(file, Phase)[0]) for file in files] == [2, 2, 1]
+    assert [line for file in files for line in journals.read(file, Phase)[0]] == lines[:5]
+    for line in lines * 3:
+        journals.append(path, line, "bench x", rotate_at=2 * size)
+    kept = [line for file in journals.rotated(path) for line in journals.read(file, Phase)[0]]
+    assert kept == (lines * 3)[-len(kept) :] and len(kept) in (15, 16) and len(list(tmp_path.iterdir())) == 8
+
+
+def test_writers_that_rotate_at_the_same_time_lose_no_line(tmp_path):
+    path = tmp_path / "journal"
+
+    def write(writer):
+        for number in range(50):
+            journals.append(path, Phase(name=f"{writer}.{number}", begin_s=0.0, end_s=1.0), "bench x", rotate_at=4000)
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(write, range(4)))
+    names = [line.name for file in journals.rotated(path) for line in journals.read(file, Phase)[0]]
+    assert sorted(names) == sorted(f"{writer}.{number}" for writer in range(4) for number in range(50))
+    for writer in range(4):
+        assert [name for name in names if name.startswith(f"{writer}.")] == [f"{writer}.{n}" for n in range(50)]

@@ -3,11 +3,20 @@
 import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
 from asking import FORM, PAGE, ask, bearer, form_token, token
+
+from benchhouse.api.workspace import Workspace
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve import writing as writing
+from benchhouse.serve.access import Asker
+from benchhouse.serve.reading import OfRun
+from benchhouse.serve.state import ServerState
+from benchhouse.serve.verbs import VERBS
+from benchhouse.serve.writes import Writes
 
 JSON = {"Content_Type": "application/json"}
 SCENARIO = "scenario: web\nexperiment: command\nworkload: {argv: ['true']}\n"
@@ -194,3 +203,18 @@ def test_an_evaluation_is_begun_once_by_an_admin_and_answers_its_schema(lab, ser
         {"changed_since": "nowhere"},
     ):
         assert post(base, "/evaluations", wrong, **who)[0] == 400, wrong
+
+
+def test_what_a_server_remembers_of_clients_does_not_grow_with_their_requests(tmp_path):
+    workspace = Workspace(tmp_path)
+    state = ServerState(workspace.folder.server_state)
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    other = state.begin_session("other", later)
+    cookies = [state.begin_session("one", later) for _ in range(110)]
+    assert [state.token_of(cookie) is not None for cookie in cookies] == [False] * 10 + [True] * 100
+    assert state.token_of(other) == "other"
+    writes = Writes(workspace, state)
+    for number in range(20):
+        with pytest.raises(BenchError, match="run"):
+            writes.carry_out(VERBS["stop"], OfRun(run=f"absent-{number}"), Asker("ada", "run", "token"))
+    assert len(writes._turns) == 0

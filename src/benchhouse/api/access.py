@@ -18,6 +18,7 @@ from benchhouse.schema.roles import ROLES, TOKEN_PREFIX, Role
 
 State = Literal["good", "expired", "revoked"]
 _LONGEST = timedelta(days=366)
+_AUDIT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,15 @@ class Audit(VerbGroup):
     def list(self) -> builtins.list[AuditRecord]:
         """One record for each write, newest first: as it ended, or as it began where the server was killed."""
         last: dict[str, AuditRecord] = {}
-        for record in journals.read(self._folder.audit_journal, AuditRecord)[0]:
+        files = journals.rotated(self._folder.audit_journal)
+        for record in (record for file in files for record in journals.read(file, AuditRecord)[0]):
             begun = last.get(record.id, record).time
             last[record.id] = record.model_copy(update={"time": begun})
         return sorted(last.values(), key=lambda record: record.time, reverse=True)
 
     def keep(self, record: AuditRecord) -> None:
-        """Append a line, synced."""
-        journals.append(self._folder.audit_journal, record, "ask again")
+        """Append a line, synced. The log is rotated at 8 MiB, and eight such files are kept."""
+        journals.append(self._folder.audit_journal, record, "ask again", rotate_at=_AUDIT_BYTES)
 
 
 def digest_of(secret: str) -> str:

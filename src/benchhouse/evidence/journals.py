@@ -1,15 +1,18 @@
 """Files of one JSON object a line, the journals of a workspace: appended whole, read with bad lines left out."""
 
+import contextlib
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.model import Model
 
 Line = TypeVar("Line", bound=Model)
+_ROTATED = 7
 
 
 def note(path: Path, lines: Sequence[Model], then: str) -> str:
@@ -21,18 +24,21 @@ def note(path: Path, lines: Sequence[Model], then: str) -> str:
     return ""
 
 
-def append(path: Path, lines: Model | Sequence[Model], then: str) -> None:
-    """Lines, synced; two writers take turns. `then` is the command to give again where they can't be written."""
+def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: int | None = None) -> None:
+    """Lines, synced; two writers take turns. `then` is the command to give again where they can't be written.
+
+    A journal that would get more than `rotate_at` bytes is renamed first, and a new one is started: see `rotated`.
+    """
     whole = [lines] if isinstance(lines, Model) else lines
     text = b"".join(line.model_dump_json().encode() + b"\n" for line in whole)
     if not text:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0, os.SEEK_END)
-            if file.tell():
+        if rotate_at is not None:
+            _rotate(path, rotate_at - len(text))
+        with _locked(path) as file:
+            if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill in mid-write
                     file.write(b"\n")
@@ -41,6 +47,31 @@ def append(path: Path, lines: Model | Sequence[Model], then: str) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise unwritable(path, error, then) from error
+
+
+def rotated(path: Path) -> list[Path]:
+    """The files of a journal that is rotated, oldest first: at most seven with a number after the name, then itself."""
+    return [*(path.with_name(f"{path.name}.{number}") for number in range(_ROTATED, 0, -1)), path]
+
+
+def _rotate(path: Path, most: int) -> None:
+    """Rename a journal of more than `most` bytes, and those that were renamed before; the oldest is replaced."""
+    with _locked(path) as file:
+        if file.seek(0, os.SEEK_END) > max(most, 0):
+            for older, newer in pairwise(rotated(path)):
+                with contextlib.suppress(FileNotFoundError):
+                    newer.replace(older)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """The file that has this name once its lock is ours: another writer may rotate it while we wait."""
+    while True:
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield file
+                return
 
 
 def read(path: Path, kind: type[Line]) -> tuple[list[Line], int]:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import os
 import socket
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ from starlette.types import Scope
 
 from benchhouse.api.access import Token, Tokens
 from benchhouse.api.workspace import Workspace
+from benchhouse.processes.tcp_peer import account_of_peer
 from benchhouse.schema.roles import ROLES, Role, may
 from benchhouse.serve.settings import Settings, is_loopback, sub_path
 from benchhouse.serve.state import ServerState
@@ -54,9 +56,10 @@ class Access:
         self._names = {"localhost", *(name.lower() for name in settings.names), *own}
 
     def place(self, scope: Scope) -> Scope:
-        """The scope as the asker sees the server: what a trusted proxy says of host, scheme and sub-path is believed.
+        """Return the scope as the client sees the server, with the address of the client as `address`.
 
-        Of anybody else such headers are ignored. Raises ValueError for a sub-path that is none.
+        A trusted proxy states host, scheme, sub-path and client address in headers; headers of other senders are
+        ignored. Raises ValueError if the sub-path is not a path.
         """
         headers, settings = Headers(scope=scope), self.settings
         scheme, host, prefix = scope["scheme"], headers.get("host", ""), settings.root_path
@@ -73,16 +76,25 @@ class Access:
             "scheme": scheme,
             "path": path,
             "root_path": prefix,
+            "address": self._client_address(scope),
             "headers": [(b"host", host.encode("latin-1", "replace")), *raw],
         }
 
     def is_proxy(self, scope: Scope) -> bool:
         """Whether the other end of the connection is a trusted proxy."""
-        try:
-            peer = ipaddress.ip_address((scope["client"] or ("",))[0])
-        except ValueError:
-            return False
-        return any(peer in network for network in self.settings.proxies)
+        return self.settings.is_proxy(_peer(scope))
+
+    def _client_address(self, scope: Scope) -> str:
+        """The nearest address that is not a trusted proxy's. Each proxy appends the address that connected to it to
+        X-Forwarded-For, so entries further left come from the client, which can write what it likes."""
+        address = _peer(scope)
+        entries = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        while entries and self.settings.is_proxy(address):
+            stated = _without_port(entries.pop().strip())
+            if stated is None:
+                break
+            address = stated
+        return address
 
     def knows_host(self, host: str) -> bool:
         """Whether a Host header names this server. A page of somebody else's whose name was pointed at this machine
@@ -113,9 +125,15 @@ class Access:
             return self._named_by_proxy(headers)
         if cookie := request.cookies.get(COOKIE):
             return self._of_session(cookie, scope)
-        if self.settings.without_login and is_loopback((scope["client"] or ("",))[0]):
+        if self.settings.without_login and is_loopback(_peer(scope)) and self._is_own_account(scope):
             return Asker("local", self.settings.allow, "local")
         return None
+
+    def _is_own_account(self, scope: Scope) -> bool:
+        """Whether the client runs as the account of this server, or its account does not matter."""
+        if self.settings.login is False:
+            return True
+        return account_of_peer(scope["client"], scope["server"]) == os.geteuid()
 
     def token(self, secret: str, scope: Scope) -> Token | None:
         """The good token that this is."""
@@ -123,7 +141,7 @@ class Access:
         if token is not None and token.state == "good":
             return token
         told = f"{token.state} token {token.id} of {token.name}" if token else "a token that is none"
-        LOG.warning("refused %s from %s", told, (scope["client"] or ("?",))[0])
+        LOG.warning("refused %s from %s", told, scope["address"])
         return None
 
     def begin_session(self, token: Token) -> str:
@@ -154,6 +172,22 @@ class Access:
         token_id = self._state.token_of(cookie)
         token = next((item for item in self._tokens.list() if item.id == token_id), None) if token_id else None
         if token is None or token.state != "good":
-            LOG.warning("refused a session that has ended, from %s", (scope["client"] or ("?",))[0])
+            LOG.warning("refused a session that has ended, from %s", scope["address"])
             return None
         return Asker(token.name, token.scope, "session", self._state.digest(cookie))
+
+
+def _peer(scope: Scope) -> str:
+    """The address of the other end of the connection."""
+    return str((scope["client"] or ("",))[0])
+
+
+def _without_port(entry: str) -> str | None:
+    """The address in an entry of X-Forwarded-For, to which some proxies append a port; None if it has no address."""
+    bracketed = entry[1:].partition("]")[0] if entry.startswith("[") else entry
+    for text in (bracketed, entry.rpartition(":")[0]):
+        try:
+            return str(ipaddress.ip_address(text))
+        except ValueError:
+            continue
+    return None

@@ -29,9 +29,9 @@ from benchhouse.serve import (
 )
 from benchhouse.serve.access import Access
 from benchhouse.serve.answering import Endpoint, problem
+from benchhouse.serve.connections import Connections
 from benchhouse.serve.events import Events
 from benchhouse.serve.guard import Guard
-from benchhouse.serve.limits import Connections
 from benchhouse.serve.pages import (
     actions,
     builder,

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchhouse.serve.access import Access, Asker
 from benchhouse.serve.answering import problem
-from benchhouse.serve.limits import Connections, Rates, TooLarge, read_body, replayed
+from benchhouse.serve.connections import Connections, Peer, network_of
+from benchhouse.serve.limits import Rates, TooLarge, read_body, replayed
 from benchhouse.serve.pages.shell import trouble, written
 from benchhouse.warehouse.patience import Patience
 
@@ -24,7 +25,7 @@ OPEN = ("/login", "/assets/")
 BADGES = "/badge/"
 SIGNED = "/webhooks/"
 """Who asks there has neither a login nor a browser: each request carries a signature, which its page checks."""
-_WEBHOOKS = 1000.0  # a second from one address, which may be the proxy before all of them
+_WEBHOOKS = 1000.0  # a second from one address, which may be a proxy that does not name its clients
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -51,13 +52,13 @@ class Guard:
         if scope["type"] != "http":  # there is no WebSocket here
             return
         peer = tuple(scope["client"] or ())[:2]
-        self._connections.asked(peer)
+        self._connections.requested(peer)
         try:
-            await self._guard(scope, receive, _with_headers(send))
+            await self._guard(scope, receive, _with_headers(send), peer)
         finally:
             self._connections.answered(peer)
 
-    async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _guard(self, scope: Scope, receive: Receive, send: Send, peer: Peer) -> None:
         try:
             scope = self._access.place(scope)
         except ValueError as error:
@@ -67,7 +68,7 @@ class Guard:
         asker = self._access.asker(scope)
         scope.update(asker=asker, form_token=self._access.form_token)
         body = b""
-        refusal = self._refusal(request, asker)
+        refusal = self._crowded(request, asker, peer) or self._refusal(request, asker) or self._foreign(request, asker)
         if refusal is None and request.method not in _SAFE:
             try:
                 body = await read_body(scope, receive, self._access.settings.max_body)
@@ -82,21 +83,31 @@ class Guard:
             return
         await self._in_time(request, replayed(body, receive) if request.method not in _SAFE else receive, send)
 
+    def _crowded(self, request: Request, asker: Asker | None, peer: Peer) -> Response | None:
+        """The answer to a client that holds too many connections."""
+        if self._connections.hold(peer, _name(asker) if asker else ""):
+            return None
+        response = _told(
+            request, 429, "too many connections of one client", "close some; the owner's limit is --max-connections"
+        )
+        response.headers.update({"Retry-After": "1", "Connection": "close"})
+        return response
+
     def _refusal(self, request: Request, asker: Asker | None) -> Response | None:
         """The answer to those who are not let through."""
         access, host = self._access, request.headers.get("host", "")
         path = request.url.path.removeprefix(request.scope["root_path"])
         if not access.knows_host(host):
             return _told(request, 421, f"this server is not called {host[:80]!r}", "its owner names it: --name HOST")
-        peer = (request.scope["client"] or ("?",))[0]
+        network = network_of(request.scope["address"])
         if path.startswith(SIGNED):
-            return _too_many(request, wait_s) if (wait_s := self._signed.wait_s(peer)) else None
+            return _too_many(request, wait_s) if (wait_s := self._signed.wait_s(network)) else None
         if (asker is None or asker.how == "local") and access.hidden_proxy(request.scope):
             return _told(request, 403, _PROXY[0], _PROXY[1])
-        wait_s = self._rates.wait_s(f"{asker.how} {asker.name}") if asker else self._strangers.wait_s(peer)
+        wait_s = self._rates.wait_s(_name(asker)) if asker else self._strangers.wait_s(network)
         if wait_s:
             return _too_many(request, wait_s)
-        if asker is not None or path.startswith(OPEN) or (path.startswith(BADGES) and access.settings.public_badges):
+        if asker is not None or path.startswith(OPEN) or self._is_public_badge(request):
             return None
         if _wants_page(request) and request.method == "GET":
             root = request.scope["root_path"]
@@ -107,6 +118,26 @@ class Guard:
         )
         response.headers["WWW-Authenticate"] = "Bearer"
         return response
+
+    def _foreign(self, request: Request, asker: Asker | None) -> Response | None:
+        """The refusal of a request that a page of another site sends with the rights of the browser's user.
+
+        A link from another site still opens a page. Everything else that a foreign page can cause to be read, without
+        anybody who clicks, is refused: the browser would not show it to that page, but the work would be done.
+        """
+        site = request.headers.get("sec-fetch-site", "none")
+        if asker is None or asker.how == "token" or request.method not in _SAFE or site in ("same-origin", "none"):
+            return None
+        if self._is_public_badge(request):
+            return None
+        opened = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
+        if opened == ("navigate", "document") and "sec-purpose" not in request.headers and _wants_page(request):
+            return None
+        return _told(request, 403, "another site can't read here", "open the address itself, not from a page elsewhere")
+
+    def _is_public_badge(self, request: Request) -> bool:
+        path = request.url.path.removeprefix(request.scope["root_path"])
+        return path.startswith(BADGES) and self._access.settings.public_badges
 
     def _forged(self, request: Request, asker: Asker | None, body: bytes) -> Response | None:
         """The answer to what another site made a browser send. No browser sends a token or a signature by itself."""
@@ -171,6 +202,11 @@ def local_path(text: str) -> str:
     parts = urlsplit(text)
     outside = parts.scheme or parts.netloc or not text.startswith("/") or text.startswith(("//", "/\\"))
     return "/" if outside or not text.isprintable() or "\\" in text else text
+
+
+def _name(asker: Asker) -> str:
+    """By which requests and connections of a known client are counted."""
+    return f"{asker.how} {asker.name}"
 
 
 def _same(given: str, expected: str) -> bool:

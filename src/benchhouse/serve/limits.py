@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from benchhouse.warehouse.patience import refuse_unwanted
 
-_HEAD_S = 20.0
 BODY_S = 30.0
 _MOST_KNOWN = 10_000
 _BURST_S = 4.0
@@ -29,11 +27,10 @@ class Rates:
     def wait_s(self, who: str) -> float:
         """0: go on. Else the seconds until the next request will be taken."""
         now = time.monotonic()
-        if len(self._left) > _MOST_KNOWN:
-            full = self._burst / self._rate
-            self._left = {name: item for name, item in self._left.items() if now - item[1] < full}
-        left, then = self._left.get(who, (self._burst, now))
+        left, then = self._left.pop(who, (self._burst, now))
         left = min(self._burst, left + (now - then) * self._rate)
+        if len(self._left) >= _MOST_KNOWN:
+            del self._left[next(iter(self._left))]  # the one that has asked least recently
         self._left[who] = (left - 1.0 if left >= 1.0 else left, now)
         return 0.0 if left >= 1.0 else (1.0 - left) / self._rate
 
@@ -82,45 +79,3 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return again
-
-
-class Connections:
-    """Connections that owe a request: uvicorn would wait for the rest of a head for ever."""
-
-    def __init__(self) -> None:
-        self._open: dict[Any, asyncio.Transport] = {}
-        self._timers: dict[Any, asyncio.TimerHandle] = {}
-
-    def protocol(self) -> type[asyncio.Protocol]:
-        """The protocol of uvicorn, closing connections that send no whole head in time."""
-        connections = self
-
-        class Patient(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-            def connection_made(self, transport: Any) -> None:
-                super().connection_made(transport)
-                self.peer_key = tuple((transport.get_extra_info("peername") or ())[:2])
-                connections.opened(self.peer_key, transport)
-
-            def connection_lost(self, exc: Exception | None) -> None:
-                connections.closed(self.peer_key)
-                super().connection_lost(exc)
-
-        return Patient
-
-    def opened(self, peer: Any, transport: asyncio.Transport) -> None:
-        self._open[peer] = transport
-        self.answered(peer)
-
-    def closed(self, peer: Any) -> None:
-        self.asked(peer)
-        self._open.pop(peer, None)
-
-    def asked(self, peer: Any) -> None:
-        """A whole head has come."""
-        if timer := self._timers.pop(peer, None):
-            timer.cancel()
-
-    def answered(self, peer: Any) -> None:
-        """The next one may come."""
-        if (transport := self._open.get(peer)) and peer not in self._timers:
-            self._timers[peer] = asyncio.get_running_loop().call_later(_HEAD_S, transport.abort)

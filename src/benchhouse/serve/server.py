@@ -8,15 +8,16 @@ from collections.abc import Callable
 import uvicorn
 
 from benchhouse.api.workspace import Workspace
+from benchhouse.processes.tcp_peer import accounts_are_visible
 from benchhouse.runs.sharing import engine_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.serve.app import make_app
+from benchhouse.serve.connections import Connections
 from benchhouse.serve.following import follow
-from benchhouse.serve.limits import Connections
 from benchhouse.serve.log import log_to_stderr
 from benchhouse.serve.settings import Settings
 
-_MOST_CONNECTIONS = 512
+_BACKLOG = 128  # connections that are accepted before the next one is counted
 _IDLE_S = 15
 _SWITCH_S = 0.001  # a fifth of the default: an answer gives the interpreter up with each row and file that it reads
 _COLLECTIONS = (700, 10, 100)  # of the oldest objects a tenth as often as by default: each stops all answers for 100 ms
@@ -33,7 +34,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
     sys.setswitchinterval(_SWITCH_S)
     if settings.follow_s is not None:
         follow(workspace.root, settings.follow_s)
-    connections = Connections()
+    connections = Connections(settings)
     config = uvicorn.Config(
         make_app(workspace, settings, connections),
         http=connections.protocol(),
@@ -42,7 +43,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
         access_log=False,
         server_header=False,
         proxy_headers=False,  # ours: uvicorn would believe anybody on this machine
-        limit_concurrency=_MOST_CONNECTIONS,
+        backlog=_BACKLOG,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=5,
     )
@@ -51,7 +52,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
 
 
 def check(workspace: Workspace, settings: Settings) -> None:
-    """Raises where others than this machine could ask, and nobody could say who they are."""
+    """Raises BenchError if the server could not know who its clients are."""
     good = any(token.state == "good" for token in workspace.tokens.list())
     if not settings.is_loopback and not settings.proxies and not good:
         raise BenchError(
@@ -59,10 +60,32 @@ def check(workspace: Workspace, settings: Settings) -> None:
             "make a token: bench token make NAME --scope read|run|approve|admin; or let a proxy with a login ask: "
             "--trusted-proxy ADDRESS; or serve this machine alone: --host 127.0.0.1",
         )
+    if not settings.is_loopback and settings.login is False:
+        raise BenchError(
+            f"--no-login is for this machine alone, and {settings.host} is reached by others",
+            "leave it out, or serve this machine alone: --host 127.0.0.1",
+        )
+    if settings.without_login and settings.login is None and not accounts_are_visible():
+        raise BenchError(
+            "this system does not show which account opens a connection, so the server can't recognize yours",
+            "bench token make NAME --scope run, then bench serve --login; or answer every account of this machine "
+            "without a login: --no-login",
+        )
     if settings.login and not good:
         raise BenchError("--login needs a token, and there is none that counts", "bench token make NAME --scope run")
     if settings.follow_s is not None:
         engine_of(workspace.folder)
+
+
+def unencrypted(settings: Settings) -> str:
+    """What to warn of when tokens and results would cross a network as plain text; empty if nothing was found."""
+    if settings.is_loopback or settings.proxies:
+        return ""
+    return (
+        f"tokens and results cross the network unencrypted, as {settings.host} is reached by other machines; put a "
+        "proxy with a certificate before it (--trusted-proxy), or serve this machine alone and reach it by "
+        "ssh -L 8642:127.0.0.1:8642 HOST"
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

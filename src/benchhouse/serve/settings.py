@@ -19,8 +19,9 @@ class Settings:
     """Host names by which it is reached, beside those of this machine."""
     root_path: str = ""
     """The sub-path under which a proxy shows it."""
-    login: bool = False
-    """Whether a token is needed on the loopback device too."""
+    login: bool | None = None
+    """On the loopback device: whether each client needs a token (True) or none does (False). By default, processes of
+    the account that the server runs as need none."""
     allow: Role = "read"
     """What may be done without a login, on the loopback device."""
     proxies: tuple[Network, ...] = ()
@@ -37,6 +38,8 @@ class Settings:
     """What each run may use that is started by somebody who may not approve."""
     max_body: int = 2 << 20
     """Bytes of a request."""
+    max_connections: int = 512
+    """Open connections in all."""
     max_time_s: float = 60.0
     """Seconds until an answer begins."""
     rate: float = 100.0
@@ -48,8 +51,16 @@ class Settings:
 
     @property
     def without_login(self) -> bool:
-        """Whether somebody without a token, on this machine, is answered."""
+        """Whether clients without a token, on this machine, are answered."""
         return self.is_loopback and not self.login and not self.proxies
+
+    def is_proxy(self, address: str) -> bool:
+        """Whether this is the address of a trusted proxy."""
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self.proxies)
 
 
 def is_loopback(host: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchhouse.processes.owner import identity, is_gone
 
 _SESSION_S = 12 * 3600.0
+_MOST_SESSIONS = 100  # of one token; then the oldest ends
 _KEPT_S = 7 * 86400.0
 _ENDED = "ended"
 _LONGEST_WRITE_S = 600.0  # of a server in another container nobody here can say whether it lives
@@ -67,6 +68,11 @@ class ServerState:
         until = min(time.time() + _SESSION_S, datetime.fromisoformat(expires).timestamp())
         with self._open() as connection:
             connection.execute("DELETE FROM session WHERE expires < ?", (time.time(),))
+            connection.execute(
+                "DELETE FROM session WHERE token_id = ? AND digest NOT IN "
+                "(SELECT digest FROM session WHERE token_id = ? ORDER BY expires DESC LIMIT ?)",
+                (token_id, token_id, _MOST_SESSIONS - 1),
+            )
             connection.execute("INSERT INTO session VALUES (?, ?, ?)", (self.digest(cookie), token_id, until))
         return cookie
 

@@ -4,10 +4,10 @@ import contextlib
 import hashlib
 import json
 import threading
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from benchhouse.api.rows import plain
 from benchhouse.api.workspace import Workspace
@@ -51,7 +51,9 @@ class Writes:
     state: ServerState
     budget: Budget | None = None
     """Of each run that is started by somebody who may not approve."""
-    _turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    _turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
+    """Locks that somebody holds or waits for."""
+    _making_turns: threading.Lock = field(default_factory=threading.Lock)
 
     def carry_out(self, verb: Verb, asked: Asked, asker: Asker, key: str = "") -> Written:
         """Do it, or answer as before where this asker did it under this key. Blocks; raises what the verb raises."""
@@ -75,7 +77,7 @@ class Writes:
         done, budget = False, None if asker.may("approve") else self.budget
         try:
             self.workspace.audit.keep(line)
-            with self._turns[str(given.get("run", verb.name))]:  # two people who stop one run take turns
+            with self._turn(str(given.get("run", verb.name))):  # two people who stop one run take turns
                 body = self._do(verb, asked, Order(asker.name, request, budget), line)
             self.state.keep(asker.name, key, 200, body)
             done = True
@@ -83,6 +85,10 @@ class Writes:
             if not done:
                 self.state.release(asker.name, key)
         return Written(body)
+
+    def _turn(self, what: str) -> threading.Lock:
+        with self._making_turns:
+            return self._turns.setdefault(what, threading.Lock())
 
     def _do(self, verb: Verb, asked: Asked, order: Order, line: AuditRecord) -> str:
         try:

@@ -11,9 +11,9 @@ from benchhouse.schema.roles import ROLES
 
 
 @commands.verb(
-    f"{__doc__}\n\nOn this machine alone nobody logs in, and reads; `--allow run` lets them start runs too. Anywhere "
-    "else a token is needed (bench token make), or a proxy that knows who asks (--trusted-proxy). Ends with Ctrl-C; "
-    "runs that were started go on.",
+    f"{__doc__}\n\nYour own account on this machine reads without a login; `--allow run` lets it start runs too. Other "
+    "accounts and other machines need a token (bench token make), or a proxy that names the user (--trusted-proxy). "
+    "Ends with Ctrl-C; runs that were started continue.",
     "bench serve",
     "bench serve --port 0 --allow run   any free port; start and stop runs in the browser",
     "bench serve --host 0.0.0.0 --name bench.example.org   for those who have a token",
@@ -30,9 +30,13 @@ from benchhouse.schema.roles import ROLES
     type=click.Choice(ROLES),
     default="read",
     show_default=True,
-    help="What may be done without a login on this machine.",
+    help="Role of clients on this machine that need no login.",
 )
-@click.option("--login", is_flag=True, help="Ask for a token on this machine too.")
+@click.option(
+    "--login/--no-login",
+    default=None,
+    help="On this machine: all clients need a token, or none do.  [default: only other accounts need one]",
+)
 @click.option(
     "--trusted-proxy",
     "proxies",
@@ -70,12 +74,19 @@ from benchhouse.schema.roles import ROLES
     help="Time until an answer begins.",
 )
 @click.option(
+    "--max-connections",
+    type=click.IntRange(16),
+    default=512,
+    show_default=True,
+    help="Open connections: a quarter for each client, an eighth for each address without a login.",
+)
+@click.option(
     "--rate", type=click.FloatRange(0.1), default=100.0, show_default=True, help="Requests a second of one asker."
 )
 def command(workspace: Workspace, /, **options: Any) -> int:
     try:
         from benchhouse.serve import settings
-        from benchhouse.serve.server import serve
+        from benchhouse.serve.server import serve, unencrypted
     except ModuleNotFoundError as error:
         raise BenchError(f"{error.name} is not installed", "pip install 'benchhouse[serve]'") from error
     options["proxies"] = tuple(map(settings.network, options["proxies"]))
@@ -86,5 +97,7 @@ def command(workspace: Workspace, /, **options: Any) -> int:
     except ValueError as error:
         raise BenchError(f"--root-path {error}") from error
     chosen = settings.Settings(**options)
+    if warning := unencrypted(chosen):
+        click.echo(f"warning: {warning}", err=True)
     serve(workspace, chosen, lambda address: click.echo(f"open  {address}   (Ctrl-C ends it)"))
     return Exit.GOOD
