@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import select
 import socket
 from urllib.parse import urlsplit
 
@@ -86,6 +87,35 @@ def test_a_known_client_can_hold_only_a_share_of_all_connections(lab, serve, hol
     finally:
         lab.release()
         process.communicate()
+
+
+def test_the_bodies_that_a_client_sends_at_once_have_a_limit(lab, serve):
+    """Each request states how much it will send, and sends nothing until all of them are open."""
+    ada, bob = (bearer(token(lab, name)) for name in ("ada", "bob"))
+    base = serve("--login", "--max-body", "1M")
+
+    def begin(opened, size, **headers):
+        server = urlsplit(base)
+        connection = opened.enter_context(socket.create_connection((server.hostname, server.port), 10))
+        stated = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": size} | headers
+        head = "".join(f"{name}: {value}\r\n" for name, value in stated.items())
+        connection.sendall(f"POST /api/query HTTP/1.1\r\n{head}\r\n".encode())
+        return connection
+
+    def answers(connection):
+        return select.select([connection], [], [], 0.5)[0]
+
+    body = json.dumps({"sql": "select 1"}).encode()
+    with contextlib.ExitStack() as opened:
+        large = [begin(opened, 1 << 20, **ada) for _ in range(8)]
+        assert select.select(large, [], [], 0.5)[0] == []
+        assert begin(opened, len(body), **ada).recv(12) == b"HTTP/1.1 429"
+        other = begin(opened, len(body), **bob)
+        other.sendall(body)
+        assert other.recv(12) == b"HTTP/1.1 200"
+        large.pop().close()
+        wait_until(lambda: not answers(begin(opened, len(body), **ada)), "room")
+    assert ask(base, "/login", "POST", b"x" * (1 << 16), Content_Type="application/x-www-form-urlencoded")[0] == 413
 
 
 def test_unknown_clients_behind_a_proxy_are_limited_by_their_own_address(serve):

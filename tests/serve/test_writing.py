@@ -2,9 +2,11 @@
 
 import json
 import signal
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from asking import FORM, PAGE, ask, bearer, form_token, token
@@ -203,6 +205,18 @@ def test_an_evaluation_is_begun_once_by_an_admin_and_answers_its_schema(lab, ser
         {"changed_since": "nowhere"},
     ):
         assert post(base, "/evaluations", wrong, **who)[0] == 400, wrong
+
+
+def test_a_request_that_was_not_sent_to_its_end_is_not_carried_out(lab, serve, roles):
+    base = serve()
+    server = urlsplit(base)
+    who = roles["run"]["Authorization"]
+    with socket.create_connection((server.hostname, server.port), 10) as connection:
+        head = f"Host: localhost\r\nAuthorization: {who}\r\nContent-Type: application/json\r\nContent-Length: 9"
+        connection.sendall(f"POST /api/runs/cut/stop HTTP/1.1\r\n{head}\r\n\r\n".encode())
+        time.sleep(0.2)  # so that the server waits for the body
+    assert post(base, "/runs/whole/stop", {}, **roles["run"])[0] == 404
+    assert [line["asked"]["run"] for line in json.loads(lab.bench("audit", "--json").stdout)] == ["whole"]
 
 
 def test_what_a_server_remembers_of_clients_does_not_grow_with_their_requests(tmp_path):

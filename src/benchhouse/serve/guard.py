@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from benchhouse.serve.access import Access, Asker
 from benchhouse.serve.answering import problem
 from benchhouse.serve.connections import Connections, Peer, network_of
-from benchhouse.serve.limits import Rates, TooLarge, read_body, replayed
+from benchhouse.serve.limits import BodyRoom, Rates, TooLarge, TooManyAtOnce, body_size, read_body, replayed
 from benchhouse.serve.pages.shell import trouble, written
 from benchhouse.warehouse.patience import Patience
 
@@ -26,6 +26,8 @@ BADGES = "/badge/"
 SIGNED = "/webhooks/"
 """Who asks there has neither a login nor a browser: each request carries a signature, which its page checks."""
 _WEBHOOKS = 1000.0  # a second from one address, which may be a proxy that does not name its clients
+_LOGIN_BYTES = 16 << 10  # of the form in which an unknown client sends a token
+_BODIES = 8  # of the largest size that a client's unanswered requests may have together
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -45,6 +47,7 @@ class Guard:
         self._rates = Rates(access.settings.rate)
         self._strangers = Rates(1.0, burst=30.0)
         self._signed = Rates(_WEBHOOKS)
+        self._bodies = BodyRoom(_BODIES * access.settings.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,21 +70,39 @@ class Guard:
         request = Request(scope)
         asker = self._access.asker(scope)
         scope.update(asker=asker, form_token=self._access.form_token)
-        body = b""
         refusal = self._crowded(request, asker, peer) or self._refusal(request, asker) or self._foreign(request, asker)
-        if refusal is None and request.method not in _SAFE:
-            try:
-                body = await read_body(scope, receive, self._access.settings.max_body)
-                refusal = self._forged(request, asker, body)
-            except TooLarge:
-                most = self._access.settings.max_body
-                refusal = _told(request, 413, f"a request has {most} bytes at most", "the owner's limit is --max-body")
-            except TimeoutError:
-                refusal = _told(request, 408, "the rest of the request did not come")
         if refusal is not None:
             await refusal(scope, receive, send)
-            return
-        await self._in_time(request, replayed(body, receive) if request.method not in _SAFE else receive, send)
+        elif request.method in _SAFE:
+            await self._in_time(request, receive, send)
+        else:
+            await self._take_body(request, asker, receive, send)
+
+    async def _take_body(self, request: Request, asker: Asker | None, receive: Receive, send: Send) -> None:
+        """Read the body of a request that may write, look at where it comes from, and answer it."""
+        client = _name(asker) if asker else network_of(request.scope["address"])
+        path = request.url.path.removeprefix(request.scope["root_path"])
+        most = self._access.settings.max_body
+        if asker is None and not path.startswith(SIGNED):
+            most = min(most, _LOGIN_BYTES)
+        body = b""
+        with contextlib.ExitStack() as reserved:
+            try:
+                reserved.enter_context(self._bodies.reserve(client, body_size(request.scope, most)))
+                sent = await read_body(receive, most)
+                if sent is None:
+                    return
+                body, refusal = sent, self._forged(request, asker, sent)
+            except TooLarge:
+                refusal = _told(request, 413, f"a request has {most} bytes at most", "the owner's limit is --max-body")
+            except TooManyAtOnce:
+                refusal = _too_many(request, 1.0)
+            except TimeoutError:
+                refusal = _told(request, 408, "the rest of the request did not come")
+            if refusal is not None:
+                await refusal(request.scope, receive, send)
+            else:
+                await self._in_time(request, replayed(body, receive), send)
 
     def _crowded(self, request: Request, asker: Asker | None, peer: Peer) -> Response | None:
         """The answer to a client that holds too many connections."""

@@ -1,8 +1,10 @@
 """How much is taken from one asker, requests a second, bytes and time to send them; and how much is done at once."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -52,17 +54,48 @@ class TooLarge(Exception):  # noqa: N818 - an answer
     """The body of a request is larger than is taken."""
 
 
-async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """The whole body. Raises TooLarge, and TimeoutError where it takes too long."""
-    length = dict(scope["headers"]).get(b"content-length", b"0")
-    if length.isdigit() and int(length) > most:
+class TooManyAtOnce(Exception):  # noqa: N818 - an answer
+    """The bodies of a client's requests that are not answered yet are together larger than is taken."""
+
+
+class BodyRoom:
+    """The memory that the bodies of each client's unanswered requests may take together."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._taken = most, Counter[str]()
+
+    @contextlib.contextmanager
+    def reserve(self, client: str, size: int) -> Iterator[None]:
+        """Count the body of a request until it is answered. Raises TooManyAtOnce."""
+        if self._taken[client] + size > self._most:
+            raise TooManyAtOnce
+        self._taken[client] += size
+        try:
+            yield
+        finally:
+            self._taken[client] -= size
+            if not self._taken[client]:
+                del self._taken[client]
+
+
+def body_size(scope: Scope, most: int) -> int:
+    """The size that a request states for its body, or else the most that is taken. Raises TooLarge."""
+    length = dict(scope["headers"]).get(b"content-length", b"")
+    if not length.isdigit():
+        return most
+    if int(length) > most:
         raise TooLarge
+    return int(length)
+
+
+async def read_body(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None if the client closed the connection before its end. Raises TooLarge, and TimeoutError."""
     parts, size = [], 0
     async with asyncio.timeout(BODY_S):
         while True:
             message = await receive()
-            if message["type"] != "http.request":  # the asker has gone
-                return b""
+            if message["type"] != "http.request":
+                return None
             size += len(message.get("body", b""))
             if size > most:
                 raise TooLarge
