@@ -15,7 +15,7 @@ from benchhouse.schema.quoting import visible
 
 _MOST_ROWS = 30
 _MOST_NAMES = 8
-_MOST_LENGTH = 15_000  # of each table and list: GitHub takes 65,536 characters in all
+_MOST_LENGTH = 12_000  # of each table and list: GitHub takes 65,536 characters in all
 Text = Annotated[str, Field(max_length=500)]
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9@][A-Za-z0-9._:=,@-]{0,300}$")]
 Judgement = Literal["regression", "good", "can't tell", "no baseline"]

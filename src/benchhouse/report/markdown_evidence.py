@@ -140,5 +140,5 @@ def lineage(data: ReportData) -> str:
     for query in data.queries:
         entries = [[name, code(value)] for name, value in query_entries(query) if value]
         inside = [table(["what", "value"], entries), block(query.sql, "sql"), block(query_inputs(query))]
-        parts.append(folded(f"Query {plain(query.name)} {query.digest()[:SHORT]}", "\n\n".join(inside)))
+        parts.append(folded(f"Query {query.name} {query.digest()[:SHORT]}", "\n\n".join(inside)))
     return "\n\n".join(parts)

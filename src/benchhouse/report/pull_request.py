@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchhouse.report.interval_chart import Bar, interval_chart
-from benchhouse.report.markdown_text import code, plain, table
+from benchhouse.report.markdown_text import code, folded, plain, table
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import percent, plural, quantity
 from benchhouse.schema.quoting import shortened, visible
@@ -42,7 +42,7 @@ def comparison_markdown(compared: ComparisonTable) -> str:
         parts.append(_table(compared, rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         rest = _table(compared, rows[_MOST_ROWS:])
-        parts.append(f"<details><summary>{len(rows) - _MOST_ROWS:,} more</summary>\n\n{rest}\n\n</details>")
+        parts.append(folded(f"{len(rows) - _MOST_ROWS:,} more", rest))
     if any(row.shaky for row in compared.rows):
         parts.append("\\~ a percentile from too few samples within a trial to be trusted.")
     for side, labels in (("A", compared.only_a), ("B", compared.only_b)):
