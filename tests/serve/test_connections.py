@@ -12,6 +12,12 @@ import pytest
 from asking import ask, bearer, token
 from laboratory import wait_until
 
+from benchhouse.api.workspace import Workspace
+from benchhouse.processes.tcp_peer import account_of_peer, accounts_are_visible
+from benchhouse.schema.errors import BenchError
+from benchhouse.serve.server import check
+from benchhouse.serve.settings import Settings
+
 SMALL = ("--max-connections", "64")  # 16 of unknown clients, 8 of each address, 16 of each known client
 
 
@@ -156,6 +162,32 @@ def test_another_account_of_this_machine_needs_a_token(lab, serve):
     assert reads(base, 65533, **bearer(secret))
     assert not reads(serve("--login"), 0)
     assert reads(serve("--no-login"), 65533)
+
+
+def test_the_account_of_a_connection_is_known_as_long_as_it_is_open(monkeypatch):
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.create_server((host, 0), family=family) as server:
+            client = socket.create_connection(server.getsockname()[:2])
+            accepted = server.accept()[0]
+            ends = client.getsockname()[:2], server.getsockname()[:2]
+            assert account_of_peer(*ends) == os.geteuid()
+            assert account_of_peer(ends[1], ("127.0.0.9", 1)) is None
+            client.close()
+            assert account_of_peer(*ends) is None, "a closed socket would belong to user 0"
+            accepted.close()
+    assert account_of_peer(("nowhere", 1), ends[1]) is None
+    monkeypatch.delattr(socket, "AF_NETLINK")
+    assert not accounts_are_visible()
+
+
+def test_a_server_that_can_not_recognize_accounts_needs_a_choice(tmp_path, monkeypatch):
+    workspace = Workspace(tmp_path)
+    monkeypatch.delattr(socket, "AF_NETLINK")
+    with pytest.raises(BenchError, match="account"):
+        check(workspace, Settings())
+    check(workspace, Settings(login=False))
+    workspace.tokens.make("ada")
+    check(workspace, Settings(login=True))
 
 
 def test_other_machines_are_served_with_a_warning_that_nothing_is_encrypted(lab, serve, bench):

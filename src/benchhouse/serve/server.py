@@ -1,6 +1,7 @@
 """The process: one server on one workspace, until it is told to end."""
 
 import gc
+import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from benchhouse.serve.following import follow
 from benchhouse.serve.log import log_to_stderr
 from benchhouse.serve.settings import Settings
 
-_BACKLOG = 128  # connections that are accepted before the next one is counted
+_BACKLOG = 1024  # connections that wait to be accepted, and that may be accepted before the first of them is counted
+_OTHER_FILES = 512  # of the tables, evidence, and libraries
 _IDLE_S = 15
 _SWITCH_S = 0.001  # a fifth of the default: an answer gives the interpreter up with each row and file that it reads
 _COLLECTIONS = (700, 10, 100)  # of the oldest objects a tenth as often as by default: each stops all answers for 100 ms
@@ -34,6 +36,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
     sys.setswitchinterval(_SWITCH_S)
     if settings.follow_s is not None:
         follow(workspace.root, settings.follow_s)
+    _allow_open_files(settings.max_connections + _BACKLOG + _OTHER_FILES)
     connections = Connections(settings)
     config = uvicorn.Config(
         make_app(workspace, settings, connections),
@@ -86,6 +89,15 @@ def unencrypted(settings: Settings) -> str:
         "proxy with a certificate before it (--trusted-proxy), or serve this machine alone and reach it by "
         "ssh -L 8642:127.0.0.1:8642 HOST"
     )
+
+
+def _allow_open_files(needed: int) -> None:
+    """Raise the soft limit of open files, which is often 1,024, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (resource.RLIM_INFINITY, hard) and soft < needed:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:
