@@ -190,13 +190,20 @@ def test_a_server_that_can_not_recognize_accounts_needs_a_choice(tmp_path, monke
     check(workspace, Settings(login=True))
 
 
-def test_other_machines_are_served_with_a_warning_that_nothing_is_encrypted(lab, serve, bench):
+def test_settings_that_let_others_in_are_warned_of(lab, serve, bench):
     token(lab, "ada")
-    serve("--host", "0.0.0.0")
-    assert "unencrypted" in serve.process.stderr.readline()
-    serve("--host", "0.0.0.0", "--trusted-proxy", "10.0.0.5")
-    serve.process.terminate()
-    assert "unencrypted" not in serve.process.stderr.read()
+    everywhere = ("--host", "0.0.0.0")
+    for options, warned in (
+        (everywhere, "unencrypted"),
+        ((*everywhere, "--trusted-proxy", "10.0.0.5"), ""),
+        (("--no-login", "--allow", "run"), "every account"),
+        (("--no-login",), ""),
+        (("--allow", "run"), ""),
+    ):
+        serve(*options)
+        serve.process.terminate()
+        said = serve.process.stderr.read()
+        assert warned in said and bool(said) == bool(warned), options
     refused = bench("serve", "--port", "0", "--host", "0.0.0.0", "--no-login", cwd=lab.workspace)
     assert refused.code == 2 and "--no-login" in refused.err
 

@@ -80,15 +80,21 @@ def check(workspace: Workspace, settings: Settings) -> None:
         engine_of(workspace.folder)
 
 
-def unencrypted(settings: Settings) -> str:
-    """What to warn of when tokens and results would cross a network as plain text; empty if nothing was found."""
-    if settings.is_loopback or settings.proxies:
-        return ""
-    return (
-        f"tokens and results cross the network unencrypted, as {settings.host} is reached by other machines; put a "
-        "proxy with a certificate before it (--trusted-proxy), or serve this machine alone and reach it by "
-        "ssh -L 8642:127.0.0.1:8642 HOST"
-    )
+def warnings(settings: Settings) -> list[str]:
+    """Settings that let other people do more than an owner may expect."""
+    found = []
+    if not settings.is_loopback and not settings.proxies:
+        found.append(
+            f"tokens and results cross the network unencrypted, as {settings.host} is reached by other machines; put a "
+            "proxy with a certificate before it (--trusted-proxy), or serve this machine alone and reach it by "
+            "ssh -L 8642:127.0.0.1:8642 HOST"
+        )
+    if settings.without_login and settings.login is False and settings.allow != "read":
+        found.append(
+            f"every account of this machine can run programs as you (--no-login --allow {settings.allow}); leave out "
+            "--no-login, so that others need a token"
+        )
+    return found
 
 
 def _allow_open_files(needed: int) -> None:

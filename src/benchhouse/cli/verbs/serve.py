@@ -86,7 +86,7 @@ from benchhouse.schema.roles import ROLES
 def command(workspace: Workspace, /, **options: Any) -> int:
     try:
         from benchhouse.serve import settings
-        from benchhouse.serve.server import serve, unencrypted
+        from benchhouse.serve.server import serve, warnings
     except ModuleNotFoundError as error:
         raise BenchError(f"{error.name} is not installed", "pip install 'benchhouse[serve]'") from error
     options["proxies"] = tuple(map(settings.network, options["proxies"]))
@@ -97,7 +97,7 @@ def command(workspace: Workspace, /, **options: Any) -> int:
     except ValueError as error:
         raise BenchError(f"--root-path {error}") from error
     chosen = settings.Settings(**options)
-    if warning := unencrypted(chosen):
+    for warning in warnings(chosen):
         click.echo(f"warning: {warning}", err=True)
     serve(workspace, chosen, lambda address: click.echo(f"open  {address}   (Ctrl-C ends it)"))
     return Exit.GOOD
