@@ -24,6 +24,7 @@ COOKIE = "bench_session"
 LOG = logging.getLogger("benchhouse.serve")
 _FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-user", "forwarded", "x-real-ip")
 _LONGEST_NAME = 200
+_MOST_PROXIES = 16  # one behind the other
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Access:
         """The nearest address that is not a trusted proxy's. Each proxy appends the address that connected to it to
         X-Forwarded-For, so entries further left come from the client, which can write what it likes."""
         address = _peer(scope)
-        entries = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        entries = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).rsplit(",", _MOST_PROXIES)[-_MOST_PROXIES:]
         while entries and self.settings.is_proxy(address):
             stated = _without_port(entries.pop().strip())
             if stated is None:
