@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from benchhouse.http.client import HttpClient, NoAnswer, without_secrets
+from benchhouse.http.client import DownloadLimits, HttpClient, NoAnswer, without_secrets
 from benchhouse.schema.errors import BenchError
 
 CLIENT = HttpClient(timeout_s=30)
@@ -197,10 +197,87 @@ def test_the_environments_proxy_is_used_only_where_it_is_meant(monkeypatch):
 def test_a_file_of_any_size_is_downloaded_and_a_refusal_is_none():
     with serving(say(bytes(5 << 20))) as (url, _):
         target = io.BytesIO()
-        HttpClient(30, limit_bytes=1).download(url, target)
+        HttpClient(30, limit_bytes=1).download(url, target, DownloadLimits())
         assert len(target.getvalue()) == 5 << 20
     with serving(say(b"no", 404)) as (url, _), pytest.raises(NoAnswer, match="answers 404 Not Found"):
-        CLIENT.download(url, io.BytesIO())
+        CLIENT.download(url, io.BytesIO(), DownloadLimits())
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+def endless(head, piece, pause_s=0.0):
+    """An answer that continues until the client leaves, or for ten seconds."""
+
+    def answer(handler):
+        handler.wfile.write(HEAD + head)
+        for _ in range(int(10 / pause_s) if pause_s else 1000):
+            try:
+                handler.wfile.write(piece)
+            except OSError:
+                return
+            time.sleep(pause_s)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "limits", "failure"),
+    [
+        (endless(b"\r\n", bytes(1 << 20)), {"max_bytes": 3 << 20}, "too_large"),
+        (endless(b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + bytes(1 << 16) + b"\r\n"),
+         {"max_bytes": 3 << 20}, "too_large"),
+        (endless(b"Content-Length: 99999999999\r\n\r\n", b"x", 0.1), {"max_bytes": 3 << 20}, "too_large"),
+        (endless(b"Content-Length: 1000\r\n\r\n", b"x", 0.1), {"max_time_s": 0.5}, "timeout"),
+        (endless(b"Transfer-Encoding: chunked\r\n\r\n", b"0", 0.1), {"max_time_s": 0.5}, "timeout"),
+        (endless(b"", b"X: y\r\n", 0.1), {"max_time_s": 0.5}, "timeout"),
+        (endless(b"Content-Length: 1000\r\n\r\n", b"", 5), {}, "timeout"),
+        (lambda handler: handler.wfile.write(HEAD + b"Content-Length: 1000\r\n\r\nshort"), {}, "reset"),
+    ],
+    ids=["no-length", "chunks", "announced", "drip", "drip-of-a-chunk", "drip-of-the-head", "silence", "cut-off"],
+)  # fmt: skip
+def test_a_download_ends_at_its_limits_and_whole(answer, limits, failure):
+    allowed = DownloadLimits(**limits)
+    client = HttpClient(allowed.max_time_s, wait_s=1.0)
+    began, target = time.monotonic(), io.BytesIO()
+    with serving(answer) as (url, _), pytest.raises(NoAnswer) as caught:
+        client.download(url, target, allowed)
+    assert caught.value.failure == failure and time.monotonic() - began < 8
+    assert len(target.getvalue()) <= allowed.max_bytes
+
+
+def test_a_download_that_hardly_moves_is_given_up(monkeypatch):
+    monkeypatch.setattr("benchhouse.http.client._WINDOW_S", 0.3)
+    with serving(endless(b"Content-Length: 1000\r\n\r\n", b"x", 0.1)) as (url, _), pytest.raises(NoAnswer) as caught:
+        HttpClient(30).download(url, io.BytesIO(), DownloadLimits())
+    assert caught.value.failure == "timeout" and "per second" in caught.value.reason
+
+
+def test_a_redirect_to_less_security_to_a_file_or_without_end_is_not_followed(tls):
+    def to(target):
+        return lambda handler: handler.wfile.write(
+            b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + target.encode() + b"\r\n\r\n"
+        )
+
+    client = HttpClient(10, redirects=True, verify_tls=False)
+    leads_down = pytest.raises(NoAnswer, match="from https to http")
+    with serving(say(b"plain")) as (plain, _), serving(to(plain), tls) as (url, _), leads_down:
+        client.download(url, io.BytesIO(), DownloadLimits())
+    for target in ("file:///etc/passwd", "ftp://127.0.0.1/x"):
+        with serving(to(target)) as (url, _):
+            with contextlib.suppress(NoAnswer):
+                assert client.get(url).status == 302
+            with pytest.raises(NoAnswer):
+                client.download(url, io.BytesIO(), DownloadLimits())
+    with serving(to("/again")) as (url, requests), pytest.raises(NoAnswer):
+        client.download(url, io.BytesIO(), DownloadLimits())
+    assert 2 <= len(requests) <= 6
+
+
+def test_a_full_disk_is_not_taken_for_a_failure_of_the_server():
+    is_full = pytest.raises(OSError, match="No space left")
+    with serving(say(bytes(1 << 20))) as (url, _), open("/dev/full", "wb", buffering=0) as target, is_full:
+        CLIENT.download(url, target, DownloadLimits())
 
 
 def test_json_that_is_nested_too_deep_is_no_answer():

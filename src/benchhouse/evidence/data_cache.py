@@ -140,13 +140,14 @@ def _bring(item: Data, part: Path) -> None:
 
 
 def _download(name: str, url: str, part: Path) -> None:
-    from benchhouse.http.client import HttpClient, NoAnswer
+    from benchhouse.http.client import DownloadLimits, HttpClient, NoAnswer
 
-    client = HttpClient(timeout_s=60, total=False, proxy=True, redirects=True)
+    limits = DownloadLimits()
+    client = HttpClient(limits.max_time_s, wait_s=60, proxy=True, redirects=True)
     try:
         with part.open("wb") as target:
-            client.download(url, target)
+            client.download(url, target, limits)
     except NoAnswer as error:
-        raise BenchError(f"can't download {name} from {error.message}") from error
+        raise BenchError(f"can't download {name} from {error.message}", error.hint) from error
     except OSError as error:
         raise BenchError(f"can't write {part}: {error.strerror or error}") from error

@@ -1,5 +1,7 @@
 """Sources of a trial, brought into the data cache and laid out below one folder."""
 
+import bz2
+import gzip
 import hashlib
 import lzma
 import os
@@ -9,12 +11,15 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.sources import Source
+
+if TYPE_CHECKING:
+    from benchhouse.http.client import DownloadLimits, DownloadMeter
 
 Build = Callable[[str, Callable[[Path], None]], Path]
 """Of a data cache: the path of what a key stands for, made once."""
@@ -22,6 +27,8 @@ _PIECE = 1 << 20
 _MOST_RATIO = 200  # of what an archive holds to what it takes; sources and texts reach 20
 _FREE_BYTES = 256 << 20  # unpacked before the ratio counts
 _MOST_ENTRIES = 1_000_000
+_MOST_HEADER = 1 << 20  # bytes of one member: names and attributes, which `tarfile` reads into memory
+_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 def stage(sources: Sequence[Source], folder: Path, build: Build) -> list[dict[str, Any]]:
@@ -64,12 +71,12 @@ def _bring(source: Source, part: Path) -> None:
     if source.file:
         _copy(Path(source.file), whole)
     elif source.url.startswith("s3://"):
-        _get(source.url, whole)
+        _get(source, whole)
     else:
-        _download(source.url, whole)
+        _download(source, whole)
     _check(source, whole)
     if source.unpack:
-        _unpack(whole, part)
+        _unpack(whole, part, source.max_size)
 
 
 def _copy(path: Path, part: Path) -> None:
@@ -79,29 +86,38 @@ def _copy(path: Path, part: Path) -> None:
         raise BenchError(f"can't copy {path}: {error.strerror or error}") from error
 
 
-def _download(url: str, part: Path) -> None:
+def _limits(source: Source) -> "DownloadLimits":
+    from benchhouse.http.client import DownloadLimits
+
+    return DownloadLimits(source.max_size, source.max_time)
+
+
+def _download(source: Source, part: Path) -> None:
     from benchhouse.http.client import HttpClient, NoAnswer
 
-    client = HttpClient(timeout_s=60, total=False, proxy=True, redirects=True)
+    client = HttpClient(source.max_time, wait_s=60, proxy=True, redirects=True)
     try:
         with part.open("wb") as target:
-            client.download(url, target)
+            client.download(source.url, target, _limits(source))
     except NoAnswer as error:
-        raise BenchError(
-            f"can't fetch {error.message}", "check the address, and that this machine reaches it"
-        ) from error
+        hint = error.hint or "check the address, and that this machine reaches it"
+        raise BenchError(f"can't fetch {error.message}", hint) from error
+    except OSError as error:
+        raise BenchError(f"can't write {part}: {error.strerror or error}") from error
 
 
-def _get(url: str, part: Path) -> None:
+def _get(source: Source, part: Path) -> None:
     """An object; where there is none of that name, all that lies below it."""
+    from benchhouse.http.client import DownloadMeter, NoAnswer
     from benchhouse.http.s3_bucket import S3Refused, open_bucket
 
+    url, meter = source.url, DownloadMeter(source.url, _limits(source))
     bucket, key = open_bucket(url, "", os.environ)
     try:
         if not url.endswith("/"):
             try:
                 with part.open("wb") as target:
-                    _write(bucket.read(key), target)
+                    _write(bucket.read(key), target, meter)
                 return
             except S3Refused as refused:
                 if refused.kind != "http_404":
@@ -116,15 +132,18 @@ def _get(url: str, part: Path) -> None:
                 raise BenchError(f"can't fetch {url}: the object {name} would lie outside of its folder")
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("wb") as target:
-                _write(bucket.read(name), target)
+                _write(bucket.read(name), target, meter)
     except S3Refused as refused:
         raise BenchError(f"can't fetch {url}: {refused.message}") from refused
+    except NoAnswer as error:
+        raise BenchError(f"can't fetch {error.message}", error.hint) from error
     finally:
         bucket.close()
 
 
-def _write(pieces: Iterator[bytes], target: BinaryIO) -> None:
+def _write(pieces: Iterator[bytes], target: BinaryIO, meter: "DownloadMeter") -> None:
     for piece in pieces:
+        meter.count(len(piece))
         target.write(piece)
 
 
@@ -148,14 +167,45 @@ def _digest(path: Path, name: str) -> str:
     return running.hexdigest()
 
 
-def _unpack(archive: Path, folder: Path) -> None:
-    most = _FREE_BYTES + _MOST_RATIO * archive.stat().st_size
+def _unpack(archive: Path, folder: Path, max_size: int) -> None:
+    most = min(_FREE_BYTES + _MOST_RATIO * archive.stat().st_size, max_size)
     try:
-        with tarfile.open(archive) as tar:
+        with _opened(archive) as file, tarfile.TarFile(fileobj=_Unpacked(file, most)) as tar:  # type: ignore[arg-type]
             tar.extractall(folder, members=_within(tar, most), filter="data")
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise BenchError(f"can't unpack {archive.name.removesuffix('.whole')}: {error}") from error
+    except (tarfile.TarError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError) as error:
+        hint = f"an archive may hold {_MOST_RATIO} times its own size, and `max_size` of the source at most"
+        raise BenchError(f"can't unpack {archive.name.removesuffix('.whole')}: {error}", hint) from error
     archive.unlink()
+
+
+def _opened(archive: Path) -> Any:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    return next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), Path.open)(archive, "rb")
+
+
+class _Unpacked:
+    """The bytes of an archive, for `tarfile`: up to a limit, and never many at once."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file, self._most = file, most
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _MOST_HEADER:
+            raise tarfile.TarError(f"a header has {size:,} bytes")
+        self._check(self._file.tell() + size)
+        return self._file.read(size)
+
+    def seek(self, position: int) -> None:
+        self._check(position)
+        self._file.seek(position)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def _check(self, position: int) -> None:
+        if position > self._most:
+            raise tarfile.TarError(f"it holds more than {self._most:,} bytes")
 
 
 def _within(tar: tarfile.TarFile, most: int) -> Iterator[tarfile.TarInfo]:
@@ -168,9 +218,11 @@ def _within(tar: tarfile.TarFile, most: int) -> Iterator[tarfile.TarInfo]:
     for count, member in enumerate(tar, 1):
         if not (member.isreg() or member.isdir()):
             raise tarfile.TarError(f"{member.name!r} is neither a file nor a folder")
+        if member.issparse() or member.size < 0:
+            raise tarfile.TarError(f"{member.name!r} has a size that its bytes do not have")
         held += member.size + tarfile.BLOCKSIZE
         if held > most:
-            raise tarfile.TarError(f"it holds more than {_MOST_RATIO} times its size")
+            raise tarfile.TarError(f"it holds more than {most:,} bytes")
         if count > _MOST_ENTRIES:
             raise tarfile.TarError(f"it holds more than {_MOST_ENTRIES:,} files and folders")
         yield member

@@ -8,12 +8,11 @@ import base64
 import functools
 import json
 import math
-import shutil
 import socket
 import ssl
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
@@ -28,6 +27,8 @@ from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
 _PIECE_BYTES = 1 << 20
+_WINDOW_S, _LEAST_RATE = 60.0, 1024  # a download that brings fewer bytes per second in such a time is given up
+_MOST_REDIRECTS = 5
 
 
 class NoAnswer(BenchError):  # noqa: N818 - what happened, in two words
@@ -63,6 +64,43 @@ class Response:
 
 
 @dataclass(frozen=True)
+class DownloadLimits:
+    """The most that a download may bring, and the longest that it may take."""
+
+    max_bytes: int = 100 * 10**9
+    max_time_s: float = 6 * 3600.0
+
+
+class DownloadMeter:
+    """Counts the bytes of a download, and raises NoAnswer once it is beyond its limits or hardly brings any."""
+
+    def __init__(self, address: str, limits: DownloadLimits) -> None:
+        self._address, self._limits = address, limits
+        self._started_s = self._window_s = time.monotonic()
+        self._bytes = self._window_bytes = 0
+
+    def expect(self, size: int) -> None:
+        """Refuse what is announced to be too large before it comes."""
+        if self._bytes + size > self._limits.max_bytes:
+            reason = f"has more than {self._limits.max_bytes:,} bytes"
+            raise NoAnswer(self._address, "too_large", reason, "check the address, or raise the limit of the source")
+
+    def count(self, size: int) -> None:
+        self.expect(size)
+        self._bytes += size
+        self._window_bytes += size
+        now = time.monotonic()
+        if now - self._started_s > self._limits.max_time_s:
+            reason = f"was not complete after {self._limits.max_time_s:g} s"
+            raise NoAnswer(self._address, "timeout", reason, "raise the time limit of the source, or use a faster one")
+        if now - self._window_s > _WINDOW_S:
+            if self._window_bytes < _LEAST_RATE * _WINDOW_S:
+                reason = f"sent fewer than {_LEAST_RATE} bytes per second for {_WINDOW_S:g} s"
+                raise NoAnswer(self._address, "timeout", reason, "try again, or use another source")
+            self._window_s, self._window_bytes = now, 0
+
+
+@dataclass(frozen=True)
 class HttpClient:
     """How to ask. Without `proxy` the environment's proxy is not used: servers under test are asked as the load does.
 
@@ -71,6 +109,7 @@ class HttpClient:
 
     timeout_s: float
     total: bool = True  # `timeout_s` limits the whole exchange, however slowly it drips; else each wait
+    wait_s: float = math.inf  # the longest wait for more bytes, if `timeout_s` limits the whole exchange
     limit_bytes: int = 16 << 20
     verify_tls: bool = True
     proxy: bool = False
@@ -104,16 +143,24 @@ class HttpClient:
             raise NoAnswer(address, "reset", "ended in the middle of its answer")
         return response
 
-    def download(self, url: str, target: BinaryIO) -> None:
-        """Write a file of any size. Raises NoAnswer, also for a refusal."""
-        request = _request("GET", url, None, {})
+    def download(self, url: str, target: BinaryIO, limits: DownloadLimits) -> None:
+        """Write a file. Raises NoAnswer, also for a refusal and beyond the limits, and OSError if the target does."""
+        for piece in self._pieces(url, limits):
+            target.write(piece)
+
+    def _pieces(self, url: str, limits: DownloadLimits) -> Iterator[bytes]:
+        request, address = _request("GET", url, None, {}), without_secrets(url)
+        meter = DownloadMeter(address, limits)
         try:
             with self._open(request) as answer:
                 if answer.status != 200:
-                    raise NoAnswer(
-                        without_secrets(url), "refused", f"answers {answer.status} {answer.reason or ''}".rstrip()
-                    )
-                shutil.copyfileobj(answer, target, _PIECE_BYTES)
+                    raise NoAnswer(address, "refused", f"answers {answer.status} {answer.reason or ''}".rstrip())
+                meter.expect(answer.length or 0)
+                while piece := answer.read1(_PIECE_BYTES):  # what has come, so that one that drips is seen to
+                    meter.count(len(piece))
+                    yield piece
+                if answer.length:  # http.client takes a body that was cut off for its end
+                    raise IncompleteRead(b"", answer.length)
         except (OSError, HTTPException, ValueError) as error:
             raise self._no_answer(url, error) from error
 
@@ -128,13 +175,13 @@ class HttpClient:
         return urllib.request.build_opener(
             ProxyHandler() if self.proxy else ProxyHandler({}),
             _Redirects() if self.redirects else _NoRedirects(),
-            _PlainHandler(self.total),
-            _TlsHandler(self.total, self.verify_tls),
+            _PlainHandler(self.total, self.wait_s),
+            _TlsHandler(self.total, self.wait_s, self.verify_tls),
         )
 
     def _no_answer(self, url: str, error: Exception) -> NoAnswer:
         cause: object = error.reason if isinstance(error, URLError) else error
-        failure, reason = _explain(cause, self.timeout_s)
+        failure, reason = _explain(cause, min(self.timeout_s, self.wait_s))
         address, userinfo = split_userinfo(url)
         secrets = [url, address.partition("?")[2], userinfo, *userinfo.split(":", 1)]
         return NoAnswer(without_secrets(url), failure, blanker([text for text in secrets if text])(reason))
@@ -185,13 +232,13 @@ def _explain(cause: object, timeout_s: float) -> tuple[Failure, str]:
 class _UntilDeadline:
     """A socket that is read until a moment, not for a time a piece: one that drips a byte a second ends too."""
 
-    deadline_s = math.inf
+    deadline_s = wait_s = math.inf
 
     def recv_into(self, *arguments: Any) -> int:
         left_s = self.deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
-        self.settimeout(left_s)  # type: ignore[attr-defined]
+        self.settimeout(min(left_s, self.wait_s))  # type: ignore[attr-defined]
         received: int = super().recv_into(*arguments)  # type: ignore[misc]
         return received
 
@@ -204,40 +251,54 @@ class _TlsSocket(_UntilDeadline, ssl.SSLSocket):
     pass
 
 
-class _PlainConnection(HTTPConnection):
+class _Limited:
+    """A connection whose exchange ends at a moment, and earlier if nothing comes for `wait_s`."""
+
+    def __init__(self, host: str, /, *, timeout: float = math.inf, wait_s: float = math.inf, **named: Any) -> None:
+        super().__init__(host, timeout=min(timeout, wait_s), **named)  # type: ignore[call-arg]
+        self._deadline_s, self._wait_s = time.monotonic() + timeout, wait_s
+
+    def _limit(self, connected: _UntilDeadline) -> None:
+        connected.deadline_s, connected.wait_s = self._deadline_s, self._wait_s
+
+
+class _PlainConnection(_Limited, HTTPConnection):
     def connect(self) -> None:
-        deadline_s = time.monotonic() + (self.timeout or math.inf)
         super().connect()
         connected = _PlainSocket(fileno=self.sock.detach())
         connected.settimeout(self.timeout)
-        connected.deadline_s, self.sock = deadline_s, connected
+        self._limit(connected)
+        self.sock = connected
 
 
-class _TlsConnection(HTTPSConnection):
+class _TlsConnection(_Limited, HTTPSConnection):
     def connect(self) -> None:
-        deadline_s = time.monotonic() + (self.timeout or math.inf)
         super().connect()
         assert isinstance(self.sock, _TlsSocket)  # as `_tls_context` has them made
-        self.sock.deadline_s = deadline_s
+        self._limit(self.sock)
 
 
 class _PlainHandler(HTTPHandler):
-    def __init__(self, total: bool) -> None:
+    def __init__(self, total: bool, wait_s: float) -> None:
         super().__init__()
-        self._total = total
+        self._total, self._wait_s = total, wait_s
 
     def http_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_PlainConnection if self._total else HTTPConnection, req)
+        if not self._total:
+            return self.do_open(HTTPConnection, req)
+        return self.do_open(_PlainConnection, req, wait_s=self._wait_s)
 
 
 class _TlsHandler(HTTPSHandler):
-    def __init__(self, total: bool, verify: bool) -> None:
+    def __init__(self, total: bool, wait_s: float, verify: bool) -> None:
         super().__init__(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # else a whole one is made, and not used
-        self._total, self._verify = total, verify
+        self._total, self._wait_s, self._verify = total, wait_s, verify
 
     def https_open(self, req: Request) -> HTTPResponse:
-        connection = _TlsConnection if self._total else HTTPSConnection
-        return self.do_open(connection, req, context=_tls_context(self._verify, self._total))
+        context = _tls_context(self._verify, self._total)
+        if not self._total:
+            return self.do_open(HTTPSConnection, req, context=context)
+        return self.do_open(_TlsConnection, req, context=context, wait_s=self._wait_s)
 
 
 @functools.cache
@@ -252,8 +313,12 @@ def _tls_context(verify: bool, total: bool) -> ssl.SSLContext:
 
 
 class _Redirects(HTTPRedirectHandler):
+    max_redirections = _MOST_REDIRECTS
+
     def redirect_request(self, req: Request, *rest: Any) -> Request | None:
         request = super().redirect_request(req, *rest)
+        if request is not None and request.type not in ("https", req.type):
+            raise URLError(f"leads from {req.type} to {request.type}, which is not followed")
         if request is not None and request.host != req.host:
             request.remove_header("Authorization")
         return request

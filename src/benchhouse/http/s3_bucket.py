@@ -97,7 +97,7 @@ class Bucket:
         try:
             if answer.status != 200:
                 raise self._refused(answer.status, answer.read())
-            while piece := answer.read(_PIECE_BYTES):
+            while piece := answer.read1(_PIECE_BYTES):  # what has come, so that one that drips is seen to
                 yield piece
             if answer.length:  # http.client takes a body that was cut off for its end
                 raise S3Refused("reset", f"the connection ended {answer.length:,} bytes before the end of {key!r}")

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Bytes, Seconds
 
 DATA = "data"
 """What `{data}` stands for: the folder that all sources of a trial lie in."""
@@ -21,6 +22,8 @@ class Source(Model):
     md5: str = Field("", pattern=r"^([0-9a-f]{32})?$", description="Of the file.")
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="Of the file.")
     unpack: bool = Field(False, description="Whether it is a tar archive, whose files lie at `path`.")
+    max_size: Bytes = Field(100 * 10**9, gt=0, description="Most bytes to fetch, and most that an archive may hold.")
+    max_time: Seconds = Field(6 * 3600.0, gt=0, description="Longest time to fetch it.")
 
     @field_validator("url")
     @classmethod
