@@ -4,10 +4,11 @@ import duckdb
 from trial_maker import make_trial
 
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.query import QueryLimits
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.known_answers import KnownAnswers
-from benchhouse.warehouse.query import QueryLimits, Warehouse
+from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.repeatable import is_repeatable
 
 
@@ -53,17 +54,24 @@ def test_an_answer_that_is_known_has_the_limits_of_who_asks(tmp_path):
     collect(workspace, "run-a", [make_trial(workspace, repetition=at) for at in (1, 2, 3)])
     with Warehouse.open(workspace) as warehouse:
         shown = [
-            warehouse.query("SELECT repetition FROM trial_fact ORDER BY 1", limits=QueryLimits(rows=rows))
+            warehouse.query_within(QueryLimits(rows=rows), "SELECT repetition FROM trial_fact ORDER BY 1")
             for rows in (3, 2, 3)
         ]
-    assert [(len(result.rows), result.more) for result in shown] == [(3, False), (2, True), (3, False)]
+    assert [(len(result.json_rows), result.more) for result in shown] == [(3, False), (2, True), (3, False)]
 
 
-def test_the_oldest_answers_make_room():
-    known = KnownAnswers[int]()
-    keys = [("root", "SELECT", str(at), ()) for at in range(40)]
-    for at, key in enumerate(keys):
-        known.keep(key, at, 10_000)
-    assert [known.find(key) for key in keys] == [None] * 10 + list(range(10, 40))
-    known.keep(("root", "SELECT", "huge", ()), 1, 10_000_000)
-    assert known.find(("root", "SELECT", "huge", ())) is None
+def test_answers_are_bounded_in_bytes_with_their_questions():
+    for answer, sql in (("x" * (1 << 20), ""), ("", "SELECT " + "1" * (1 << 18))):
+        known = KnownAnswers[str]()
+        keys = [("root", sql, str(at), ()) for at in range(40)]
+        for key in keys:
+            known.keep(key, answer, 1)
+        found = [known.find(key) is not None for key in keys]
+        assert found == sorted(found) and 25 <= sum(found) <= 32, "the last 32 MiB"
+    known.keep(("root", "SELECT", "long", ()), "x" * (7 << 20), 1)
+    known.keep(("root", "SELECT", "many", ()), "", 1_000_000)
+    assert known.find(("root", "SELECT", "long", ())) is None
+    assert known.find(("root", "SELECT", "many", ())) is None
+    lists = KnownAnswers[list[dict[str, str]]]()
+    lists.keep(keys[0], [{"x" * 1000: "x" * 1000}] * 10_000, 1)
+    assert lists.find(keys[0]) is None, "what is inside of an answer counts"

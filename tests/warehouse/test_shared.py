@@ -31,7 +31,7 @@ def starts(monkeypatch) -> list[str]:
     seen: list[str] = []
     start = duckdb.connect
     monkeypatch.setattr(shared, "_last", None)
-    monkeypatch.setattr(duckdb, "connect", lambda *given: (seen.append("started"), start(*given))[1])
+    monkeypatch.setattr(duckdb, "connect", lambda *given, **more: (seen.append("started"), start(*given, **more))[1])
     return seen
 
 

@@ -1,5 +1,6 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from benchhouse.results.tried import Tried
     from benchhouse.results.why import Why
     from benchhouse.schema.query import QuerySpec
-    from benchhouse.warehouse.query import Result
+    from benchhouse.warehouse.query import LimitedResult, Result
 
 _MOST_ROWS = 200
 
@@ -313,8 +314,6 @@ class QueryResult:
         """Their types, as SQL names them."""
         self.rows: list[tuple[Any, ...]] = result.rows
         """One tuple a row."""
-        self.more = result.more
-        """Whether there are more rows than the limits let through."""
         self.spec: QuerySpec = result.spec
         """The query with everything that its answer depends on, to be asked again."""
 
@@ -352,6 +351,27 @@ class QueryResult:
         """Plain data, as `--json` prints it: rows, the pinned query and its digest."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"rows": rows, "query": self.spec.model_dump(), "query_spec_digest": self.spec.digest()}
+
+
+class LimitedAnswer:
+    """Rows of one SELECT of somebody else as JSON, the pinned query, and whether there are more rows."""
+
+    def __init__(self, result: "LimitedResult") -> None:
+        self.json_rows: list[str] = result.json_rows
+        """JSON objects, a text each."""
+        self.more = result.more
+        """Whether there are more rows than the limits let through."""
+        self.spec: QuerySpec = result.spec
+        """The query with everything that its answer depends on, so that it can be repeated."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The rows as plain data."""
+        return [json.loads(row) for row in self.json_rows]
+
+    def to_json(self) -> str:
+        """All of it as JSON, made without reading the rows."""
+        rest = {"query": self.spec.model_dump(), "query_spec_digest": self.spec.digest(), "more": self.more}
+        return f'{{"rows": [{", ".join(self.json_rows)}], {json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         CurveComparison,
         Diagnosis,
         History,
+        LimitedAnswer,
         QueryResult,
         Report,
         TargetComparison,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
+    from benchhouse.schema.query import QueryLimits
     from benchhouse.schema.resources import Budget
-    from benchhouse.warehouse.query import QueryLimits
 
 Audience = Literal["engineering", "product", "partner"]
 AUDIENCES: tuple[str, ...] = get_args(Audience)
@@ -64,6 +65,8 @@ class Workspace(Groups):
         if not self.folder.root.is_dir():
             missing = "is not a folder" if self.folder.root.exists() else "does not exist"
             raise BenchError(f"the folder of the workspace {missing}: {self.folder.root}", "give one that exists")
+        self.query_limits: QueryLimits | None = None
+        """Limits of the queries that a server answers for others; by default those of `QueryLimits`."""
 
     def __repr__(self) -> str:
         return f"<Workspace {self.root}>"
@@ -394,11 +397,8 @@ class Workspace(Groups):
 
         return validate(self.folder, path)
 
-    def query(self, sql: str, *, engine: str | None = None, limits: "QueryLimits | None" = None) -> "QueryResult":
-        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect.
-
-        `limits`, for tables of this workspace: how long it may take, how many rows and how much memory.
-        """
+    def query(self, sql: str, *, engine: str | None = None) -> "QueryResult":
+        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect."""
         from benchhouse.api.answers import QueryResult
         from benchhouse.warehouse.query import Warehouse
 
@@ -407,7 +407,18 @@ class Workspace(Groups):
 
             return QueryResult(query(engine, sql))
         with Warehouse.open(self.folder) as warehouse:
-            return QueryResult(warehouse.query(sql, limits=limits))
+            return QueryResult(warehouse.query(sql))
+
+    def query_within(self, limits: "QueryLimits", sql: str) -> "LimitedAnswer":
+        """Answer one SELECT of somebody else over the tables of this workspace.
+
+        It runs in a process of its own, which is killed when it exceeds a limit; then BenchError says which limit.
+        """
+        from benchhouse.api.answers import LimitedAnswer
+        from benchhouse.warehouse.query import Warehouse
+
+        with Warehouse.open(self.folder) as warehouse:
+            return LimitedAnswer(warehouse.query_within(limits, sql))
 
     def trace(self, ref: str) -> "Trace":
         """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""

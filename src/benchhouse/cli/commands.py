@@ -13,6 +13,7 @@ from benchhouse.cli.overview import first_clause
 if TYPE_CHECKING:
     from benchhouse.api.placement import Placement
     from benchhouse.api.workspace import Workspace
+    from benchhouse.schema.query import QueryLimits
     from benchhouse.schema.resources import Budget
 
 Function = Callable[..., Any]
@@ -211,6 +212,14 @@ budget_option = _budget_option(
 whole_budget_option = _budget_option(
     "What all runs together may use: trials=100, wall=8h, cpu=16h or cost=50; repeatable."
 )
+query_limit_option = click.option(
+    "--query-limit",
+    "query_limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What a query of somebody else may cost: memory=512MiB, answer=8MiB, spill=1GiB, seconds=60, rows=100000; how "
+    "many run at_once=3, and how long others wait=10s; repeatable.",
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 metric_options = together(
     click.option("--metric", help="Which metric; by default the first that has a direction."),
@@ -316,6 +325,13 @@ def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[
             raise click.UsageError(f"{option} {key} is given twice")
         values[key] = value
     return values
+
+
+def query_limits_of(texts: tuple[str, ...]) -> "QueryLimits":
+    """What `--query-limit NAME=VALUE` say, with the default limits for the rest."""
+    from benchhouse.schema.query import named_query_limits
+
+    return named_query_limits(pairs(texts, "--query-limit", "NAME=VALUE"))
 
 
 def budget_of(texts: tuple[str, ...]) -> "Budget | None":

@@ -36,6 +36,14 @@ class NotFoundError(BenchError):
     """What was named does not exist; another name may."""
 
 
+class BusyError(BenchError):
+    """The program is busy with other work of this kind; the same request may succeed after `retry_s` seconds."""
+
+    def __init__(self, message: str, hint: str = "", retry_s: float = 5.0) -> None:
+        super().__init__(message, hint)
+        self.retry_s = retry_s
+
+
 def unwritable(path: Path, error: OSError, then: str = "") -> BenchError:
     """The error for a read-only or full folder; `then` is the command to repeat afterwards."""
     return BenchError(

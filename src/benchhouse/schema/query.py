@@ -1,11 +1,14 @@
 """QuerySpec and Cell: how a shown number was computed, so that it can be computed again."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Memory, Seconds
 
 
 class QueryInput(Model):
@@ -49,3 +52,28 @@ class Cell(Model):
 
 def cell_ref(query: str, key: dict[str, Any], column: str) -> str:
     return digest({"query": query, "key": key, "column": column})[:10]
+
+
+class QueryLimits(Model, strict=True):
+    """What a query of somebody else may cost, and how many of them a server answers at once."""
+
+    seconds: Seconds = Field(60.0, gt=0, description="Longest time that a query may ask for.")
+    rows: int = Field(100_000, ge=1, description="Most rows that a query may ask for.")
+    memory: Memory = Field(
+        512 << 20, ge=64 << 20, description="Memory of a query's process; half of it is for the buffers of DuckDB."
+    )
+    answer: Memory = Field(8 << 20, ge=1, description="Size of an answer as JSON.")
+    spill: Memory = Field(1 << 30, ge=1 << 20, description="Temporary files of a query, in .bench/warehouse.")
+    at_once: int = Field(3, ge=1, le=64, description="Queries that run at the same time.")
+    wait: Seconds = Field(10.0, ge=0, description="Longest wait until one of them has ended.")
+
+
+def named_query_limits(pairs: Mapping[str, str]) -> QueryLimits:
+    """Return the limits with the values of `memory=1GiB`, `at_once=4` and the like in place of the default ones."""
+    try:
+        return QueryLimits.model_validate(dict(pairs), strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        hint = f"there are {', '.join(QueryLimits.model_fields)}, such as --query-limit memory=1GiB"
+        raise BenchError(f"--query-limit {name}={pairs.get(name, '')}: {first['msg']}", hint) from error

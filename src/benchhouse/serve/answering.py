@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from benchhouse.api.answers import LimitedAnswer
 from benchhouse.api.rows import as_json, plain
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.report.tags import embedded_json
 from benchhouse.runs.approval import NeedsApprovalError
-from benchhouse.schema.errors import BenchError, Exit, NotFoundError
+from benchhouse.schema.errors import BenchError, BusyError, Exit, NotFoundError
 from benchhouse.schema.json_text import finite, read_json
 from benchhouse.serve.access import Asker, asker_of
 from benchhouse.serve.formats import JSON, choose, encode
@@ -44,10 +46,13 @@ def problem(
 def of_error(error: BenchError, workspace: Workspace) -> Response:
     """What a verb raised, without the paths of this machine."""
     message, hint, more = words_of(error, workspace)
-    return problem(status_of(error), message, hint, **more)
+    headers = {"Retry-After": str(math.ceil(error.retry_s))} if isinstance(error, BusyError) else None
+    return problem(status_of(error), message, hint, headers, **more)
 
 
 def status_of(error: BenchError) -> int:
+    if isinstance(error, BusyError):
+        return 503
     return 404 if isinstance(error, NotFoundError) else _STATUS.get(error.exit_code, 400)
 
 
@@ -119,14 +124,14 @@ def refuse(verb: Verb, asker: Asker, name: str = "") -> tuple[str, str] | None:
 
 def json_text(answer: Any, workspace: Workspace) -> str:
     """What a verb answers, without the paths of this machine."""
-    return hide_places(as_json(answer), workspace)
+    return hide_places(answer.to_json() if isinstance(answer, LimitedAnswer) else as_json(answer), workspace)
 
 
 class Endpoint:
     """The verbs of one path as an ASGI application."""
 
-    def __init__(self, verbs: Mapping[str, Verb], workspace: Workspace, writes: Writes) -> None:
-        self._verbs, self._workspace, self._writes, self._turns = verbs, workspace, writes, Turns()
+    def __init__(self, verbs: Mapping[str, Verb], workspace: Workspace, writes: Writes, turns: Turns) -> None:
+        self._verbs, self._workspace, self._writes, self._turns = verbs, workspace, writes, turns
         self._allowed = ", ".join([*verbs, *(["HEAD"] if "GET" in verbs else [])])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +157,7 @@ class Endpoint:
             return problem(400, "this can't be read as a question", str(error))
         try:
             asked = asked_of(verb, given)
-            return await self._turns.run(self._written, verb, asked, format, request)
+            return await self._turns.run(asker_of(request).name, self._written, verb, asked, format, request)
         except KeyRefusedError as error:
             return problem(error.status, error.message, error.hint)
         except BenchError as error:
@@ -170,17 +175,24 @@ class Endpoint:
             response = tagged(request, body, f"{answer.media_type}; charset=utf-8")
             response.headers["Content-Disposition"] = f'attachment; filename="{answer.file}"'
             return response
-        text = json_text(answer, self._workspace)
         if format != JSON:
-            data = json.loads(text)
-            body, media_type = encode(data[verb.rows] if verb.rows else data, format), format
+            body, media_type = encode(_table(answer, verb, self._workspace), format), format
         else:
-            body, media_type = text.encode("utf-8", "replace"), JSON
+            body, media_type = json_text(answer, self._workspace).encode("utf-8", "replace"), JSON
         response = tagged(request, body, media_type)
         cursor = answer.get("cursor") if isinstance(answer, dict) else getattr(answer, "cursor", None)
         if cursor:
             response.headers["Link"] = f'<{request.url.include_query_params(after=cursor)}>; rel="next"'
         return response
+
+
+def _table(answer: Any, verb: Verb, workspace: Workspace) -> list[dict[str, Any]]:
+    """Return the rows of an answer. Those of a query are read one by one: reading them all at once stops the server."""
+    if isinstance(answer, LimitedAnswer):
+        return [json.loads(row) for row in hide_places("\n".join(answer.json_rows), workspace).split("\n") if row]
+    data = json.loads(json_text(answer, workspace))
+    rows: list[dict[str, Any]] = data[verb.rows] if verb.rows else data
+    return rows
 
 
 async def _given(verb: Verb, request: Request) -> dict[str, Any]:

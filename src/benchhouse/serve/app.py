@@ -32,6 +32,7 @@ from benchhouse.serve.answering import Endpoint, problem
 from benchhouse.serve.connections import Connections
 from benchhouse.serve.events import Events
 from benchhouse.serve.guard import Guard
+from benchhouse.serve.limits import AllTurns
 from benchhouse.serve.pages import (
     actions,
     builder,
@@ -97,7 +98,8 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
     paths: dict[str, dict[str, Verb]] = {}
     for verb in VERBS.values():
         paths.setdefault(verb.path, {})[verb.method] = verb
-    api = [Route(f"/api{path}", Endpoint(verbs, workspace, writes)) for path, verbs in paths.items()]
+    turns = AllTurns(settings.query_limits)
+    api = [Route(f"/api{path}", Endpoint(verbs, workspace, writes, turns.of(path))) for path, verbs in paths.items()]
     counted = metrics.Counted()
     pages = [Route(path, page(workspace, make)) for path, make in PAGES]
     pages.append(Route("/new/scenario.yaml", builder.download(workspace)))
@@ -107,7 +109,7 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
             Route("/api/runs/{run}/events", Events(workspace).listen),
             *api,
             Route("/api/{rest:path}", _unknown),
-            Route("/mcp", AgentEndpoint(workspace, writes), methods=["POST"]),
+            Route("/mcp", AgentEndpoint(workspace, writes, turns), methods=["POST"]),
             Route("/assets/report.js", run.report_script),
             Mount("/assets", StaticFiles(packages=[("benchhouse.report", "assets"), ("benchhouse.serve", "assets")])),
             *login.routes(access),
@@ -136,8 +138,8 @@ async def _few_threads(app: Starlette) -> AsyncIterator[None]:
 class AgentEndpoint:
     """What agents ask, over streamable HTTP; the protocol's library is imported when the first of them comes."""
 
-    def __init__(self, workspace: Workspace, writes: Writes) -> None:
-        self._workspace, self._writes = workspace, writes
+    def __init__(self, workspace: Workspace, writes: Writes, turns: AllTurns) -> None:
+        self._workspace, self._writes, self._turns = workspace, writes, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -146,7 +148,7 @@ class AgentEndpoint:
             hint = "where the server runs: pip install 'benchhouse[mcp]'"
             await problem(501, f"{error.name} is not installed", hint)(scope, receive, send)
             return
-        await module.answer_over_http(self._workspace, self._writes, scope, receive, send)
+        await module.answer_over_http(self._workspace, self._writes, self._turns, scope, receive, send)
 
 
 def _openapi(request: Request) -> Response:

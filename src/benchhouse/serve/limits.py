@@ -5,17 +5,23 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope
 
+from benchhouse.schema.errors import BusyError
+from benchhouse.schema.query import QueryLimits
 from benchhouse.warehouse.patience import refuse_unwanted
 
 BODY_S = 30.0
 _MOST_KNOWN = 10_000
 _BURST_S = 4.0
 _AT_ONCE = 4
+QUERIES = "/query"
+"""The path of the verbs that answer SQL."""
 Answer = TypeVar("Answer")
 
 
@@ -38,16 +44,42 @@ class Rates:
 
 
 class Turns:
-    """Answers of one kind, so many at once: those that nobody waits for any more, too. The rest wait for their turn."""
+    """How many answers of one kind are computed at once, including those whose client has gone. One client has at most
+    one turn fewer than there are, so that another client's request does not wait behind theirs."""
 
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, at_once: int = _AT_ONCE, wait_s: float | None = None) -> None:
+        self._free, self._each = asyncio.Semaphore(at_once), max(1, at_once - 1)
+        self._by_client: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._at_once, self._wait_s = at_once, wait_s
 
-    async def run(self, function: Callable[..., Answer], *args: Any) -> Answer:
-        """What it answers, computed in a thread. Raises BenchError where nobody waits any more when its turn comes."""
-        async with self._free:
+    async def run(self, client: str, function: Callable[..., Answer], *args: Any) -> Answer:
+        """Return what the function returns in a thread. Raises BenchError if the client has gone when its turn comes,
+        and BusyError if that takes longer than `wait_s`."""
+        own = self._by_client.setdefault(client, asyncio.Semaphore(self._each))
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await held.enter_async_context(own)
+                    await held.enter_async_context(self._free)
+            except TimeoutError:
+                raise BusyError(
+                    f"{self._at_once} such requests are answered at once ({self._each} of one client), and none ended "
+                    f"within {self._wait_s:g} s",
+                    "try again later; for queries the owner's limit is --query-limit at_once",
+                ) from None
             refuse_unwanted()
             return await run_in_threadpool(function, *args)
+
+
+class AllTurns:
+    """The turns of each kind of request, whether it comes over HTTP or from an agent. The process pool for queries has
+    as many processes as there are turns."""
+
+    def __init__(self, queries: QueryLimits) -> None:
+        self._by_kind = {QUERIES: Turns(queries.at_once, queries.wait)}
+
+    def of(self, kind: str) -> Turns:
+        return self._by_kind.setdefault(kind, Turns())
 
 
 class TooLarge(Exception):  # noqa: N818 - an answer

@@ -3,6 +3,7 @@
 Imported when the first agent asks: the protocol's library takes more than a second.
 """
 
+import copy
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -19,10 +20,12 @@ from starlette.types import Receive, Scope, Send
 from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.query import QueryLimits
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import Role
 from benchhouse.serve.access import Asker
 from benchhouse.serve.answering import words_of
+from benchhouse.serve.limits import AllTurns
 from benchhouse.serve.log import log_to_stderr
 from benchhouse.serve.mcp_resources import Resources
 from benchhouse.serve.state import ServerState
@@ -38,14 +41,19 @@ _INSTRUCTIONS = (
     "quote none without these, and prove it with the tool `trace`. What a comparison calls no difference is none. "
     "Before `run`, `plan` says what a scenario takes; then `status` until the run is finished, then `points`."
 )
+_LARGEST_ANSWER = 1 << 20  # of a query; what an agent gets is less, and larger ones are not worth their time
 _DESTRUCTIVE = ("stop",)
 
 
 class AgentServer:
     """The tools and resources of one workspace, for whoever `asker_of` says that asks."""
 
-    def __init__(self, workspace: Workspace, writes: Writes, asker_of: Callable[[Context], Asker]) -> None:
-        self._workspace, self._writes, self._asker_of = workspace, writes, asker_of
+    def __init__(
+        self, workspace: Workspace, writes: Writes, turns: AllTurns, asker_of: Callable[[Context], Asker]
+    ) -> None:
+        self._workspace, self._writes, self._turns, self._asker_of = copy.copy(workspace), writes, turns, asker_of
+        limits = workspace.query_limits or QueryLimits()
+        self._workspace.query_limits = limits.model_copy(update={"answer": min(limits.answer, _LARGEST_ANSWER)})
         self._resources = Resources(workspace)
 
     def server(self) -> "Server[Any]":
@@ -89,8 +97,9 @@ class AgentServer:
             there = ", ".join(name for name, tool in TOOLS.items() if asker.may(tool.verb.scope))
             return _refused(f"there is no tool {params.name[:80]!r}", f"there are {there}", {})
         try:
-            answer, left_out = await run_in_threadpool(
-                tool.call, self._workspace, self._writes, asker, params.arguments or {}
+            turns = self._turns.of(tool.verb.path)
+            answer, left_out = await turns.run(
+                asker.name, tool.call, self._workspace, self._writes, asker, params.arguments or {}
             )
         except BenchError as error:
             return _refused(*words_of(error, self._workspace))
@@ -111,7 +120,8 @@ class AgentServer:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         try:
-            content = await run_in_threadpool(self._resources.read, str(params.uri))
+            turns = self._turns.of("resources")
+            content = await turns.run(self._asker_of(context).name, self._resources.read, str(params.uri))
         except BenchError as error:
             message, hint, _ = words_of(error, self._workspace)
             raise MCPError(types.INVALID_PARAMS, f"{message}; {hint}" if hint else message) from error
@@ -149,21 +159,24 @@ def _budget_words(budget: Budget | None) -> str:
     return f"Each run may use at most {limits} (times in seconds); more needs somebody with the role approve."
 
 
-async def answer_over_http(workspace: Workspace, writes: Writes, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_over_http(
+    workspace: Workspace, writes: Writes, turns: AllTurns, scope: Scope, receive: Receive, send: Send
+) -> None:
     """One request of the streamable HTTP transport, without a session: who asks is known anew each time."""
-    agents = AgentServer(workspace, writes, lambda context: context.request.scope["asker"])  # type: ignore[union-attr]
+    agents = AgentServer(workspace, writes, turns, lambda context: context.request.scope["asker"])  # type: ignore[union-attr]
     manager = StreamableHTTPSessionManager(agents.server(), json_response=True, stateless=True)
     async with manager.run():
         await manager.handle_request(scope, receive, send)
 
 
-def serve_stdio(workspace: Workspace, allow: Role, budget: Budget | None) -> None:
+def serve_stdio(workspace: Workspace, allow: Role, budget: Budget | None, queries: QueryLimits) -> None:
     """Answer on stdin and stdout until stdin ends; whoever started us is who asks."""
     log_to_stderr()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Ctrl-C waits for the next line; what is written survives a kill
+    workspace.query_limits = queries
     writes = Writes(workspace, ServerState(workspace.folder.server_state), budget)
     asker = Asker("local", allow, "stdio")
-    server = AgentServer(workspace, writes, lambda context: asker).server()
+    server = AgentServer(workspace, writes, AllTurns(queries), lambda context: asker).server()
 
     async def answer() -> None:
         async with stdio_server() as (given, told):

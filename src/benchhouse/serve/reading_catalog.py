@@ -320,10 +320,11 @@ class Query(Asked):
 
 
 def _query(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
-    from benchhouse.warehouse.query import QueryLimits
+    from benchhouse.schema.query import QueryLimits
 
-    result = workspace.query(asked.sql, limits=QueryLimits(asked.seconds, asked.rows))
-    return cast("answers.QueryAnswer", result.to_dict() | {"more": result.more})
+    limits = workspace.query_limits or QueryLimits()
+    wanted = {"seconds": min(asked.seconds, limits.seconds), "rows": min(asked.rows, limits.rows)}
+    return cast("answers.QueryAnswer", workspace.query_within(limits.model_copy(update=wanted), asked.sql))
 
 
 @verb("GET", "/query", rows="rows")

@@ -37,6 +37,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
     if settings.follow_s is not None:
         follow(workspace.root, settings.follow_s)
     _allow_open_files(settings.max_connections + _BACKLOG + _OTHER_FILES)
+    workspace.query_limits = settings.query_limits
     connections = Connections(settings)
     config = uvicorn.Config(
         make_app(workspace, settings, connections),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.query import QueryLimits
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import ROLES, Role
 
@@ -36,6 +37,8 @@ class Settings:
     """Seconds between two looks at the team's store of workspace.yaml; None: it is not followed."""
     budget: Budget | None = None
     """What each run may use that is started by somebody who may not approve."""
+    query_limits: QueryLimits = field(default_factory=QueryLimits)
+    """What a query over HTTP or MCP may cost."""
     max_body: int = 2 << 20
     """Bytes of a request."""
     max_connections: int = 512

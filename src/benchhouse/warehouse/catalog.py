@@ -14,6 +14,7 @@ from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.units import by_metric
 
+UNFINISHED = ".unfinished"  # in the warehouse's folder: files that are being written, and those of large queries
 FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
 FILE_COLUMNS = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.query import QueryInput, QuerySpec
-from benchhouse.warehouse.query import Parameters, Result, Runs, as_plain, tables_in
+from benchhouse.warehouse.locked_engine import as_plain
+from benchhouse.warehouse.query import Parameters, Result, Runs, tables_in
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 

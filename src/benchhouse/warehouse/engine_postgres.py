@@ -21,8 +21,9 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.query import QuerySpec
 from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
+from benchhouse.warehouse.locked_engine import ONE_SELECT
 from benchhouse.warehouse.points import POINTS_VIEW, postgres_view
-from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
+from benchhouse.warehouse.query import Parameters, Result, Runs
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table, quoted
 from benchhouse.warehouse.tables import EVIDENCE_TABLES

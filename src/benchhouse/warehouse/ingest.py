@@ -18,9 +18,9 @@ from benchhouse.evidence.verify import verify
 from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.catalog import UNFINISHED, Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.grouping import grouped
-from benchhouse.warehouse.lake import READ_BACK, UNFINISHED, list_lake, read_back, write_tables
+from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.lineage_rows import lineage_columns
 from benchhouse.warehouse.rows import NotCollectable, Refused, TrialRows, read_folder, tabulate
 from benchhouse.warehouse.run_tables import LINEAGE_DIM, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT

@@ -15,7 +15,7 @@ from benchhouse.evidence.folder import list_folder
 from benchhouse.processes.owned import temporary_name
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.warehouse.catalog import FileEntry
+from benchhouse.warehouse.catalog import UNFINISHED, FileEntry
 from benchhouse.warehouse.dimensions import OWN_IDS
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.rows import Content, NotCollectable, TrialRows
@@ -27,7 +27,6 @@ from benchhouse.warehouse.tables import EVIDENCE_TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-UNFINISHED = ".unfinished"  # in the warehouse's folder: files that are being written; one folder to look for leftovers
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 

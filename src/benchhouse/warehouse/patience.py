@@ -7,14 +7,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from benchhouse.schema.errors import BenchError
 
-if TYPE_CHECKING:
-    import duckdb
-
 _ours: ContextVar["Patience | None"] = ContextVar("patience", default=None)
+
+
+class Interruptible(Protocol):
+    """An engine, or a process that answers queries: what it does can be ended from another thread."""
+
+    def interrupt(self) -> None: ...
 
 
 class Patience:
@@ -22,7 +25,7 @@ class Patience:
 
     def __init__(self) -> None:
         self._lock, self._over = threading.Lock(), False
-        self._engines: list[duckdb.DuckDBPyConnection] = []
+        self._engines: list[Interruptible] = []
         _ours.set(self)
 
     def refuse_if_over(self) -> None:
@@ -36,7 +39,7 @@ class Patience:
                 engine.interrupt()
 
     @contextmanager
-    def using(self, engine: "duckdb.DuckDBPyConnection") -> Iterator[None]:
+    def using(self, engine: Interruptible) -> Iterator[None]:
         """Ask the engine something. Raises BenchError where it is over already."""
         with self._lock:
             self.refuse_if_over()
@@ -60,7 +63,7 @@ def forget_patience() -> None:
 
 
 @contextmanager
-def while_wanted(engine: "duckdb.DuckDBPyConnection") -> Iterator[None]:
+def while_wanted(engine: Interruptible) -> Iterator[None]:
     """Ask the engine something; it is interrupted when the answer is not wanted any more."""
     patience = _ours.get()
     if patience is None:

@@ -4,25 +4,24 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.query import QueryInput, QuerySpec
-from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry
+from benchhouse.schema.query import QueryInput, QueryLimits, QuerySpec
+from benchhouse.warehouse.catalog import UNFINISHED, Catalog, CatalogLost, FileEntry
 from benchhouse.warehouse.known_answers import KnownAnswers, key_of
+from benchhouse.warehouse.locked_engine import as_plain, listed, one_select, open_engine
 from benchhouse.warehouse.patience import while_wanted
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
+from benchhouse.warehouse.query_pool import ReadableFiles, query_pool
 from benchhouse.warehouse.repeatable import is_repeatable
-from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
+from benchhouse.warehouse.shared import SharedViews, is_in_lake, own_temporary_files
 from benchhouse.warehouse.table import SCHEMA_VERSION, quoted
 from benchhouse.warehouse.tables import TABLES, VIEWS
 from benchhouse.warehouse.units import refuse_mixed_units
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 Parameters = Mapping[str, Any] | None
 Runs = Iterable[str] | None
-ONE_SELECT = "only one SELECT at a time is answered: the warehouse is read, never written, by SQL"
+T = TypeVar("T")
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _NOT_PLAIN = re.compile(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT")  # of a type: its values are no JSON
@@ -51,15 +50,6 @@ def own(sql: str) -> str:
 
 
 @dataclass(frozen=True)
-class QueryLimits:
-    """What a question of somebody else may cost."""
-
-    seconds: float = 10.0
-    rows: int = 10_000
-    memory_bytes: int = 512 << 20
-
-
-@dataclass(frozen=True)
 class Result:
     """Rows that can go into JSON as they are: times are ISO 8601 text in UTC. `spec` says how to get them again."""
 
@@ -67,14 +57,23 @@ class Result:
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     spec: QuerySpec
-    more: bool = False
-    """Whether there are more rows than its limits let through."""
 
     def dicts(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
+@dataclass(frozen=True)
+class LimitedResult:
+    """Rows of a query that was answered within limits: JSON objects, a text each."""
+
+    json_rows: list[str]
+    spec: QuerySpec
+    more: bool
+    """Whether there are more rows than its limits let through."""
+
+
 _known = KnownAnswers[Result]()
+_known_limited = KnownAnswers[LimitedResult]()
 # Of each workspace: how its evidence stood when tables of an older schema were made again, and runs that had none.
 _tried: dict[Path, tuple[list[tuple[str, int]], frozenset[str]]] = {}
 
@@ -90,7 +89,6 @@ class Warehouse:
         self._shown: set[str] = set()
         self._engine: tuple[tuple[tuple[QueryInput, ...], bool], duckdb.DuckDBPyConnection] | None = None
         self._shared: SharedViews | None = None
-        self._limits: QueryLimits | None = None
 
     @classmethod
     def open(cls, workspace: WorkspaceFolder, say: Callable[[str], None] | None = None) -> "Warehouse":
@@ -117,39 +115,56 @@ class Warehouse:
             self._shared = None
         self.catalog.close()
 
-    def query(
-        self,
-        sql: str,
-        parameters: Parameters = None,
-        *,
-        runs: Runs = None,
-        name: str = "",
-        limits: QueryLimits | None = None,
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """Answer one SELECT; `$name` in it takes a parameter. With `runs`, only the files of those are read.
 
         The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
         """
-        tables, self._limits = tables_in(sql), limits
+
+        def answer(inputs: list[QueryInput], older: bool) -> Result:
+            key = key_of(str(self.workspace.root), sql, parameters or {}, inputs)
+            kept = sql in _OWN or is_repeatable(sql)
+            if kept and (known := _known.find(key)):
+                return replace(known, rows=list(known.rows))
+            result = self._run(name, sql, parameters or {}, inputs, older)
+            if kept:
+                _known.keep(key, result, len(result.rows) * len(result.columns))
+                return replace(result, rows=list(result.rows))
+            return result
+
+        return self._over_files(sql, parameters, runs, answer)
+
+    def query_within(self, limits: QueryLimits, sql: str) -> LimitedResult:
+        """Answer one SELECT of somebody else, in a process of its own that is killed when it exceeds a limit."""
+
+        def answer(inputs: list[QueryInput], older: bool) -> LimitedResult:
+            key = key_of(str(self.workspace.root), f"{limits.rows} rows {sql}", {}, inputs)
+            kept = is_repeatable(sql)
+            if kept and (known := _known_limited.find(key)):
+                return known
+            files = _files(self.workspace, inputs, older)
+            views = _views_without_files(sql, files.views)
+            answered = query_pool().answer(self.workspace.warehouse / UNFINISHED, files, views, sql, limits)
+            result = LimitedResult(answered.json_rows, _spec("", sql, {}, inputs), answered.more)
+            if kept:
+                _known_limited.keep(key, result, len(result.json_rows))
+            return result
+
+        return self._over_files(sql, None, None, answer)
+
+    def _over_files(
+        self, sql: str, parameters: Parameters, runs: Runs, answer: Callable[[list[QueryInput], bool], T]
+    ) -> T:
+        """What `answer` makes of the intact files behind the tables that are named; again if they change meanwhile."""
+        tables = tables_in(sql)
         wanted = None if runs is None else sorted(set(runs))
         refuse_mixed_units(sql, parameters or {}, lambda: self.catalog.units(wanted))
         for _ in range(_ATTEMPTS):
             entries = self._intact_files(tables, wanted)
             inputs = [_input(entry.table, entry.run_id, entry.file, entry.sha256) for entry in entries]
             inputs += _source_files(self.workspace, tables)
-            older = any(entry.schema_version < SCHEMA_VERSION for entry in entries)
-            key = key_of(str(self.workspace.root), sql, parameters or {}, inputs)
-            kept = sql in _OWN or is_repeatable(sql)
-            if limits:
-                key = (f"{limits.rows} rows {key[0]}", *key[1:])
-            if kept and (known := _known.find(key)):
-                return replace(known, rows=list(known.rows))
             try:
-                result = self._run(name, sql, parameters or {}, inputs, older)
-                if kept:
-                    _known.keep(key, result, len(result.rows) * len(result.columns))
-                    return replace(result, rows=list(result.rows))
-                return result
+                return answer(inputs, any(entry.schema_version < SCHEMA_VERSION for entry in entries))
             except BenchError:
                 if self.catalog.files(tables, wanted) == entries:  # else a collector took files away meanwhile
                     raise
@@ -256,42 +271,34 @@ class Warehouse:
     ) -> Result:
         import duckdb
 
-        version = duckdb.__version__
-        spec = QuerySpec(name=name, sql=sql, parameters=dict(parameters), engine_version=version, inputs=list(inputs))
         try:
             connection = self._engine_for(sql, inputs, older)
             # Ours are known to be one SELECT; to look costs as much as to parse it.
-            statement = sql if sql in _OWN else _one_select(connection, sql)
-            with _ended_after(self._limits, connection), while_wanted(connection):
+            statement = sql if sql in _OWN else one_select(connection, sql)
+            with while_wanted(connection):
                 cursor = connection.execute(statement, dict(parameters) or None)
                 description = cursor.description or []
-                rows = cursor.fetchmany(self._limits.rows + 1) if self._limits else cursor.fetchall()
+                rows = cursor.fetchall()
         except duckdb.InterruptException as error:
-            seconds = f"{self._limits.seconds:g} s" if self._limits else "its time"
-            raise BenchError(f"no answer within {seconds}: ended", "ask for less: WHERE, LIMIT, fewer joins") from error
+            raise BenchError("the query was ended, because its answer is not wanted any more") from error
         except duckdb.Error as error:
             hint = "Tables and columns: bench warehouse schema"
             raise BenchError(f"the warehouse can't answer: {str(error).strip()}", hint=hint) from error
-        most = self._limits.rows if self._limits else len(rows)
-        rows, more = rows[:most], len(rows) > most
         types = tuple(str(column[1]) for column in description)
         if places := [at for at, kind in enumerate(types) if _NOT_PLAIN.search(kind)]:
             rows = [_with_plain(row, places) for row in rows]
-        return Result(tuple(str(column[0]) for column in description), types, rows, spec, more)
+        return Result(
+            tuple(str(column[0]) for column in description), types, rows, _spec(name, sql, parameters, inputs)
+        )
 
     def _engine_for(self, sql: str, inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
         if sql in _OWN and all(map(is_in_lake, inputs)):
             self._shared = self._shared or SharedViews(self.workspace)
             return self._shared.show(tables_in(sql), inputs, older)
         connection = self._connect(tuple(inputs), older)
-        # Tables without a file are views of no rows; made when they are asked for, as each costs milliseconds.
-        wanted = {table: TABLES[table].empty_sql for table in tables_in(sql)}
-        if POINTS_VIEW.name in _names_in(sql):
-            wanted[POINTS_VIEW.name] = duckdb_view
-        for name, select in wanted.items():
-            if name not in self._shown:
-                connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select()}")  # of this cursor alone
-                self._shown.add(name)
+        for name, select in _views_without_files(sql, self._shown).items():
+            connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select}")  # of this cursor alone
+            self._shown.add(name)
         return connection
 
     def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -306,8 +313,7 @@ class Warehouse:
             self._engine[1].close()
             self._engine = None
         self._shown = {file.table for file in inputs}
-        memory = self._limits.memory_bytes if self._limits else None
-        connection = _last_engine.get(os.path.realpath(self.workspace.warehouse), inputs, older, memory)
+        connection = _last_engine.get(self.workspace, inputs, older)
         self._engine = (inputs, older), connection
         return connection
 
@@ -321,52 +327,49 @@ class _LastEngine:
         self._engine: duckdb.DuckDBPyConnection | None = None
 
     def get(
-        self, root: str, inputs: tuple[QueryInput, ...], older: bool, memory_bytes: int | None
+        self, workspace: WorkspaceFolder, inputs: tuple[QueryInput, ...], older: bool
     ) -> "duckdb.DuckDBPyConnection":
         """A cursor, which its user closes."""
-        key = os.getpid(), root, inputs, older, memory_bytes
+        key = os.getpid(), workspace.root, inputs, older
         with self._lock:
             if self._engine is None or self._key != key:
-                self._engine, self._key = self._begun(root, inputs, older, memory_bytes), key
+                files = _files(workspace, inputs, older, absolute=True)
+                settings = (*files.settings, *own_temporary_files(workspace))
+                self._engine, self._key = open_engine(files.views, files.allowed, settings), key
             return self._engine.cursor()
-
-    def _begun(
-        self, root: str, inputs: Sequence[QueryInput], older: bool, memory_bytes: int | None
-    ) -> "duckdb.DuckDBPyConnection":
-        import duckdb
-
-        paths = dict[str, list[str]]()
-        for file in inputs:
-            paths.setdefault(file.table, []).append(os.path.normpath(f"{root}/{file.file}"))
-        connection = duckdb.connect(":memory:")
-        if any(TABLES[table].source for table in paths):
-            connection.execute("SET TimeZone = 'UTC'")
-        for table, files in paths.items():
-            source = TABLES[table].sql_over(listed(files), older=older)
-            connection.execute(f"CREATE VIEW {quoted(table)} AS {source}")
-        allowed = listed([file for files in paths.values() for file in files])
-        if memory_bytes is not None:
-            connection.execute(f"SET memory_limit = '{memory_bytes} bytes'; SET threads = 2")
-        lock(connection, f"allowed_paths = {allowed}")
-        return connection
 
 
 _last_engine = _LastEngine()
 
 
-@contextlib.contextmanager
-def _ended_after(limits: QueryLimits | None, connection: "duckdb.DuckDBPyConnection") -> Iterator[None]:
-    """Interrupt what takes longer; a statement can run for ever."""
-    if limits is None:
-        yield
-        return
-    timer = threading.Timer(limits.seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _files(
+    workspace: WorkspaceFolder, inputs: Sequence[QueryInput], older: bool, *, absolute: bool = False
+) -> ReadableFiles:
+    """Views over these files. With relative names SQL can't see where the workspace is."""
+    root = os.path.realpath(workspace.warehouse)
+    paths = dict[str, list[str]]()
+    for file in inputs:
+        paths.setdefault(file.table, []).append(os.path.normpath(f"{root}/{file.file}") if absolute else file.file)
+    views = {table: TABLES[table].sql_over(listed(files), older=older) for table, files in paths.items()}
+    allowed = listed([file for files in paths.values() for file in files])
+    settings = ["TimeZone = 'UTC'"] if any(TABLES[table].source for table in paths) else []
+    return ReadableFiles(root, views, f"allowed_paths = {allowed}", settings)
+
+
+def _views_without_files(sql: str, present: Container[str]) -> dict[str, str]:
+    """The views that the query names and that no file is behind; each costs milliseconds, so there are no others."""
+    views = {table: TABLES[table].empty_sql() for table in tables_in(sql) if table not in present}
+    if POINTS_VIEW.name in _names_in(sql) and POINTS_VIEW.name not in present:
+        views[POINTS_VIEW.name] = duckdb_view()
+    return views
+
+
+def _spec(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> QuerySpec:
+    import duckdb
+
+    return QuerySpec(
+        name=name, sql=sql, parameters=dict(parameters), engine_version=duckdb.__version__, inputs=list(inputs)
+    )
 
 
 def _evidence_stands(workspace: WorkspaceFolder) -> list[tuple[str, int]]:
@@ -376,15 +379,6 @@ def _evidence_stands(workspace: WorkspaceFolder) -> list[tuple[str, int]]:
         with contextlib.suppress(OSError):  # gone meanwhile
             stands.append((folder.name, folder.stat().st_mtime_ns))
     return sorted(stands)
-
-
-def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.Statement":
-    import duckdb
-
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise BenchError(ONE_SELECT)
-    return statements[0]
 
 
 def _source_files(workspace: WorkspaceFolder, tables: Iterable[str]) -> list[QueryInput]:
@@ -425,20 +419,3 @@ def _with_plain(row: Sequence[Any], places: Iterable[int]) -> tuple[Any, ...]:
     for at in places:
         values[at] = as_plain(values[at])
     return tuple(values)
-
-
-def as_plain(value: Any) -> Any:
-    """A value that can go into JSON."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=value.tzinfo or UTC).isoformat(timespec="milliseconds")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, list | tuple):
-        return [as_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: as_plain(item) for key, item in value.items()}
-    if isinstance(value, UUID) or not isinstance(value, str | int | float | bool | None):
-        return str(value)
-    return value

@@ -2,7 +2,7 @@
 
 import re
 
-_CALLED = re.compile(r"(\w+)\"?\s*\(")  # keywords before a bracket too
+_CALLED = re.compile(r"\b(\w+)\"?\s*\(")  # keywords before a bracket too
 _PLAIN = re.compile(
     r"""select|from|where|and|or|not|in|on|as|by|over|filter|exists|values|with|join|then|when|else|case|having|between
     |like|distinct|using|all|any|union|except|intersect|cast|try_cast|decimal|varchar

@@ -4,19 +4,26 @@ It sees the folders of the tables and nothing else of this machine, and each ope
 SQL that a user wrote never gets here: it is answered by an engine that sees the listed files alone.
 """
 
+import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput
+from benchhouse.warehouse.catalog import UNFINISHED
+from benchhouse.warehouse.locked_engine import listed, open_engine, temporary_files
 from benchhouse.warehouse.table import quoted
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES
 
 if TYPE_CHECKING:
     import duckdb
 
+_MOST_SPILLED = 16 << 30
+_serial = itertools.count(1)
 _last: tuple[tuple[int, str], "duckdb.DuckDBPyConnection"] | None = None
 _starting = threading.Lock()
 
@@ -26,7 +33,7 @@ class SharedViews:
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._root = os.path.realpath(workspace.warehouse)
-        self._connection = _engine(self._root).cursor()
+        self._connection = _engine(self._root, workspace).cursor()
         self._shown: dict[str, tuple[list[str], bool]] = {}
 
     def show(self, tables: Iterable[str], inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -50,37 +57,24 @@ def is_in_lake(file: QueryInput) -> bool:
     return file.table in EVIDENCE_TABLES and os.path.dirname(file.file) == file.table  # noqa: PTH120 - called often
 
 
-def lock(connection: "duckdb.DuckDBPyConnection", allowed: str) -> None:
-    """Let SQL read what is `allowed` and nothing else, for good."""
-    settings = (
-        allowed,
-        "parquet_metadata_cache = true",
-        "python_enable_replacements = false",
-        "autoinstall_known_extensions = false",
-        "autoload_known_extensions = false",
-        "enable_external_access = false",
-        "lock_configuration = true",
-    )
-    connection.execute("; ".join(f"SET {setting}" for setting in settings))
+def own_temporary_files(workspace: WorkspaceFolder) -> tuple[str, ...]:
+    """Return the settings of an engine of this process. What killed processes left is removed first."""
+    with contextlib.suppress(OSError):  # a workspace that is only read: then nothing can be spilled
+        (workspace.warehouse / UNFINISHED).mkdir(parents=True, exist_ok=True)
+        sweep_temporaries(workspace.warehouse / UNFINISHED)
+    folder = workspace.warehouse / UNFINISHED / temporary_name(f"engine-{next(_serial)}")
+    return temporary_files(os.path.realpath(folder), _MOST_SPILLED)
 
 
-def listed(texts: Sequence[str]) -> str:
-    """A list as SQL writes it."""
-    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
-
-
-def _engine(root: str) -> "duckdb.DuckDBPyConnection":
+def _engine(root: str, workspace: WorkspaceFolder) -> "duckdb.DuckDBPyConnection":
     """The last one is kept, for the next warehouse that is opened is most often of the same workspace.
 
     One that a parent process started is of no use after a fork. Where another is begun, open cursors keep the old one.
     """
     global _last
-    import duckdb
-
     key = os.getpid(), root
     with _starting:
         if _last is None or _last[0] != key:
-            connection = duckdb.connect(":memory:")
-            lock(connection, f"allowed_directories = {listed([f'{root}/{table}/' for table in EVIDENCE_TABLES])}")
-            _last = key, connection
+            folders = listed([f"{root}/{table}/" for table in EVIDENCE_TABLES])
+            _last = key, open_engine({}, f"allowed_directories = {folders}", own_temporary_files(workspace))
         return _last[1]

@@ -22,7 +22,8 @@ from typing import Any
 
 from benchhouse.warehouse.catalog import BUSY_TIMEOUT_MS
 from benchhouse.warehouse.known_answers import KnownAnswers
-from benchhouse.warehouse.query import Result, Warehouse, as_plain, own
+from benchhouse.warehouse.locked_engine import as_plain
+from benchhouse.warehouse.query import Result, Warehouse, own
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 

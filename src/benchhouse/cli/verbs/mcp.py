@@ -20,10 +20,11 @@ from benchhouse.schema.roles import ROLES
 )
 @click.option("--allow", type=click.Choice(ROLES), default="read", show_default=True, help="What the agent may do.")
 @commands.budget_option
-def command(workspace: Workspace, /, allow: Any, budgets: tuple[str, ...]) -> int:
+@commands.query_limit_option
+def command(workspace: Workspace, /, allow: Any, budgets: tuple[str, ...], query_limits: tuple[str, ...]) -> int:
     try:
         from benchhouse.serve.mcp import serve_stdio
     except ModuleNotFoundError as error:
         raise BenchError(f"{error.name} is not installed", "pip install 'benchhouse[mcp]'") from error
-    serve_stdio(workspace, allow, commands.budget_of(budgets))
+    serve_stdio(workspace, allow, commands.budget_of(budgets), commands.query_limits_of(query_limits))
     return Exit.GOOD

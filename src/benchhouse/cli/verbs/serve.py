@@ -64,6 +64,7 @@ from benchhouse.schema.roles import ROLES
 )
 @click.option("--public-badges", is_flag=True, help="Show badges to anybody, also on pages of other sites.")
 @commands.budget_option
+@commands.query_limit_option
 @click.option("--max-body", type=commands.Memory(), default="2M", show_default=True, help="Size of a request.")
 @click.option(
     "--max-time",
@@ -92,6 +93,7 @@ def command(workspace: Workspace, /, **options: Any) -> int:
     options["proxies"] = tuple(map(settings.network, options["proxies"]))
     options["grants"] = settings.grants(commands.pairs(options["grants"], "--grant", "WHO=ROLE"))
     options["budget"] = commands.budget_of(options.pop("budgets"))
+    options["query_limits"] = commands.query_limits_of(options["query_limits"])
     try:
         options["root_path"] = settings.sub_path(options["root_path"])
     except ValueError as error:

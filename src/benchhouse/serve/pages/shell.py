@@ -13,6 +13,7 @@ from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.serve.access import asker_of
 from benchhouse.serve.answering import hide_places, words_of
 from benchhouse.serve.limits import Turns
 from benchhouse.serve.pages import team
@@ -109,7 +110,7 @@ def page(
 
     async def endpoint(request: Request) -> Response:
         try:
-            made = await turns.run(make, workspace, request)
+            made = await turns.run(asker_of(request).name, make, workspace, request)
         except BenchError as error:
             missing = isinstance(error, NotFoundError)
             title, status = ("That is not here", 404) if missing else ("That did not work", 400)
