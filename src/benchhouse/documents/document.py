@@ -22,6 +22,38 @@ class Spot(NamedTuple):
     members: Mapping[str | int, tuple["Spot", "Spot"]]
 
 
+class _Lines:
+    """The lines of a text, each cut out and searched for secrets once: JSON may have a megabyte in one line, and many
+    problems in it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: dict[int, str] = {}
+        self._shown: dict[int, str] = {}
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each line begins, as editors count lines; YAML itself would also break at U+2028."""
+        ends = (match.end() for match in re.finditer(r"\r\n?|\n", self._text))
+        return [0, *(end for end in ends if end < len(self._text))]
+
+    def line(self, number: int) -> str:
+        """A line, counted from 1, without its line break; empty past the end."""
+        if not 1 <= number <= len(self.starts):
+            return ""
+        if number not in self._found:
+            end = self.starts[number] if number < len(self.starts) else len(self._text)
+            self._found[number] = self._text[self.starts[number - 1] : end].rstrip("\r\n")
+        return self._found[number]
+
+    def shown(self, number: int) -> str:
+        """The same, or nothing if the line holds a secret: a message must not say what the file should not."""
+        if number not in self._shown:
+            line = self.line(number)
+            self._shown[number] = "" if shows_secret(line) else line
+        return self._shown[number]
+
+
 @dataclass(frozen=True)
 class Document:
     """A file that was read: its text without byte order mark, its data, and where all of it stands.
@@ -33,6 +65,7 @@ class Document:
     text: str = field(repr=False)
     data: Any
     positions: Spot = field(repr=False)
+    _known_lines: _Lines | None = field(default=None, repr=False, compare=False)
 
     def position(self, loc: Loc, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value (or its key) at `loc`, or of its nearest ancestor that exists."""
@@ -50,10 +83,7 @@ class Document:
 
     def line(self, number: int) -> str:
         """The text of a line, counted from 1, without its line break; empty past the end."""
-        if not 1 <= number <= len(self._starts):
-            return ""
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
+        return self._lines.line(number)
 
     def written(self, loc: Loc) -> str:
         """The value at `loc` as the user spelled it, cut short if it is long."""
@@ -68,8 +98,7 @@ class Document:
     def problem_at(self, start: int, end: int, message: str, expected: str = "", suggestion: str = "") -> Problem:
         """A problem with a stretch of the text, given in characters from 0."""
         line, column = self._place(start)
-        source = self.line(line)
-        source = "" if shows_secret(source) else source  # a message must not say what the file should not
+        source = self._lines.shown(line)
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
         return Problem(message, self.path, line, column, source, expected, suggestion, width)
 
@@ -87,12 +116,15 @@ class Document:
             if path[0] in data:
                 key = self._spot(named[path], False) if named and path in named else self._spot(places[path], True)
                 top = _overlay(top, path, (key, self._spot(places[path], False)))
-        return Document(self.path, self.text, data, top)
+        return Document(self.path, self.text, data, top, self._lines)
+
+    @property
+    def _starts(self) -> list[int]:
+        return self._lines.starts
 
     @cached_property
-    def _starts(self) -> list[int]:
-        """Where each line begins, as editors count lines; YAML itself would also break at U+2028."""
-        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text) if match.end() < len(self.text))]
+    def _lines(self) -> _Lines:
+        return self._known_lines or _Lines(self.text)
 
     def _place(self, index: int) -> tuple[int, int]:
         line = bisect_right(self._starts, index)

@@ -4,10 +4,11 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.problems import MOST_PROBLEMS, Problem, ProblemsError, did_you_mean
 from benchhouse.schema.quoting import describe, printable, quote, shorten
 
 if TYPE_CHECKING:  # pydantic is slow to import, and a file that can't be read never needs it
@@ -38,6 +39,7 @@ _LENGTHS = {
     "string_too_short": ("min_length", "at least {} character(s)"),
     "string_too_long": ("max_length", "at most {} character(s)"),
 }  # fmt: skip
+_MOST_FINDINGS = 10 * MOST_PROBLEMS  # of pydantic, which reports each branch of a union
 _NOT_TEXT = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
 
 
@@ -83,10 +85,12 @@ def from_pydantic(
 
     Of the branches of a union only the one that fits best speaks; where none fits, one problem names them all.
     `belongs` leaves out what stands in another file or was reported before; it is told where in the data an error is.
+    At most MOST_PROBLEMS are returned.
     """
-    traced = [_trace(item, document.data, model) for item in error.errors(include_url=False)]
-    findings = [finding for finding in traced if belongs(finding.error, finding.path)]
-    return [problem for group in _settle(findings, 0) for problem in _explain(group, document)]
+    traced = (_trace(item, document.data, model) for item in error.errors(include_url=False, include_input=False))
+    findings = (finding for finding in traced if belongs(finding.error, finding.path))
+    groups = _settle(list(islice(findings, _MOST_FINDINGS)), 0)
+    return list(islice((problem for group in groups for problem in _explain(group, document)), MOST_PROBLEMS))
 
 
 def _trace(error: "ErrorDetails", data: Any, model: Any) -> _Finding:

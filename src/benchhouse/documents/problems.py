@@ -8,12 +8,17 @@ import difflib
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import MAX_QUOTED
 
 MAX_RENDERED = 100
+MOST_PROBLEMS = 100
+"""Checking a file ends when it has found this number of problems."""
+_MOST_COMPARED = 1_000  # words that a misspelled one is compared with
 _Made = TypeVar("_Made")
 _MAX_SOURCE = 100
 _MIN_GUESSED = 3  # fewer letters begin too many words
@@ -72,20 +77,47 @@ class ProblemsError(BenchError):
         summary = f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} in {where}"
         if len(problems) > MAX_RENDERED:
             summary += f", the first {MAX_RENDERED} shown"
+        if len(problems) == MOST_PROBLEMS:
+            summary += f", and perhaps more: checking ends after {MOST_PROBLEMS}"
         super().__init__("\n".join([*(problem.render() for problem in self.problems[:MAX_RENDERED]), summary]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.problems,)  # the default would hand the message to __init__
 
 
+class ProblemList(list[Problem]):
+    """The problems of a file as they are found. Raises ProblemsError once it has MOST_PROBLEMS of them, so that a file
+    with very many takes little more time than a correct one."""
+
+    def append(self, problem: Problem) -> None:
+        super().append(problem)
+        self._raise_if_full()
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.append(problem)
+
+    def __iadd__(self, problems: Iterable[Problem]) -> "ProblemList":  # type: ignore[override,misc]
+        self.extend(problems)
+        return self
+
+    def _raise_if_full(self) -> None:
+        stop_if_cancelled()
+        if len(self) >= MOST_PROBLEMS:
+            raise ProblemsError(self)
+
+
 def all_or_problems(calls: Iterable[Callable[[], _Made]]) -> list[_Made]:
     """What each call returns. Where some raise ProblemsError, the problems of all are raised together, each once."""
     made, problems = list[_Made](), list[Problem]()
     for call in calls:
+        stop_if_cancelled()
         try:
             made.append(call())
         except ProblemsError as error:
             problems += [problem for problem in error.problems if problem not in problems]
+            if len(problems) >= MOST_PROBLEMS:
+                raise ProblemsError(problems[:MOST_PROBLEMS]) from error
     if problems:
         raise ProblemsError(problems)
     return made
@@ -98,7 +130,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     """
     if len(word) > MAX_QUOTED:
         return None
-    plain = {choice.lower().replace("-", "_"): choice for choice in choices}
+    plain = {choice.lower().replace("-", "_"): choice for choice in islice(choices, _MOST_COMPARED)}
     typed = word.lower().replace("-", "_")
     close = difflib.get_close_matches(typed, plain, n=1, cutoff=0.72)
     if not close and len(typed) >= _MIN_GUESSED:

@@ -18,6 +18,7 @@ from yaml import events
 from benchhouse.documents.document import Document, Spot
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.text_file import MAX_BYTES, read_text, too_large
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.quoting import describe, quote, shorten
 
 MAX_DEPTH = 64
@@ -225,6 +226,7 @@ class _Reader:
         members: dict[str | int, tuple[Spot, Spot]] = {}
         nodes, height = 1, 0
         while not isinstance(event := next(self.events), events.SequenceEndEvent):
+            stop_if_cancelled()
             item = self._node(event, depth + 1)
             members[len(value)] = (item.spot, item.spot)
             value.append(item.value)
@@ -237,6 +239,7 @@ class _Reader:
         merged: tuple[Spot, _Built] | None = None
         nodes, height = 1, 0
         while not isinstance(event := next(self.events), events.MappingEndEvent):
+            stop_if_cancelled()
             is_merge = isinstance(event, events.ScalarEvent) and event.value == "<<" and event.implicit[0]
             key = self._node(event, depth + 1)
             item = self._node(next(self.events), depth + 1)

@@ -1,7 +1,10 @@
 """From a scenario's workload, targets and axes to a Space: which keys vary, over what, and where each value stands."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -9,14 +12,15 @@ from pydantic import BaseModel, ValidationError
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import Problem, did_you_mean
+from benchhouse.documents.problems import Problem, ProblemList, ProblemsError, did_you_mean
 from benchhouse.plan.space import Block, Space
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths, hint_at, rebase_paths
 from benchhouse.schema.quoting import describe, quote, shorten
 from benchhouse.schema.resources import AskedResources, Resources, spelt, value_of
-from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
+from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_size, axis_values
 
 TARGETS = "target"  # the axis whose values are whole targets
 RESOURCES = "resources."  # how the name of an axis over what a trial is given begins
@@ -63,9 +67,13 @@ class Draft:
     axes: dict[str, Axis] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     rules: list[Mapping[int, frozenset[int]]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: ProblemList = field(default_factory=ProblemList)
     nested: dict[str, Loc] = field(default_factory=dict)  # axes over a key inside a mapping: the path to that key
     spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
+    only_counts: bool = False  # blocks are counted and not added: what they hold is not even made
+    points: int = 1  # of all blocks together
+    sizes: list[tuple[int, Place]] = field(default_factory=list)  # rows of each block, and where it stands
+    _encoded: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)  # rows by value, for rules
 
     @property
     def target_model(self) -> type[BaseModel] | None:
@@ -105,6 +113,19 @@ class Draft:
         """Where in the target or workload the key with that full name is."""
         return self.nested.get(name, (name.removeprefix("target.").removeprefix(RESOURCES),))
 
+    def count(self, rows: int, place: Place) -> bool:
+        """Count the rows of a block before any of them is made. Return whether the block is to be added."""
+        stop_if_cancelled()
+        self.points *= rows
+        self.sizes.append((rows, place))
+        return not self.only_counts
+
+    def refuse_too_many_points(self, most: int) -> None:
+        """Raise if the blocks have more points than `most`; the problem is at the largest block."""
+        if self.points > most:
+            _, place = max(self.sizes, key=lambda item: item[0])
+            raise ProblemsError([place.problem(*too_many_points(self.points, most), key=True)])
+
     def has_number_axis(self) -> bool:
         """Whether something can be drawn along an axis."""
         columns = [column for block in self.blocks for column in zip(*block.rows, strict=True)]
@@ -116,15 +137,18 @@ class Draft:
         for key, value in given.items() if isinstance(given, dict) else ():
             name, place = self.qualify(RESOURCES + key), home.at("resources", key)
             if isinstance(value, list):
-                spots = [place.at(index) for index in range(len(value))]
-                self._add_block({RESOURCES + key: place}, [(item,) for item in value], {RESOURCES + key: spots})
+                if self.count(len(value), place):
+                    spots = [place.at(index) for index in range(len(value))]
+                    self._add_block({RESOURCES + key: place}, [(item,) for item in value], {RESOURCES + key: spots})
             else:
                 self.fixed[name] = place
 
     def add_targets(self, scenario: Scenario, home: Place) -> None:
         if scenario.targets:
-            places = [home.at("targets", index) for index in range(len(scenario.targets))]
-            self._add_block({TARGETS: home.at("targets")}, [(item,) for item in scenario.targets], {TARGETS: places})
+            where = home.at("targets")
+            if self.count(len(scenario.targets), where):
+                places = [where.at(index) for index in range(len(scenario.targets))]
+                self._add_block({TARGETS: where}, [(item,) for item in scenario.targets], {TARGETS: places})
         elif isinstance(scenario.target, str):
             self._fix("target.name", scenario.target, home.at("target"))
         else:
@@ -141,6 +165,7 @@ class Draft:
     def add_rules(self, exclude: Iterable[Mapping[str, Any]], home: Place) -> None:
         """Turn `exclude` into rows of blocks; a rule that can't apply is a mistake, not a silent nothing."""
         for index, rule in enumerate(exclude):
+            stop_if_cancelled()
             place = home.at("exclude", index)
             if not rule:
                 self.problems.append(place.problem("an empty rule would exclude everything", "AXIS: VALUE"))
@@ -166,29 +191,35 @@ class Draft:
         column = block.column(TARGETS if whole else name)
         if whole or (name == TARGETS and not isinstance(value, dict)):
             column = [target[inner] if inner in target else inside(target, inner.split(".")) for target in column]
-        values = [canonical_json(item) for item in column]
+        if name not in self._encoded:
+            encoded = self._encoded[name] = {}
+            for row, item in enumerate(column):
+                encoded.setdefault(canonical_json(item), []).append(row)
+        values = self._encoded[name]
         is_any_of = isinstance(value, list) and canonical_json(value) not in values
         rows: set[int] = set()
         for number, item in enumerate(value if is_any_of else [value]):
             wanted = canonical_json(item)
-            matching = {row for row, encoded in enumerate(values) if encoded == wanted}
+            matching = values.get(wanted, [])
             if not matching:
-                shown = shorten(", ".join(dict.fromkeys(text.decode() for text in values[:20])))
+                shown = shorten(", ".join(text.decode() for text in islice(values, 20)))
                 message = f"'{key}' never is {shorten(wanted.decode())}, so this rule excludes nothing"
                 where = place.at(number) if is_any_of else place
                 self.problems.append(where.problem(message, f"one of {shown}"))
-            rows |= matching
+            rows.update(matching)
         return axis.block, frozenset(rows)
 
     def check_clashes(self) -> None:
         """A key is fixed or varied, and by one place only."""
         for name, axis in self.axes.items():
+            stop_if_cancelled()
             if name.startswith(RESOURCES):
                 self.problems += [self._given_and_varied(name, axis)] if name in self.fixed else []
                 continue
             in_target = name.startswith("target.")
             taken = taken_at(self.target if in_target else self.parameters, self.path(name))
-            wider = next((other for other in self.axes if name in self.nested and name.startswith(f"{other}.")), None)
+            others = self.axes if name in self.nested else ()
+            wider = next((other for other in others if name.startswith(f"{other}.")), None)
             if wider not in (None, TARGETS):
                 self.problems.append(axis.key.problem(f"'{name}' varies, and so does all of '{wider}'", key=True))
             elif taken is None and name not in self.fixed:
@@ -202,6 +233,7 @@ class Draft:
         if whole is None:
             return
         for target, place in zip(self.whole_targets(), whole.values, strict=True):
+            stop_if_cancelled()
             for name in (*self.axes, *self.fixed):
                 taken = taken_at(target, self.path(name)) if name.startswith("target.") else None
                 if taken:
@@ -244,17 +276,21 @@ class Draft:
                 self.problems.append(place.problem(f"the axis '{inner}' is empty", "at least one value"))
                 self.spoilt.add(name)
                 return
-            values = [place.at(index) for index in range(len(value))]
-            self._add_block({name: place}, [(item,) for item in value], {name: values})
+            if self.count(len(value), place):
+                values = [place.at(index) for index in range(len(value))]
+                self._add_block({name: place}, [(item,) for item in value], {name: values})
         elif isinstance(value, dict) and set(value) == {"range"}:
             try:
-                numbers = Ranged.model_validate(value).range.values()
+                ranged = Ranged.model_validate(value)
             except ValidationError as error:
                 view = place.document.assemble(place.loc, value, {("range",): place.at("range").loc})
                 self.problems += from_pydantic(error, view, Ranged)
                 self.spoilt.add(name)
                 return
-            self._add_block({name: place}, [(item,) for item in numbers], {name: [place.at("range")] * len(numbers)})
+            if self.count(ranged.range.size, place):
+                numbers = ranged.range.values()
+                spots = {name: [place.at("range")] * len(numbers)}
+                self._add_block({name: place}, [(item,) for item in numbers], spots)
         elif _looks_like_a_range(value) and inner in fields_of(model) and not accepts_mapping(model, inner):
             given = ", ".join(f"{key}: {item}" for key, item in value.items())
             expected = f"a value; for a range write {{range: {{{given}}}}}"
@@ -275,11 +311,15 @@ class Draft:
 
     def _add_axes(self, block: AxisBlock, place: Place) -> None:
         if block.points:
+            if not self.count(len(block.points), place):
+                return
             names = list(block.points[0])
             rows = [tuple(point[name] for name in names) for point in block.points]
             spots = {name: [place.at("points", index, name) for index in range(len(rows))] for name in names}
             self._add_block({name: spots[name][0] for name in names}, rows, spots)
         elif block.zip:
+            if not self.count(min(map(axis_size, block.zip.values())), place):
+                return
             columns = {key: axis_values(given) for key, given in block.zip.items()}
             keys = {key: place.at("zip", key) for key in columns}
             spots = {key: _spots(keys[key], given) for key, given in block.zip.items()}
@@ -287,7 +327,8 @@ class Draft:
         else:
             for key, given in (block.grid or {}).items():
                 where = place.at("grid", key)
-                self._add_block({key: where}, [(item,) for item in axis_values(given)], {key: _spots(where, given)})
+                if self.count(axis_size(given), where):
+                    self._add_block({key: where}, [(item,) for item in axis_values(given)], {key: _spots(where, given)})
 
     def _add_block(
         self, keys: Mapping[str, Place], rows: list[tuple[Any, ...]], values: Mapping[str, list[Place]]
@@ -318,10 +359,13 @@ class Draft:
             self._refuse_names_twice(places)
 
     def _refuse_names_twice(self, places: list[Place]) -> None:
-        names = [target.get("name") for target in self.whole_targets()]
-        for index, name in enumerate(names):
-            if isinstance(name, str) and name in names[:index]:
-                self.problems.append(places[index].at("name").problem(f"the target {quote(name)} is named twice"))
+        earlier: set[str] = set()
+        for target, place in zip(self.whole_targets(), places, strict=True):
+            name = target.get("name")
+            if isinstance(name, str) and name in earlier:
+                self.problems.append(place.at("name").problem(f"the target {quote(name)} is named twice"))
+            elif isinstance(name, str):
+                earlier.add(name)
 
     def _meant(self, key: str, name: str, value: Any, place: Place) -> Any:
         """A value of an axis as the scenario's own file would write it."""
@@ -361,6 +405,16 @@ class Draft:
         holders = [self.target if in_target else self.parameters]
         holders += self.whole_targets() if in_target else []
         return any(isinstance(holder.get(head), dict) for holder in holders)
+
+
+def too_many_points(points: int, most: int) -> tuple[str, str]:
+    """Return the message about a plan with more points than are allowed, and what is expected instead."""
+    digits = round(points.bit_length() * math.log10(2))
+    count = f"{points:,}" if digits < 20 else f"about 10^{digits}"
+    return (
+        f"this scenario has {count} points before `exclude`, more than the {most:,} that may be planned",
+        "fewer values, or a higher limit: `planning` in workspace.yaml (max_points, reader_max_points)",
+    )
 
 
 def put_together(
@@ -434,7 +488,8 @@ def whole_target(target: Mapping[str, Any] | str) -> dict[str, Any]:
     return {"name": target} if isinstance(target, str) else dict(target)
 
 
-def fields_of(model: type[BaseModel] | None) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def fields_of(model: type[BaseModel] | None) -> Mapping[str, Any]:
     """The model's fields by the key that a file gives them."""
     return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
 

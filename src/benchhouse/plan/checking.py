@@ -11,6 +11,7 @@ from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, accepts_mapping, fields_of, only_model, resources_at
 from benchhouse.plan.space import Block
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.input_paths import resolve_paths, restore_paths
@@ -63,6 +64,7 @@ def check_values(draft: Draft, home: Place) -> list[Meaning]:
         alone = sides == (False, True, False) and len(draft.blocks) == 1
         keeps = alone and not draft.rules and len(block.rows) <= MOST_KEPT
         for number, row in enumerate(block.rows):
+            stop_if_cancelled()
             point = first | dict(zip(block.keys, row, strict=True))
             inputs, meaning = _meaning(draft, point, sides)
             if keeps and meaning:

@@ -24,7 +24,7 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths
 from benchhouse.schema.quoting import shorten
 from benchhouse.schema.resources import Limits, Resources, Runtime
-from benchhouse.schema.scenario import Benchmark, Defined, Scenario
+from benchhouse.schema.scenario import MAX_POINTS, Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
 
@@ -291,10 +291,13 @@ def make_plan(
     registered: Registered | None = None,
     services: Mapping[str, TrialService] | None = None,
     folder: Path | None = None,
+    max_points: int = MAX_POINTS,
 ) -> Plan:
     """Expand a scenario; every value of every axis is checked against the experiment's inputs first.
 
-    `folder` is where the scenario file stands, in case this text of it stands elsewhere: relative paths start there.
+    Raises ProblemsError before anything is expanded if the scenario has more points than `max_points`: those that
+    `exclude` leaves out count, because each of them has to be compared with its rules. `folder` is where the scenario
+    file stands, in case this text of it stands elsewhere: relative paths start there.
     """
     scenario, home = file.scenario, Place(file.document, ())
     folder = (folder or home.folder).absolute() / (scenario.folder or "")
@@ -304,17 +307,21 @@ def make_plan(
         key: value for part in (*(item.benchmark for item in chain), scenario) for key, value in part.workload.items()
     }
     component, service = _component_and_service(given, code)
-    draft.add_targets(scenario, home)
-    draft.add_resources(scenario.resources, home)
     parts: list[tuple[Defined, Place]] = [(item.benchmark, Place(item.document, ())) for item in chain]
     parts.append((scenario, home))
+    counted = Draft(code, folder, file.document, only_counts=True)
+    counted.add_targets(scenario, home)
+    counted.add_resources(scenario.resources, home)
+    _add_parts(counted, parts)
+    counted.refuse_too_many_points(max_points)
+    draft.add_targets(scenario, home)
+    draft.add_resources(scenario.resources, home)
     for number, item in enumerate(chain, 1):
         for later, where in parts[number:]:
             _refuse_frozen(item.benchmark, later, draft, where)
     if chain and draft.problems:
         raise ProblemsError(draft.problems)
-    for part, where in parts:
-        draft.add(part, _own(part.workload, code), where)
+    _add_parts(draft, parts)
     draft.forgive(file.dropped)
     for part, where in parts[:-1]:
         draft.add_rules(part.exclude, where)
@@ -353,6 +360,11 @@ def make_plan(
     )
     plan.remember(meanings)
     return plan
+
+
+def _add_parts(draft: Draft, parts: Sequence[tuple[Defined, Place]]) -> None:
+    for part, where in parts:
+        draft.add(part, _own(part.workload, draft.experiment), where)
 
 
 def _component_and_service(workload: Mapping[str, Any], code: Experiment | None) -> tuple[str, str]:

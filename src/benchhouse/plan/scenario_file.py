@@ -3,13 +3,14 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.problems import MOST_PROBLEMS, Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.secrets import REDACTED, credential, exposed, holds_secret, is_secret_key, reference
@@ -141,9 +142,12 @@ def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:
         except ValidationError as error:
             expansion.problems += from_pydantic(error, document, Scenario, expansion.is_news)
             faulty = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
+            if len(expansion.problems) >= MOST_PROBLEMS:
+                return None
             if not faulty:  # keys that don't go together
                 faulty = {"target", "targets"} if {"target", "targets"} <= kept.keys() else _SUBJECT
-            meant = {did_you_mean(key, Scenario.model_fields) for key in faulty - Scenario.model_fields.keys()}
+            unknown = islice(faulty - Scenario.model_fields.keys(), MOST_PROBLEMS)
+            meant = {did_you_mean(key, Scenario.model_fields) for key in unknown}
             dropped |= faulty | {key for key in meant if key and key not in kept}
     return None
 
@@ -227,13 +231,18 @@ class _Expansion:
     def _redact(self, loc: Loc, message: str, expected: str) -> str:
         """What stands in place of a secret, so that no message about another value can show it."""
         self.secrets.append(loc)
-        self.problems.append(self.document.problem(loc, message, expected))
+        self._report(loc, message, expected)
         return REDACTED
 
     def _unset(self, name: str, loc: Loc) -> None:
         self.unset.append(loc)
         message = f"the environment variable {name} is not set"
-        self.problems.append(self.document.problem(loc, message, f"export {name}=..., or $$ for a plain $"))
+        self._report(loc, message, f"export {name}=..., or $$ for a plain $")
+
+    def _report(self, loc: Loc, message: str, expected: str) -> None:
+        self.problems.append(self.document.problem(loc, message, expected))
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise self.error(None)
 
 
 def _last_key(loc: Loc) -> str:

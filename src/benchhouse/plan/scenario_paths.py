@@ -2,10 +2,11 @@
 
 import os
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchhouse.documents.problems import Problem
+from benchhouse.documents.problems import MOST_PROBLEMS, Problem
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.trial import ExperimentRef
 
@@ -68,12 +69,13 @@ def missing_packages(file: ScenarioFile) -> list[Problem]:
         return []
     lists: list[tuple[tuple[str | int, ...], list[str]]] = [(("requirements",), runtime.requirements)]
     lists += [(("environments", number), own) for number, own in enumerate(runtime.environments)]
-    return [
+    problems = (
         file.document.problem(("runtime", *loc, at), f"there is no file or folder {_without_extras(item)}")
         for loc, items in lists
         for at, item in enumerate(items)
         if _is_local_package(item) and not Path(_without_extras(item)).exists()
-    ]
+    )
+    return list(islice(problems, MOST_PROBLEMS))
 
 
 def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Problem]:

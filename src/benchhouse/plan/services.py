@@ -7,9 +7,10 @@ from typing import Any
 
 from benchhouse.catalog.recipes import find_recipe, parameter_faults
 from benchhouse.documents.document import Loc
-from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.problems import Problem, ProblemList, ProblemsError, did_you_mean
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.components import check_component
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -25,8 +26,10 @@ def bind_services(
     """By name; recipes are looked for in `folders`, then among those of packages, and the folders of servers that were
     started by themselves below `servers`."""
     bound: dict[str, TrialService] = {}
-    problems = list(_strangers(file))
+    problems = ProblemList()
+    problems += _strangers(file)
     for name, use in file.scenario.services.items():
+        stop_if_cancelled()
         loc: Loc = ("services", name)
         try:
             check_component(name)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from benchhouse.schema.cancellation import stop_if_cancelled
+
 
 @dataclass(frozen=True)
 class Block:
@@ -55,8 +57,12 @@ class Space:
 
     def rows(self) -> Iterator[tuple[int, ...]]:
         """For each point the number of its row in each block."""
-        every = itertools.product(*(range(len(block.rows)) for block in self.blocks))
-        return (rows for rows in every if not self._excluded(rows)) if self.exclude else every
+        step = max(1, 1024 // (1 + len(self.exclude)))  # a point with thousands of rules takes long
+        for number, rows in enumerate(itertools.product(*(range(len(block.rows)) for block in self.blocks))):
+            if number % step == 0:
+                stop_if_cancelled()
+            if not self.exclude or not self._excluded(rows):
+                yield rows
 
     def _excluded(self, rows: Sequence[int]) -> bool:
         return any(all(rows[block] in gone for block, gone in rule.items()) for rule in self.exclude)

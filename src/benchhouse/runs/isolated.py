@@ -10,6 +10,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.isolated import keep, kept, understand
 from benchhouse.catalog.listing import Listed, resolve
 from benchhouse.documents.problems import guess_hint
+from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.progress import tell
 from benchhouse.schema.protocols import Place, Runtime
@@ -63,6 +64,7 @@ class IsolatedSearch:
         root = self.root.resolve()
         for one in environments:
             for requirement in one.requirements:
+                stop_if_cancelled()
                 path = os.path.realpath(requirement.partition("[")[0].strip())
                 # lexists takes names that are too long for Path.exists. The message is the one for an absent
                 # environment, so that a reader cannot find out which paths exist.

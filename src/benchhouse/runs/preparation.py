@@ -13,7 +13,7 @@ from benchhouse.catalog.listing import Listed, list_experiments, resolve, servin
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.plan.axes import fields_of
+from benchhouse.plan.axes import fields_of, too_many_points
 from benchhouse.plan.dataset import missing_dataset, with_dataset
 from benchhouse.plan.expand import Plan, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
@@ -47,6 +47,7 @@ from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
+from benchhouse.schema.workspace_file import Planning
 from benchhouse.sites import places
 from benchhouse.sites.image_lock import read_lock
 
@@ -242,7 +243,8 @@ def _resolve_and_plan(
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
         services = with_pins(services, read_lock(workspace.image_lock).digests)
         problems += _refused_images(file, services, site)
-        plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home)
+        most = _most_points(workspace, read_only)
+        plan = make_plan(file, code, listed.ref() if listed else _unknown(file), registered, services, home, most)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     problems += [] if listed and listed.environment else package_problems(file, plan.experiment)
@@ -262,10 +264,28 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     versions = list(file.scenario.version or ())
     files = [replace(file, scenario=file.scenario.model_copy(update={"version": version})) for version in versions]
     prepared = all_or_problems(partial(_resolve_and_plan, workspace, single, home, site, read_only) for single in files)
+    points, most = sum(item.plan.space.raw_size for item in prepared), _most_points(workspace, read_only)
+    if points > most:
+        raise ProblemsError([file.document.problem(("version",), *too_many_points(points, most), key=True)])
     first = prepared[0]
     plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
     notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
     return replace(first, plan=plan, notes=notes, listed=tuple(one for item in prepared for one in item.listed))
+
+
+def planning_of(workspace: WorkspaceFolder) -> Planning:
+    """`planning` of workspace.yaml, or its defaults."""
+    if not workspace.settings.is_file():
+        return Planning()
+    from benchhouse.runs.sharing import workspace_file  # few workspaces have this file
+
+    file = workspace_file(workspace)
+    return file.planning if file else Planning()
+
+
+def _most_points(workspace: WorkspaceFolder, read_only: bool) -> int:
+    planning = planning_of(workspace)
+    return planning.reader_max_points if read_only else planning.max_points
 
 
 def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:

@@ -25,6 +25,8 @@ Order = Literal["interleaved", "sequential", "random"]
 ScalingKind = Literal["strong", "weak"]
 """strong: the same work on more; weak: work that grows with what it is given."""
 MAX_AXIS_VALUES = 1_000_000
+MAX_POINTS = 1_000_000
+"""Points of a plan, before `exclude`, unless workspace.yaml states another number."""
 _MOST_SHOWN = 4  # values of an axis in a message
 
 
@@ -52,12 +54,20 @@ class Range(Model, strict=True):
             raise ValueError(f"a range has at most {MAX_AXIS_VALUES:,} values")
         return self
 
+    @property
+    def size(self) -> int:
+        """The number of values, found without making them."""
+        start, stop = Decimal(str(self.start)), Decimal(str(self.stop))
+        if self.step:
+            return int((stop - start) / Decimal(str(self.step))) + 1
+        return self.count or len(self.values())
+
     def values(self) -> list[float | int]:
         """The values as people would write them: computed in decimals, so 0.1 + 0.2 is 0.3."""
         start, stop = Decimal(str(self.start)), Decimal(str(self.stop))
         if self.step:
             step = Decimal(str(self.step))
-            exact = [start + index * step for index in range(int((stop - start) / step) + 1)]
+            exact = [start + index * step for index in range(self.size)]
         elif self.factor:
             factor, exact = Decimal(str(self.factor)), [start]
             while (following := exact[-1] * factor) <= stop:
@@ -92,7 +102,7 @@ class AxisBlock(Model, strict=True):
         if len(forms) != 1 or not forms[0]:
             raise ValueError("a block of axes has exactly one of grid, zip, points, and it is not empty")
         if self.zip:
-            lengths = {key: len(axis_values(values)) for key, values in self.zip.items()}
+            lengths = {key: axis_size(values) for key, values in self.zip.items()}
             if len(set(lengths.values())) > 1:
                 listed = ", ".join(f"{key} has {count}" for key, count in lengths.items())
                 raise ValueError(f"zipped axes need equally many values: {listed}")
@@ -110,6 +120,13 @@ def axis_values(values: list[Any] | Range | Ranged) -> list[Any]:
     if isinstance(values, Ranged):
         return values.range.values()
     return values.values() if isinstance(values, Range) else values
+
+
+def axis_size(values: list[Any] | Range | Ranged) -> int:
+    """The number of values of an axis, found without making them."""
+    if isinstance(values, Ranged):
+        return values.range.size
+    return values.size if isinstance(values, Range) else len(values)
 
 
 def _flow(value: Any) -> str:

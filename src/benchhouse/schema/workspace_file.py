@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.github import GitHubSettings
 from benchhouse.schema.model import Model
+from benchhouse.schema.scenario import MAX_POINTS
 from benchhouse.schema.secrets import exposed
 
 
@@ -41,6 +42,17 @@ class SearchIndex(Model, strict=True):
         return url
 
 
+class Planning(Model, strict=True):
+    """Limits of planning a scenario, and what may be built for it."""
+
+    max_points: int = Field(
+        MAX_POINTS, ge=1, description="Points of a plan at most, counted before `exclude` leaves some of them out."
+    )
+    reader_max_points: int = Field(
+        100_000, ge=1, description="The same for requests to plan or validate that come over HTTP or MCP."
+    )
+
+
 class WorkspaceFile(Model, strict=True):
     """Settings of a workspace."""
 
@@ -52,12 +64,13 @@ class WorkspaceFile(Model, strict=True):
     )
 
     github: GitHubSettings | None = Field(None, description="Webhooks and commands in comments of GitHub.")
+    planning: Planning = Field(default_factory=Planning, description="Limits of planning.")
 
     @model_validator(mode="after")
     def _something(self) -> "WorkspaceFile":
-        if not (self.warehouse or self.schedules or self.search or self.github):
+        if not self.model_fields_set - {"schema_version"}:
             raise ValueError(
                 "say something: warehouse: {share: postgresql://...}, schedules: postgresql://..., "
-                "search: {url: https://...}, github: {repositories: [owner/name]}"
+                "search: {url: https://...}, github: {repositories: [owner/name]}, planning: {max_points: 2000000}"
             )
         return self

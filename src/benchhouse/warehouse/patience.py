@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
+from benchhouse.schema.cancellation import check_cancellation_by
 from benchhouse.schema.errors import BenchError
 
 _ours: ContextVar["Patience | None"] = ContextVar("patience", default=None)
@@ -27,6 +28,7 @@ class Patience:
         self._lock, self._over = threading.Lock(), False
         self._engines: list[Interruptible] = []
         _ours.set(self)
+        check_cancellation_by(self.refuse_if_over)
 
     def refuse_if_over(self) -> None:
         if self._over:
@@ -60,6 +62,7 @@ def refuse_unwanted() -> None:
 def forget_patience() -> None:
     """What is done from here on in this context is done to its end, whether or not somebody waits."""
     _ours.set(None)
+    check_cancellation_by(None)
 
 
 @contextmanager

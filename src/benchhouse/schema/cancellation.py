@@ -1,0 +1,21 @@
+"""Cancellation of long computations: they check at short intervals whether somebody still waits for their result.
+
+The check is part of the context of a request, which the threads that work for it share, so that no function has to
+pass it on. Without a check, a computation runs to its end.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+
+_check: ContextVar[Callable[[], None] | None] = ContextVar("cancellation_check", default=None)
+
+
+def check_cancellation_by(check: Callable[[], None] | None) -> None:
+    """From now on in this context, `stop_if_cancelled` calls `check`, which raises if the work is to end."""
+    _check.set(check)
+
+
+def stop_if_cancelled() -> None:
+    """Raise what the check of this context raises, if nobody waits for the result any longer."""
+    if check := _check.get():
+        check()
