@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.runtimes.process import ProcessRuntime
 from benchhouse.runtimes.venv import VenvRuntime
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.local_packages import SourceBuilds
 from benchhouse.schema.protocols import Place
 from benchhouse.schema.resources import Runtime
 
@@ -94,10 +96,46 @@ def test_a_changed_local_package_is_measured_as_it_is_now(tmp_path):
         with zipfile.ZipFile(wheel, "a") as archive:
             archive.writestr(f"{value}.py", "")
         runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
-        runtime.prepare(spec, Place(tmp_path / "cache"))
-        site = Path(runtime.python(spec, Place(tmp_path / "cache"))[0]).parent.parent
+        place = Place(tmp_path / "cache", builds=SourceBuilds(folder=tmp_path))
+        runtime.prepare(spec, place)
+        site = Path(runtime.python(spec, place)[0]).parent.parent
         found.append({path.stem for path in site.glob("lib/python*/site-packages/*.py")} & {"one", "two"})
     assert found == [{"one"}, {"one", "two"}]
+
+
+def test_source_packages_are_built_only_if_the_workspace_allows_it(lab, monkeypatch):
+    package, index = lab.root / "package", lab.root / "index"
+    index.mkdir()
+    wheel = make_package(package, 1)
+    (package / "pyproject.toml").write_text(
+        '[project]\nname = "flavour"\ndynamic = ["version"]\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (package / "backend.py").write_text(f"open({str(lab.marks / 'built')!r}, 'w')\n{BACKEND}")
+    (package / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: flavour\nVersion: 1\n")
+    archive = index / "flavour-1.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(package, "flavour-1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(index))
+    scenario = {
+        requirement: lab.scenario(
+            "where", name=f"s{number}", version=None, runtime={"kind": "venv", "requirements": [requirement]}
+        )
+        for number, requirement in enumerate(
+            [str(package), f"flavour @ {archive.as_uri()}", str(archive), "flavour==1"]
+        )
+    }
+    for requirement, file in scenario.items():
+        done = lab.bench("plan", file, code=2)
+        assert "flavour" in done.stderr, requirement
+        assert f"{file}:" in done.stderr, requirement
+    assert "build_from_source: [flavour]" in lab.bench("plan", scenario[str(package)], code=2).stderr.replace("'", "")
+    assert list(lab.marks.iterdir()) == []
+
+    (lab.workspace / "workspace.yaml").write_text("build_from_source: [Flavour]\n")
+    lab.bench("plan", scenario["flavour==1"], timeout_s=200)
+    assert [path.name for path in lab.marks.iterdir()] == ["built"]
+    assert wheel.exists()
 
 
 def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):

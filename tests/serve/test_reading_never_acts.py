@@ -1,11 +1,16 @@
 """A client that may only read can't make the server start a program, build a package, or read files elsewhere."""
 
+import http.client
 import json
+import os
+import time
+from pathlib import Path
 
 import pytest
 from agents import over_http, over_stdio
 from asking import ask
 
+MILLION = {"range": {"from": 1, "to": 1_000_000, "step": 1}}
 ABSENT = {"scenario": "s", "experiment": "absent.experiment"}
 
 
@@ -43,3 +48,40 @@ def test_planning_for_a_reader_neither_makes_nor_enters_an_environment(lab, serv
     assert [answer.is_error for answer in answers] == [True] * 16
     assert list(lab.marks.iterdir()) == []
     assert not (lab.root / "cache" / "venvs").exists()
+
+
+def cpu_seconds(process):
+    """Return the CPU time that a process and its threads have used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_server_stops_planning_when_it_has_answered_503_or_the_client_has_gone(lab, serve):
+    (lab.workspace / "workspace.yaml").write_text("planning: {reader_max_points: 900000}\n")
+    base = serve("--max-time", "3")
+    grid = {"range": {"from": 1, "to": 900, "step": 1}}
+    large = {"scenario": "s", "experiment": "command", "target": {"name": "t", "argv": ["true"]}}
+    large["workload"] = {"executions": grid, "timeout": grid}
+    body = json.dumps({"scenario": large})
+    status, _, text = ask(base, "/api/plan", "POST", body, Content_Type="application/json")
+    assert status == 503, text
+    time.sleep(0.5)
+    used_s = cpu_seconds(serve.process)
+    assert used_s > 0.1, "planning was under way"
+    time.sleep(1)
+    assert cpu_seconds(serve.process) - used_s <= 0.05, "after the answer"
+
+    connection = http.client.HTTPConnection(*base.removeprefix("http://").split(":"))
+    connection.request("POST", "/api/plan", body, {"Content-Type": "application/json"})
+    time.sleep(0.7)
+    assert cpu_seconds(serve.process) - used_s > 0.05, "planning is under way again"
+    connection.close()
+    time.sleep(0.5)
+    used_s = cpu_seconds(serve.process)
+    time.sleep(1)
+    assert cpu_seconds(serve.process) - used_s <= 0.05, "after the client has gone"
+
+    body = json.dumps({"scenario": large | {"workload": {"executions": grid, "timeout": MILLION}}})
+    status, _, text = ask(base, "/api/plan", "POST", body, Content_Type="application/json")
+    assert status == 400, text
+    assert "900,000 that may be planned" in text

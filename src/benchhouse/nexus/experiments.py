@@ -112,13 +112,15 @@ def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
     """
     from benchhouse.runs.isolated import experiments_in
     from benchhouse.runs.package_gate import check_environments
+    from benchhouse.runs.preparation import source_builds
     from benchhouse.schema.protocols import Place
     from benchhouse.schema.resources import Runtime
 
+    builds = source_builds(workspace)
     for requirement in requirements:
         local = Path(requirement.partition("[")[0]).exists()
         wanted = str(Path(requirement).absolute()) if local else requirement
-        spec, place = Runtime(kind="venv", requirements=[wanted]), Place(places.cache())
+        spec, place = Runtime(kind="venv", requirements=[wanted]), Place(places.cache(), builds=builds)
         check_environments(workspace, [spec], place, "SCENARIO")
         if not experiments_in(spec, place):
             hint = "its package needs an entry point in the group benchhouse.experiments"

@@ -20,7 +20,7 @@ from benchhouse.documents.problems import Problem, ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
-from benchhouse.plan.axes import fields_of
+from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.logical import Asked, make_scenario
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, unwritable

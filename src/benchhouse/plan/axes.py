@@ -1,18 +1,18 @@
 """From a scenario's workload, targets and axes to a Space: which keys vary, over what, and where each value stands."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemList, ProblemsError, did_you_mean
+from benchhouse.plan.input_fields import accepts_list, accepts_mapping, fields_of
 from benchhouse.plan.space import Block, Space
 from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.digests import canonical_json
@@ -486,42 +486,3 @@ def _is_number(value: Any) -> bool:
 def whole_target(target: Mapping[str, Any] | str) -> dict[str, Any]:
     """A target as a mapping: a bare text is its name."""
     return {"name": target} if isinstance(target, str) else dict(target)
-
-
-@lru_cache(maxsize=256)
-def fields_of(model: type[BaseModel] | None) -> Mapping[str, Any]:
-    """The model's fields by the key that a file gives them."""
-    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
-
-
-def accepts_list(model: type[BaseModel] | None, name: str) -> bool:
-    """Whether a list is a plain value of that field rather than an axis over it."""
-    return _accepts(model, name, lambda hint: hint in (list, tuple, set, frozenset))
-
-
-def accepts_mapping(model: type[BaseModel] | None, name: str) -> bool:
-    """Whether a mapping is a value of that field, so that an axis may lead into it."""
-
-    def is_mapping(hint: Any) -> bool:
-        return hint in (Any, dict, Mapping) or (isinstance(hint, type) and issubclass(hint, dict | Mapping | BaseModel))
-
-    return _accepts(model, name, is_mapping)
-
-
-def _accepts(model: type[BaseModel] | None, name: str, fits: Callable[[Any], bool]) -> bool:
-    known = fields_of(model)
-    return name in known and _top(known[name].annotation, fits)
-
-
-def only_model(hint: Any) -> Any:
-    """The model that an annotation means: itself, or the one member of a union that is not None; else None."""
-    members = [part for part in get_args(hint) if part is not type(None)] if get_origin(hint) else [hint]
-    return members[0] if len(members) == 1 and get_origin(hint) not in (list, dict, tuple, set, frozenset) else None
-
-
-def _top(hint: Any, fits: Callable[[Any], bool]) -> bool:
-    """Whether the annotation, or a member of it where it is a union or the like, fits; not what is in a container."""
-    origin = get_origin(hint)
-    if fits(origin or hint):
-        return True
-    return origin is not dict and any(_top(part, fits) for part in get_args(hint) if origin is not None)

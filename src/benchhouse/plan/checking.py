@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 from benchhouse.documents.document import Loc
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, did_you_mean
-from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, accepts_mapping, fields_of, only_model, resources_at
+from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, resources_at
+from benchhouse.plan.input_fields import accepts_mapping, fields_of, only_model
 from benchhouse.plan.space import Block
 from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.digests import canonical_json

@@ -15,8 +15,9 @@ from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import entries
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, fields_of, put_together, resources_at
+from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, put_together, resources_at
 from benchhouse.plan.checking import MOST_KEPT, Meaning, check_values, normal, reasons
+from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.axes import Draft, fields_of, whole_target
+from benchhouse.plan.axes import Draft, whole_target
+from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.quoting import describe

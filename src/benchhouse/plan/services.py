@@ -8,7 +8,7 @@ from typing import Any
 from benchhouse.catalog.recipes import find_recipe, parameter_faults
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import Problem, ProblemList, ProblemsError, did_you_mean
-from benchhouse.plan.axes import fields_of
+from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.components import check_component

@@ -13,10 +13,11 @@ from benchhouse.catalog.listing import Listed, list_experiments, resolve, servin
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.plan.axes import fields_of, too_many_points
+from benchhouse.plan.axes import too_many_points
 from benchhouse.plan.dataset import missing_dataset, with_dataset
 from benchhouse.plan.expand import Plan, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
@@ -39,6 +40,7 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.local_packages import SourceBuilds
 from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.resources import Runtime as RuntimeSpec
@@ -47,7 +49,7 @@ from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
-from benchhouse.schema.workspace_file import Planning
+from benchhouse.schema.workspace_file import Planning, WorkspaceFile
 from benchhouse.sites import places
 from benchhouse.sites.image_lock import read_lock
 
@@ -92,6 +94,7 @@ class Prepared:
             binds=tuple(scenario.binds),
             gpus=max(resources.gpus for resources in self.plan.all_resources),
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
+            builds=source_builds(workspace),
         )
 
     def container(self, workspace: WorkspaceFolder) -> Container | None:
@@ -273,19 +276,25 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     return replace(first, plan=plan, notes=notes, listed=tuple(one for item in prepared for one in item.listed))
 
 
-def planning_of(workspace: WorkspaceFolder) -> Planning:
-    """`planning` of workspace.yaml, or its defaults."""
-    if not workspace.settings.is_file():
-        return Planning()
-    from benchhouse.runs.sharing import workspace_file  # few workspaces have this file
-
-    file = workspace_file(workspace)
-    return file.planning if file else Planning()
+def source_builds(workspace: WorkspaceFolder) -> SourceBuilds:
+    """The packages that isolated environments of a workspace may build from source."""
+    file = _settings(workspace)
+    names = ("all",) if file and file.build_from_source == "all" else tuple(file.build_from_source if file else ())
+    return SourceBuilds(names, workspace.root.absolute())
 
 
 def _most_points(workspace: WorkspaceFolder, read_only: bool) -> int:
-    planning = planning_of(workspace)
+    file = _settings(workspace)
+    planning = file.planning if file else Planning()
     return planning.reader_max_points if read_only else planning.max_points
+
+
+def _settings(workspace: WorkspaceFolder) -> WorkspaceFile | None:
+    if not workspace.settings.is_file():
+        return None
+    from benchhouse.runs.sharing import workspace_file  # few workspaces have this file
+
+    return workspace_file(workspace)
 
 
 def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:
@@ -332,7 +341,8 @@ def _what_to_run(
             chosen = _by_service(file, listed, notes)
             return None, chosen, _load(chosen) if chosen else None, runtime
         searched = isolated if _apart(wanted, runtime, listed) else None
-        own = searched.find(*wanted, runtime, Place(places.cache())) if searched else None
+        surroundings = Place(places.cache(), builds=source_builds(workspace))
+        own = searched.find(*wanted, runtime, surroundings) if searched else None
         chosen, runtime = own or (resolve(*wanted, listed), runtime)
         return registered, chosen, _load(chosen), runtime
     except ProblemsError:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from benchhouse.processes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.local_packages import rebuilt
+from benchhouse.schema.local_packages import SourceBuilds, rebuilt
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.resources import Runtime
@@ -34,11 +34,11 @@ class VenvRuntime:
             return
         with _locked(request.link):
             if not request.lock.exists():
-                write_whole(request.lock, _resolved(spec, request.local))
+                write_whole(request.lock, _resolved(spec, request.local, place.builds))
             folder = request.folder()
             with _locked(folder):
                 if not (folder / "ready").exists():
-                    _build(spec, request.lock, folder)
+                    _build(spec, request.lock, folder, place.builds)
             request.point_to(folder)
 
     def unpack(self, spec: Runtime, place: Place, folder: Path) -> Path:
@@ -47,7 +47,7 @@ class VenvRuntime:
             return _site_of(request.link)
         with _locked(request.link):
             if not request.lock.exists():
-                write_whole(request.lock, _resolved(spec, request.local, built=False))
+                write_whole(request.lock, _resolved(spec, request.local, None))
         _unpack(spec, request.lock, folder)
         return folder
 
@@ -99,27 +99,33 @@ class _Request:
         made.replace(self.link)
 
 
-def _resolved(spec: Runtime, local: dict[str, str], *, built: bool = True) -> str:
+def _resolved(spec: Runtime, local: dict[str, str], builds: SourceBuilds | None) -> str:
     """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked.
 
-    Not `built`: of wheels alone, as whatever has to be built runs code of its own before it tells what it needs.
+    Packages that are not wheels are built only as `builds` allows: that runs their code before they say what they need.
+    None: by uv and from wheels alone, as nothing of the environment may run yet.
     """
+    if builds is not None:
+        builds.check(spec.requirements)
     wanted = [str(Path(item).absolute()) if item in local else item for item in spec.requirements]
     python = spec.python or sys.executable
     with TemporaryDirectory() as scratch:
         ours = f"{NAME} @ {write_own_wheel(Path(scratch), with_dependencies=False).as_uri()}"
         wanted = [*_WORKER_NEEDS, ours, *wanted]
-        if uv := find_uv() if built else _uv_to_look():
+        if uv := _uv_to_look() if builds is None else find_uv():
             inputs = Path(scratch) / "requirements.in"
             inputs.write_text("\n".join(wanted) + "\n", encoding="utf-8")
             plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
             compile_them = [uv, "pip", "compile", "--python", python, *plain, *rebuilt(wanted), str(inputs)]
-            return _without_ourselves(_ran(compile_them, "resolved") if built else _looked([*compile_them, _NO_BUILD]))
+            if builds is None:
+                return _without_ourselves(_looked([*compile_them, _NO_BUILD]))
+            return _without_ourselves(_ran([*compile_them, *builds.options(spec.requirements)], "resolved"))
         own = Path(scratch) / "venv"
         _ran([python, "-m", "venv", str(own)], "made")
         quiet = ["--disable-pip-version-check", "--quiet"]
         dry_run = [str(own / "bin" / "python"), "-m", "pip", "install", *quiet, "--dry-run", "--ignore-installed"]
-        report = json.loads(_ran([*dry_run, "--report", "-", *wanted], "resolved"))
+        only = builds.options(spec.requirements) if builds is not None else []
+        report = json.loads(_ran([*dry_run, *only, "--report", "-", *wanted], "resolved"))
         others = [item for item in report["install"] if item["metadata"]["name"].lower() != NAME]
         return "".join(sorted(_pinned(item) for item in others))
 
@@ -159,7 +165,7 @@ def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
     return f"{item['metadata']['name']} @ {source['url']}{f'#sha256={sha256}' if sha256 else ''}\n"
 
 
-def _build(spec: Runtime, lock: Path, folder: Path) -> None:
+def _build(spec: Runtime, lock: Path, folder: Path, builds: SourceBuilds) -> None:
     """Build in place (a venv can't be moved); `ready` is written last, and a build that fails leaves nothing."""
     shutil.rmtree(folder, ignore_errors=True)
     python, interpreter = spec.python or sys.executable, str(folder / "bin" / "python")
@@ -171,7 +177,7 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
         else:
             _ran([python, "-m", "venv", str(folder)], "made")
             install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _ran([*install, "--no-deps", "-r", str(lock)], "made")
+        _ran([*install, *builds.options(spec.requirements), "--no-deps", "-r", str(lock)], "made")
         site = _site_of(folder)
         if not (site / "benchhouse").exists():
             (site / "benchhouse").symlink_to(OURS, target_is_directory=True)
@@ -189,7 +195,11 @@ def _site_of(folder: Path) -> Path:
 
 def _ran(command: list[str], what: str) -> str:
     failure = f"the isolated environment could not be {what}"
-    return run_installer(command, failure, "check runtime.requirements and that the package index can be reached")
+    hint = (
+        "check runtime.requirements and that the package index can be reached; packages without a wheel are built if "
+        "workspace.yaml allows it: build_from_source: [NAME]"
+    )
+    return run_installer(command, failure, hint)
 
 
 @contextmanager

@@ -1,9 +1,82 @@
-"""Packages that are folders of this machine: uv is to build them as they are now, not as they once were."""
+"""Packages that have to be built: which ones may be, and that folders are built as they are now."""
 
+import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
+
+from benchhouse.schema.errors import BenchError
+
+_DIRECT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*@\s*(.+)")
+_ARCHIVE_NAME = re.compile(r"([A-Za-z0-9._-]+?)-[0-9][^-]*\.(?:tar\.gz|zip)")
+
+
+@dataclass(frozen=True)
+class SourceBuilds:
+    """Which packages may be built from source. Building one runs its code, so that all others come as wheels."""
+
+    names: tuple[str, ...] = ()
+    """Names of distributions; `all` allows every one."""
+    folder: Path | None = None
+    """The workspace: packages that are files or folders in it may be built, too."""
+
+    def options(self, requirements: Iterable[str]) -> list[str]:
+        """Return the options by which uv and pip build nothing else."""
+        if "all" in self.names:
+            return []
+        sources = filter(None, map(_source, requirements))
+        names = sorted({*self.names, *(item.name for item in sources if item.name and self._is_inside(item.path))})
+        return ["--only-binary=:all:", *(f"--no-binary={name}" for name in names)]
+
+    def check(self, requirements: Iterable[str]) -> None:
+        """Raise for a requirement that names a source package by its address or path and that may not be built, and
+        for an option of the installer. Packages of an index that have no wheel are refused by the installer."""
+        for item in requirements:
+            if item.lstrip().startswith("-") or len(item.splitlines()) > 1:
+                raise BenchError(f"{item[:80]!r} is not a requirement", "NAME==VERSION, an address, or a path")
+            source = _source(item)
+            if source and not self._allows(source):
+                named = f"[{source.name}]" if source.name else "all"
+                raise BenchError(
+                    f"{item[:200]} is a source package, and building it would run its code",
+                    f"give a wheel, or allow it in workspace.yaml: build_from_source: {named}",
+                )
+
+    def _allows(self, source: "_Source") -> bool:
+        named = {re.sub(r"[-_.]+", "-", name).lower() for name in (source.name, "all")}
+        return bool(named & {re.sub(r"[-_.]+", "-", name).lower() for name in self.names}) or self._is_inside(
+            source.path
+        )
+
+    def _is_inside(self, path: Path | None) -> bool:
+        return bool(path and self.folder and path.resolve().is_relative_to(self.folder.resolve()))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A package that has to be built, as a requirement names it."""
+
+    name: str
+    """Empty if it is not known before the package is built."""
+    path: Path | None
+    """None if it is on another machine."""
+
+
+def _source(requirement: str) -> _Source | None:
+    """Return the source package that a requirement leads to; None for a wheel or a name that an index knows."""
+    direct = _DIRECT.fullmatch(requirement.partition(" ;")[0].strip())
+    name, address = direct.groups() if direct else ("", requirement.partition("[")[0].strip())
+    parts = urlsplit(address)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else None if "://" in address else Path(address)
+    if parts.path.endswith(".whl") or (path is not None and not direct and not path.exists()):
+        return None
+    if not name and path is not None and path.is_dir():
+        name = _name(path) or ""
+    elif not name and (archive := _ARCHIVE_NAME.fullmatch(Path(parts.path).name)):
+        name = archive[1]
+    return _Source(name, path)
 
 
 def rebuilt(lines: Iterable[str]) -> list[str]:

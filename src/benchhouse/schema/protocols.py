@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from benchhouse.schema.layout import RunFolder
+from benchhouse.schema.local_packages import SourceBuilds
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
@@ -145,6 +146,7 @@ class Place:
     binds: tuple[str, ...] = ()  # further ones, source:destination
     gpus: int = 0
     variables: tuple[str, ...] = ()  # that the experiment may read, by name: nothing else of the environment goes in
+    builds: SourceBuilds = field(default_factory=SourceBuilds)  # packages that may be built from source
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """workspace.yaml: what a workspace does by itself."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.github import GitHubSettings
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.scenario import MAX_POINTS
 from benchhouse.schema.secrets import exposed
+
+PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=100)]
 
 
 class Sharing(Model, strict=True):
@@ -64,6 +66,11 @@ class WorkspaceFile(Model, strict=True):
     )
 
     github: GitHubSettings | None = Field(None, description="Webhooks and commands in comments of GitHub.")
+    build_from_source: list[PackageName] | Literal["all"] = Field(
+        default_factory=empty_list,
+        description="Packages that isolated environments may build from source, which runs their code; all: every one. "
+        "Packages in the folder of the workspace always may be.",
+    )
     planning: Planning = Field(default_factory=Planning, description="Limits of planning.")
 
     @model_validator(mode="after")

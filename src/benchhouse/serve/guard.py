@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import hmac
 import math
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -74,7 +76,7 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send)
         elif request.method in _SAFE:
-            await self._in_time(request, receive, send)
+            await self._in_time(request, receive, send, _disconnection(receive))
         else:
             await self._take_body(request, asker, receive, send)
 
@@ -102,7 +104,7 @@ class Guard:
             if refusal is not None:
                 await refusal(request.scope, receive, send)
             else:
-                await self._in_time(request, replayed(body, receive), send)
+                await self._in_time(request, replayed(body, receive), send, _disconnection(receive))
 
     def _crowded(self, request: Request, asker: Asker | None, peer: Peer) -> Response | None:
         """The answer to a client that holds too many connections."""
@@ -179,9 +181,11 @@ class Guard:
             return _told(request, 415, "what is written is sent as JSON", "-H 'Content-Type: application/json'")
         return None
 
-    async def _in_time(self, request: Request, receive: Receive, send: Send) -> None:
-        """Answer 503 where no answer begins in time. What was begun ends with its next question to the tables, but for
-        what is written: that goes on, without anybody to tell."""
+    async def _in_time(
+        self, request: Request, receive: Receive, send: Send, disconnection: Coroutine[Any, Any, None]
+    ) -> None:
+        """Answer 503 if no answer begins in time. Then, and if the client disconnects before, reading ends at its next
+        query or check for cancellation; writing is completed."""
         begun, late, patience = asyncio.Event(), False, Patience()
 
         async def sending(message: Message) -> None:
@@ -190,14 +194,15 @@ class Guard:
                 await send(message)
 
         answering = asyncio.ensure_future(self._app(request.scope, receive, sending))
-        waiting = asyncio.ensure_future(begun.wait())
+        waiting, gone = asyncio.ensure_future(begun.wait()), asyncio.ensure_future(disconnection)
         try:
             await asyncio.wait(
-                (answering, waiting), timeout=self._access.settings.max_time_s, return_when="FIRST_COMPLETED"
+                (answering, waiting, gone), timeout=self._access.settings.max_time_s, return_when="FIRST_COMPLETED"
             )
             if not begun.is_set() and not answering.done():
                 late = True
                 patience.end()
+            if late and not gone.done():
                 seconds = self._access.settings.max_time_s
                 response = _told(request, 503, f"no answer within {seconds:g} s", "the owner's limit is --max-time")
                 response.headers["Retry-After"] = str(math.ceil(seconds))
@@ -210,6 +215,13 @@ class Guard:
             raise
         finally:
             waiting.cancel()
+            gone.cancel()
+
+
+async def _disconnection(receive: Receive) -> None:
+    """Return when the client has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 _PROXY = (
