@@ -72,7 +72,7 @@ class Draft:
     spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
     only_counts: bool = False  # blocks are counted and not added: what they hold is not even made
     points: int = 1  # of all blocks together
-    sizes: list[tuple[int, Place]] = field(default_factory=list)  # rows of each block, and where it stands
+    sizes: list[tuple[int, Place]] = field(default_factory=list)  # rows of each block, and its place in the file
     _encoded: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)  # rows by value, for rules
 
     @property

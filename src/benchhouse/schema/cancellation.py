@@ -16,6 +16,6 @@ def check_cancellation_by(check: Callable[[], None] | None) -> None:
 
 
 def stop_if_cancelled() -> None:
-    """Raise what the check of this context raises, if nobody waits for the result any longer."""
+    """Raise what the check of this context raises, if the result is no longer needed."""
     if check := _check.get():
         check()
