@@ -208,10 +208,24 @@ def test_data_is_on_disk_before_it_has_its_name(tmp_path, source, disk):
     cache = DataCache(tmp_path / "cache", "e", [declared(source)])
     name = cache.fetch("table").name
     part = f"cache/data/.part-{name}/{name}"
-    assert disk == [f"sync {part}", f"rename {part} cache/data/{name}"]
+    assert disk == [f"sync {part}", f"rename {part} cache/data/{name}", "sync cache/data"]
     built = cache.build("key", lambda part: part.touch()).relative_to(tmp_path).as_posix()
-    assert disk[2].startswith("sync cache/built/e/.part-") and disk[3].endswith(f" {built}")
-    assert disk[4].startswith(f"sync cache/built/e/.{Path(built).name}.sha256."), "and so is its digest"
+    assert disk[3].startswith("sync cache/built/e/.part-") and disk[4].endswith(f" {built}")
+    assert disk[5] == "sync cache/built/e"
+    assert disk[6].startswith(f"sync cache/built/e/.{Path(built).name}.sha256."), "and so is its digest"
+
+
+def test_a_derived_folder_is_on_disk_with_all_that_it_holds_before_it_has_its_name(tmp_path, source, disk):
+    def make(part):
+        (part / "inner").mkdir(parents=True)
+        (part / "inner" / "file").write_text("x")
+        (part / "link").symlink_to("inner/file")
+
+    DataCache(tmp_path / "cache", "e", []).build("key", make)
+    *before, rename, folder = disk
+    assert rename.startswith("rename") and folder == "sync cache/built/e"
+    part = rename.split()[1]
+    assert sorted(before) == [f"sync {part}", f"sync {part}/inner", f"sync {part}/inner/file"]
 
 
 def test_a_file_whose_name_has_a_space_is_copied(tmp_path):

@@ -63,7 +63,7 @@ def test_a_file_that_was_changed_since_is_not_linked_to(tmp_path):
 def test_tidy_leaves_plain_files_alone(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b c\n.txt").write_text("x")
-    assert tidy(tmp_path) == []
+    assert tidy(tmp_path).changed == []
     assert (tmp_path / "a" / "b c\n.txt").read_text() == "x"
 
 
@@ -79,7 +79,7 @@ def test_tidy_takes_out_what_is_no_file_and_makes_the_rest_readable(tmp_path):
         odd = "\udcff\udcfe"
         (tmp_path / odd).mkdir()
         (tmp_path / odd / "é").touch()
-        assert sorted(tidy(tmp_path)) == [
+        assert sorted(tidy(tmp_path).changed) == [
             "\\udcff\\udcfe (renamed: its name was not UTF-8)",
             "closed/pipe (not a plain file, removed)",
             "link (not a plain file, removed)",

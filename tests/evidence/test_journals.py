@@ -39,8 +39,10 @@ def test_a_line_is_on_disk_and_two_writers_take_turns(tmp_path, disk, monkeypatc
     turns = []
     monkeypatch.setattr(fcntl, "flock", lambda file, how: turns.append((file.name, how)))
     journals.append(tmp_path / "journal", LINES, "bench x")
-    assert disk == ["sync journal"]
+    assert disk == ["sync journal", "sync ."], "a new journal has its name on disk too"
     assert turns == [(str(tmp_path / "journal"), fcntl.LOCK_EX)]
+    journals.append(tmp_path / "journal", LINES, "bench x")
+    assert disk[2:] == ["sync journal"]
 
 
 def test_what_can_not_be_written_is_told(tmp_path):

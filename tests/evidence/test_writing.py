@@ -12,11 +12,11 @@ from benchhouse.evidence.writing import (
     clock_change,
     now,
     replacing,
-    sync,
     write_fresh,
     write_model,
     write_text,
 )
+from benchhouse.processes.durable import sync
 from benchhouse.processes.owned import temporary_name
 from benchhouse.schema.telemetry import Phase
 
@@ -75,10 +75,10 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, disk, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path / "a", "1")
     write_text("b", "2", sync=False)
-    assert disk == ["sync .a.OURS.tmp", "rename .a.OURS.tmp a", "rename .b.OURS.tmp b"]
+    assert disk == ["sync .a.OURS.tmp", "rename .a.OURS.tmp a", "sync .", "rename .b.OURS.tmp b"]
     assert ((tmp_path / "a").read_text(), (tmp_path / "b").read_text()) == ("1", "2")
     sync(tmp_path / "a")
-    assert disk[3:] == ["sync a"]
+    assert disk[4:] == ["sync a"]
 
 
 def test_a_disk_that_takes_a_byte_at_a_time_gets_them_all(tmp_path, open_files, monkeypatch):
@@ -124,4 +124,4 @@ def test_a_model_is_written_as_indented_lines(tmp_path, disk):
     text = (tmp_path / "a").read_text()
     assert text.startswith('{\n  "') and text.endswith("}\n")
     assert Phase.model_validate_json(text) == phase
-    assert disk == ["sync .a.OURS.tmp", "rename .a.OURS.tmp a", "rename .b.OURS.tmp b"]
+    assert disk == ["sync .a.OURS.tmp", "rename .a.OURS.tmp a", "sync .", "rename .b.OURS.tmp b"]

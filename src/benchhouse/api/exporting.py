@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.catalog.entries import entries, load_object, plug
-from benchhouse.evidence.writing import now, replacing, sync
+from benchhouse.evidence.writing import now, replacing
+from benchhouse.processes.durable import put_in_place, sync_tree
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.exported import (
@@ -122,18 +123,15 @@ def _put_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     try:
         temporary.mkdir()
         fill(temporary)
-        for path in temporary.rglob("*"):
-            if not path.is_symlink():
-                sync(path)
+        sync_tree(temporary)
         if folder.exists():
             folder.rename(older)
         try:
-            temporary.rename(folder)
+            put_in_place(temporary, folder)
         except OSError:
             if older.exists():
                 older.rename(folder)
             raise
-        sync(folder.parent)
     finally:
         for path in (temporary, older):
             shutil.rmtree(path, ignore_errors=True)

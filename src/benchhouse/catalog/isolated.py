@@ -13,6 +13,7 @@ from typing import Any
 from benchhouse import __version__
 from benchhouse.catalog.entries import Entry, ado_entries, entries
 from benchhouse.catalog.listing import Listed, describe_apart
+from benchhouse.processes.durable import write_whole
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 
@@ -27,14 +28,10 @@ def kept(cache: Path, identity: str) -> list[Listed] | None:
 
 def keep(cache: Path, identity: str, python: str, items: Sequence[Listed]) -> None:
     """For every later look, of this process or another; `python` is there as long as the environment is."""
-    from tempfile import NamedTemporaryFile  # brings half of the standard library
-
     path = _file(cache, identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"python": python, "items": [asdict(item) for item in items]})
-    with NamedTemporaryFile("w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8") as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    write_whole(path, text, durable=False)  # one that a power cut emptied is made again
 
 
 def all_kept(cache: Path) -> list[Listed]:

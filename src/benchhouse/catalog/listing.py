@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
 from benchhouse.documents.problems import guess_hint
+from benchhouse.processes.durable import write_whole
 from benchhouse.processes.tree import die_with_parent
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, NotFoundError
@@ -372,8 +373,6 @@ def _read_cache(path: Path) -> dict[str, Any]:
 def _write_cache(path: Path, content: dict[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(content))
-        temporary.replace(path)
+        write_whole(path, json.dumps(content), durable=False)  # one that a power cut emptied is made again
     except OSError:
         return  # a read-only home only costs time

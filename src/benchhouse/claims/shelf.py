@@ -6,6 +6,7 @@ from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.durable import make_folders
 from benchhouse.processes.owned import sweep_temporaries
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
 from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
@@ -34,7 +35,7 @@ def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
     """Write a claim and pin the tables that it was computed from; the same claim twice is one file."""
     path = claim_path(workspace, claim.id)
     try:
-        workspace.claims.mkdir(exist_ok=True)
+        make_folders(workspace.claims)
         sweep_temporaries(workspace.claims)
         if not path.exists() or path.read_bytes() != claim.text():
             write_text(path, claim.text().decode())

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from benchhouse.evidence.writing import sync, write_text
+from benchhouse.evidence.writing import write_text
+from benchhouse.processes.durable import put_in_place, sync, sync_tree
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.experiment import Data
@@ -81,7 +82,9 @@ class DataCache:
                 sync(part)  # before it has its name: a power cut must not leave a named, unchecked, empty file
                 if item:
                     part.chmod(0o444)  # shared by all that declare it: none may write into it
-            part.replace(path)
+            elif part.is_dir():
+                sync_tree(part)
+            put_in_place(part, path)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

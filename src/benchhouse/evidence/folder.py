@@ -5,15 +5,17 @@ import csv
 import io
 import os
 import secrets
-import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter
 
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
-from benchhouse.evidence.writing import now, sync, write_fresh, write_text
+from benchhouse.evidence.writing import now, write_fresh, write_text
+from benchhouse.processes.durable import put_in_place, sync
+from benchhouse.processes.owned import remove_tree
 from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
@@ -21,6 +23,10 @@ from benchhouse.schema.secrets import REDACTED
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
 _PIECE_BYTES = 256 << 10
+MOST_FILES = 100_000
+MOST_BYTES = 200 * 10**9
+_MOST_DEPTH = 100
+_LOGS = ("trial.jsonl", "stdout.log", "stderr.log")
 _PACKAGES = TypeAdapter(dict[str, str], config=ConfigDict(defer_build=True))
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
@@ -64,22 +70,87 @@ class LinkedFile:
         self._sealed = path
 
 
-def tidy(folder: Path) -> list[str]:
-    """Make a folder fit to be sealed; returns what was taken out or renamed.
+@dataclass(frozen=True)
+class Tidied:
+    """What `tidy` took out or renamed, and why it removed all that the experiment had left; empty if it did not."""
 
-    Links, pipes, sockets and devices go: they hold no evidence, and a pipe would be read for ever. A name that is not
-    UTF-8 can't be in a manifest. What its owner may not read is made readable.
+    changed: list[str]
+    refused: str = ""
+
+
+def tidy(folder: Path, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES) -> Tidied:
+    """Make a folder fit to be sealed, whatever the experiment left in it.
+
+    Links, pipes, sockets and devices are removed: they hold no evidence, and reading a pipe may never end. A name that
+    is not UTF-8 can't be in a manifest. Files that the owner may not read are made readable. If the experiment left
+    more than `most_files` or `most_bytes`, or replaced the folder, everything in it but the logs is removed: the time
+    and the memory to seal a folder stay bounded.
     """
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir()
+        return Tidied([], "it replaced or removed its trial folder; a trial may only change files in it")
     changed: list[str] = []
-    waiting = [os.fspath(folder)]
+    if refused := _tidy(folder, changed, most_files, most_bytes):
+        _remove_all_but_logs(folder, most_bytes // 4)
+    return Tidied(changed, refused)
+
+
+def _remove_all_but_logs(folder: Path, most_bytes: int) -> None:
+    """Keep the files of the capture alone, each only up to a size: the experiment may have written there too."""
+    logs = TrialFolder(folder).logs
+    if logs.is_dir():
+        for entry in os.scandir(logs):
+            if entry.name in _LOGS and entry.is_file(follow_symlinks=False) and entry.stat().st_size <= most_bytes:
+                os.rename(entry.path, folder.with_name(f"{folder.name}.{entry.name}"))  # noqa: PTH104
+    for entry in list(os.scandir(folder)):
+        remove_tree(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)  # noqa: PTH108
+    logs.mkdir()
+    for name in _LOGS:
+        with contextlib.suppress(FileNotFoundError):
+            folder.with_name(f"{folder.name}.{name}").rename(logs / name)
+
+
+def _tidy(folder: Path, changed: list[str], most_files: int, most_bytes: int) -> str:
+    """Why the content of the folder is refused as a whole; empty if it is not."""
+    ours = TrialFolder(folder)
+    never_folders = {
+        os.fspath(path)
+        for path in (
+            ours.spec, ours.effective_config, ours.meta, ours.metrics, ours.metrics_csv, ours.packages,
+            ours.raw_evidence, ours.manifest, ours.services, ours.samples, ours.histograms,
+        )
+    }  # fmt: skip
+    written_later = os.fspath(ours.telemetry)
+    files = size = 0
+    waiting = [(os.fspath(folder), 0)]
     while waiting:
-        for entry in list(os.scandir(waiting.pop())):
+        inside, depth = waiting.pop()
+        if depth > _MOST_DEPTH:
+            return f"it left folders nested deeper than {_MOST_DEPTH}; pack them into an archive"
+        entries = []
+        with os.scandir(inside) as found:
+            for entry in found:
+                files += 1
+                if files > most_files:
+                    limit = f"{most_files:,} files, the limit"
+                    return f"it left more than {limit}; raise limits.files, or pack them into an archive"
+                entries.append(entry)
+        for entry in entries:
             is_folder, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
             if not is_folder and not is_file:
                 os.unlink(entry.path)  # noqa: PTH108 - see `walk`
                 changed.append(f"{_shown(entry, folder)} (not a plain file, removed)")
                 continue
+            if entry.path == written_later or (is_folder and entry.path in never_folders):
+                remove_tree(Path(entry.path)) if is_folder else os.unlink(entry.path)  # noqa: PTH108
+                changed.append(f"{entry.name} (the name of a file of the trial itself, removed)")
+                continue
             path = entry.path
+            size += entry.stat(follow_symlinks=False).st_size
+            if is_file and size > most_bytes:
+                limit = f"{most_bytes:,} bytes, the limit"
+                return f"it left more than {limit} (holes included); raise limits.disk, or remove what is not evidence"
             if not entry.name.isascii() and (name := _as_utf8(entry.name)) != entry.name:
                 path = os.fspath(Path(path).rename(Path(path).with_name(name)))
                 changed.append(f"{_shown(entry, folder)} (renamed: its name was not UTF-8)")
@@ -88,8 +159,8 @@ def tidy(folder: Path) -> list[str]:
             if mode & wanted != wanted:
                 os.chmod(path, mode | wanted)  # noqa: PTH101
             if is_folder:
-                waiting.append(path)
-    return changed
+                waiting.append((path, depth + 1))
+    return ""
 
 
 def _as_utf8(name: str) -> str:
@@ -110,14 +181,25 @@ def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
     paths = [path for place in places for path in (place, *sorted(place.rglob("*")))] if secrets else []
     for path in paths:
         if path.is_file() and not path.is_symlink() and _holds(path, secrets):
-            content = path.read_bytes()
-            for secret in secrets:
-                content = content.replace(secret, REDACTED.encode())
             blanked = path.with_name(f".{path.name}.blanked")  # the experiment may have made its file read-only
-            blanked.write_bytes(content)
+            _write_blanked(path, blanked, secrets)
             blanked.replace(path)
             changed.append(path.name)
     return changed
+
+
+def _write_blanked(path: Path, blanked: Path, secrets: Sequence[bytes]) -> None:
+    """Copy a file with each secret replaced, piece by piece."""
+    overlap, before = max(map(len, secrets)) - 1, b""
+    with path.open("rb") as file, blanked.open("wb") as out:
+        while piece := file.read(_PIECE_BYTES):
+            piece = before + piece
+            for secret in secrets:
+                piece = piece.replace(secret, REDACTED.encode())
+            cut = max(len(piece) - overlap, 0)
+            out.write(piece[:cut])
+            before = piece[cut:]
+        out.write(before)
 
 
 def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
@@ -148,9 +230,7 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
         trial_id=spec.trial_id, run_id=spec.run_id, scenario=spec.scenario, outcome=outcome, sealed=now(), files=entries
     ).signed_off()
     write_text(folder.manifest, manifest.text())
-    sync(root)
-    os.rename(root, spec.final)  # noqa: PTH104 - see `walk`
-    sync(os.path.dirname(spec.final))  # noqa: PTH120
+    put_in_place(root, spec.final)
     return Path(spec.final)
 
 
@@ -171,7 +251,7 @@ def discard(folder: Path) -> None:
     """Remove an unfinished folder, if that can be done; one that is sealed meanwhile stays whole."""
     with contextlib.suppress(OSError):
         if taken := withdraw(folder):
-            shutil.rmtree(taken, ignore_errors=True)
+            remove_tree(taken)
 
 
 def read_spec(folder: TrialFolder) -> TrialSpec:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from benchhouse.processes.durable import make_folders, sync
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.model import Model
 
@@ -34,17 +35,20 @@ def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: 
     if not text:
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         if rotate_at is not None:
             _rotate(path, rotate_at - len(text))
         with _locked(path) as file:
-            if file.seek(0, os.SEEK_END):
+            is_new = not file.seek(0, os.SEEK_END)
+            if not is_new:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill in mid-write
                     file.write(b"\n")
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        if is_new:
+            sync(path.parent)
     except OSError as error:
         raise unwritable(path, error, then) from error
 

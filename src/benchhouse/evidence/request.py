@@ -6,6 +6,7 @@ from functools import partial
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.folder import discard
 from benchhouse.evidence.writing import write_fresh
+from benchhouse.processes.durable import make_folders
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import escape
 from benchhouse.schema.trial import TrialSpec
@@ -13,11 +14,12 @@ from benchhouse.schema.trial import TrialSpec
 
 def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
     """Raises OSError where it can't be written. What an attempt that was killed has left there goes."""
+    make_folders(folder.path.parent)  # a sealed trial is on disk only if the folder that it is moved to is
     try:
-        folder.path.mkdir(parents=True)
+        folder.path.mkdir()
     except FileExistsError:
         discard(folder.path)
-        folder.path.mkdir(parents=True)
+        folder.path.mkdir()
     write_fresh(folder.spec, spec.model_dump_json(indent=2, by_alias=True) + "\n")
     write_fresh(folder.effective_config, effective_config(spec))
 

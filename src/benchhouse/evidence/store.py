@@ -26,11 +26,14 @@ from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.evidence.verify import Damage, DamageKind, manifest_digest, verify
+from benchhouse.processes.durable import make_folders, put_in_place, sync, sync_tree
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 
-_POINTER = re.compile(r"trials/([^/.][^/]*)/([^/.][^/]*)/([^/.][^/]*)/([0-9a-f]{64})")  # the fields of a Pointer
+_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"  # a name that leads to nowhere but a folder
+_POINTER = re.compile(rf"trials/{_NAME}/{_NAME}/{_NAME}/([0-9a-f]{{64}})")  # the fields of a Pointer
+_MOST_MANIFEST_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 20
 _BATCH = 32  # folders whose objects go together; their pointers follow when all of them are there
 _AT_ONCE = 8  # requests
@@ -115,14 +118,13 @@ class DiskShelf:
         path = self._root / key
         temporary = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             if isinstance(source, bytes):
                 temporary.write_bytes(source)
             else:
                 shutil.copyfile(source, temporary)
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            sync(temporary)
+            put_in_place(temporary, path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise unwritable(self._root, error) from error
@@ -245,7 +247,7 @@ def _look_into(shelf: Shelf, pointer: Pointer) -> tuple[Mapping[str, FileEntry],
 def _compare(shelf: Shelf, entry: FileEntry) -> tuple[int, Unfit | None]:
     """The bytes that were read of an object, and what is wrong with it."""
     try:
-        sha256, size = _digest(shelf, object_key(entry.sha256))
+        sha256, size = _digest(shelf, object_key(entry.sha256), entry.bytes)
     except Unfit as unfit:
         return 0, unfit
     return size, None if (sha256, size) == (entry.sha256, entry.bytes) else _changed(sha256, entry.sha256)
@@ -262,7 +264,7 @@ def _put(shelf: Shelf, part: tuple[str, Path]) -> None:
     expected = key.rpartition("/")[2]
     shelf.put(key, source, expected)
     try:
-        if (sha256 := _digest(shelf, key)[0]) != expected:
+        if (sha256 := _digest(shelf, key, source.stat().st_size)[0]) != expected:
             raise _changed(sha256, expected)
     except StoreRefused:
         raise
@@ -289,12 +291,14 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
         return carried
     partial = TrialFolder(final.path.with_name(f".pull-{final.path.name}.{uuid4().hex}"))
     try:
+        make_folders(final.path.parent)
         for name, entry in manifest.files.items():
-            _fetch(shelf, entry.sha256, partial.path / name)
-        _fetch(shelf, pointer.manifest, partial.manifest)
+            _fetch(shelf, entry.sha256, partial.path / name, entry.bytes)
+        _fetch(shelf, pointer.manifest, partial.manifest, _MOST_MANIFEST_BYTES)
         if damage := verify(partial, pointer.manifest):
             raise BenchError(f"it came changed: {_describe(damage)}")
-        partial.path.rename(final.path)
+        sync_tree(partial.path)
+        put_in_place(partial.path, final.path)
     except OSError as error:
         raise unwritable(final.path.parent, error) from error
     finally:
@@ -302,15 +306,13 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
     return carried
 
 
-def _fetch(shelf: Shelf, sha256: str, path: Path) -> None:
+def _fetch(shelf: Shelf, sha256: str, path: Path, most_bytes: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         try:
-            fetched, _ = _digest(shelf, object_key(sha256), file)
+            fetched, _ = _digest(shelf, object_key(sha256), most_bytes, file)
         except Unfit as unfit:
             raise BenchError(f"{path.name}: {unfit.message} in {shelf.name}") from unfit
-        file.flush()
-        os.fsync(file.fileno())
     if fetched != sha256:
         raise BenchError(f"{path.name}: {_changed(fetched, sha256).message} in {shelf.name}")
 
@@ -336,17 +338,22 @@ def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
 
 def _content(shelf: Shelf, key: str) -> bytes:
     content = io.BytesIO()
-    _digest(shelf, key, content)
+    _digest(shelf, key, _MOST_MANIFEST_BYTES, content)
     return content.getvalue()
 
 
-def _digest(shelf: Shelf, key: str, into: BinaryIO | None = None) -> tuple[str, int]:
-    """The sha256 and the size of an object, which is also written `into` a file; raises Unfit."""
+def _digest(shelf: Shelf, key: str, most_bytes: int, into: BinaryIO | None = None) -> tuple[str, int]:
+    """The sha256 and the size of an object, which is also written `into` a file; raises Unfit.
+
+    An object that is longer than `most_bytes` is not read to its end: a faulty store may send it without end.
+    """
     sha256, size = hashlib.sha256(), 0
     try:
         for piece in shelf.read(key):
             sha256.update(piece)
             size += len(piece)
+            if size > most_bytes:
+                raise Unfit("changed", f"object {key.rpartition('/')[2][:12]} has more than {most_bytes:,} bytes")
             if into is not None:
                 into.write(piece)
     except FileNotFoundError:

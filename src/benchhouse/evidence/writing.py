@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchhouse.processes.durable import put_in_place, sync, write_all, write_whole
 from benchhouse.processes.owned import temporary_name
 from benchhouse.schema.model import Model
 
@@ -29,16 +30,8 @@ def clock_change(expected: str) -> str:
 
 
 def write_text(path: Path, text: str, *, sync: bool = True) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename. `seal` syncs what was written without."""
-    folder, name = os.path.split(path)
-    temporary = f"{folder or '.'}/{temporary_name(name)}"  # paths as objects are a tenth of a short trial
-    try:
-        _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666), text, sync=sync)
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)  # noqa: PTH108
-        raise
+    """Write a file whole or not at all, with its name on disk afterwards. `seal` syncs what was written without."""
+    write_whole(path, text, durable=sync)
 
 
 @contextlib.contextmanager
@@ -48,8 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        put_in_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -65,26 +57,8 @@ def write_fresh(path: Path, text: str) -> None:
     except FileExistsError:
         os.unlink(name)  # noqa: PTH108
         handle = os.open(name, flags, 0o666)
-    _write(handle, text, sync=False)
-
-
-def _write(handle: int, text: str, *, sync: bool) -> None:
-    """All of it, and the file is closed."""
     try:
-        data = memoryview(text.encode())
-        while data:
-            data = data[os.write(handle, data) :]
-        if sync:
-            os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync(path: str | Path) -> None:
-    """What a file holds, or the entries of a folder, are on disk afterwards."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
+        write_all(handle, text.encode())
     finally:
         os.close(handle)
 

@@ -19,6 +19,7 @@ from benchhouse.executors import bucket_parcel
 from benchhouse.executors.bucket_parcel import INDEX, Depot, Notice
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS
 from benchhouse.http.s3_bucket import S3Refused
+from benchhouse.processes.durable import put_in_place, sync
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 
@@ -148,7 +149,8 @@ class _Carrier:
                 out.write(piece)
         if sha256.hexdigest() != dataset["sha256"]:
             raise BenchError(f"{dataset['name']} did not come as it is: another sha256")
-        partial.rename(path)
+        sync(partial)
+        put_in_place(partial, path)
 
     def _beat(self) -> None:
         """As the orchestrator does it where files are shared."""

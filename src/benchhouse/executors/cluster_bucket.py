@@ -27,6 +27,7 @@ from benchhouse.executors import bucket_parcel
 from benchhouse.executors.bucket_parcel import INDEX, Depot, Notice
 from benchhouse.executors.cluster_node import GIVEN_UP, LEFT, ORDERS, REPORTS
 from benchhouse.http.s3_bucket import S3Refused
+from benchhouse.processes.durable import put_in_place, sync
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder
 
@@ -344,10 +345,9 @@ class _Arrival:
             return f"another trial's folder came: {manifest.get('trial_id')}"
         final = self._folder.parents[1] / self._trial
         for folder in {path.parent for path in self._here.rglob("*")}:
-            _sync(folder)
+            sync(folder)
         if not final.exists():
-            self._here.rename(final)
-            _sync(final.parent)
+            put_in_place(self._here, final)
         shutil.rmtree(self._folder, ignore_errors=True)
         return ""
 
@@ -376,11 +376,3 @@ def _write(path: Path, file: IO[bytes]) -> str:
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     while piece := file.read(_PIECE_BYTES):
         yield piece
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -22,6 +22,7 @@ from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm_calls import ENDED, WAITING, TaskState, UnreachableError
 from benchhouse.executors.slurm_keepers import SlurmKeepers, alive
 from benchhouse.executors.slurm_script import Array, script
+from benchhouse.processes.durable import make_folders, write_whole
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import SubmissionFolder
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -272,17 +273,17 @@ class SlurmExecutor:
         waiting = tuple(job.job_id for _, job, begun in alive(self.run.services) if not begun)
         array = replace(array, delay_s=delay_s, after=waiting)
         folder = SubmissionFolder(array.folder)
-        folder.begun.mkdir(parents=True, exist_ok=True)
+        make_folders(folder.begun)
         self._make_logs(array.logs)
         frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
         frame["worker_logs"] = str(first.log)
-        _write(folder.frame, json.dumps(frame).encode())
+        write_whole(folder.frame, json.dumps(frame).encode())
         # By pydantic's encoder: the one of `json` takes five times as long, and there may be tens of thousands.
         lines = [to_json([job.differs for job in pack]) + b"\n" for pack in packs]
         offsets = numbers("Q", itertools.accumulate(map(len, lines), initial=0))
-        _write(folder.tasks, b"".join(lines))
-        _write(folder.index, offsets.tobytes())
-        _write(folder.script, self._script(array).encode())
+        write_whole(folder.tasks, b"".join(lines))
+        write_whole(folder.index, offsets.tobytes())
+        write_whole(folder.script, self._script(array).encode())
         job_id = self._submit(folder, array.name)
         done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(packs), trials=len(jobs))
         _keep(folder, done)
@@ -304,7 +305,7 @@ class SlurmExecutor:
             job_id = self.keepers.reap(folders, after, name, script)
         except BenchError:  # Slurm has forgotten one that was over long ago
             job_id = self.keepers.reap(folders, [newest], name, script)
-        _write(noted, job_id.encode())
+        write_whole(noted, job_id.encode())
         calls.cancel(earlier)
 
     def end_services(self) -> None:
@@ -392,18 +393,8 @@ def _never(name: str, reason: str) -> Submitted:
 
 
 def _keep(folder: SubmissionFolder, done: Submitted) -> None:
-    _write(folder.job, done.model_dump_json().encode())
+    write_whole(folder.job, done.model_dump_json().encode())
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and on disk before anybody knows of it."""
-    made = path.with_name(f".{path.name}.new")
-    with made.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    made.replace(path)

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from benchhouse.http.bounded import whole
 from benchhouse.http.kubeconfig import Access, ask_plugin, seconds_of, tls_context
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.json_text import read_json
 
 Object = dict[str, Any]
 _TIMEOUT_S = 30.0
 _BUSY = (429, 500, 502, 503, 504)
 _OUTAGE_S = 120.0  # an API server that is restarted is waited for this long
+_MOST_BYTES = 128 << 20  # of one answer; 5,000 pods have about 50 MiB
+_MOST_EVENT_BYTES = 16 << 20  # of one change in a watch; an object has at most 1.5 MiB
 _EARLY_S = 60.0  # a token of an exec plugin is renewed this long before its end
 
 
@@ -94,8 +98,21 @@ class KubeClient:
 
         What creates is safe to repeat because our objects have names of our own: AlreadyExists after a lost answer.
         """
-        answer: Object = json.loads(self._ask(method, path, body, query or {}, kind) or b"{}")
+        try:
+            answer = read_json(self._ask(method, path, body, query or {}, kind) or b"{}")
+        except ValueError as error:
+            raise self._malformed(path) from error
+        items = answer.get("items", []) if isinstance(answer, dict) else None
+        if not isinstance(items, list | None) or not all(isinstance(item, dict) for item in items or ()):
+            raise self._malformed(path)
+        if not isinstance(answer, dict):
+            raise self._malformed(path)
         return answer
+
+    def _malformed(self, path: str) -> Unreachable:
+        server = f"{self._scheme}://{self._host}"
+        hint = f"check that {server} is a Kubernetes API server: kubectl --context {self.access.context} version"
+        return Unreachable(f"{server} does not answer {path} as a Kubernetes API server does", hint)
 
     def _ask(self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str) -> bytes:
         deadline, wait_s = time.monotonic() + self._outage_s, 0.2
@@ -125,7 +142,7 @@ class KubeClient:
         connection = connection or self._connect(self._timeout_s)
         try:
             answer = self._send(connection, method, path, body, query, kind)
-            data = answer.read()
+            data = whole(answer, f"Kubernetes at {self._host}", _MOST_BYTES, self._timeout_s)
         except (OSError, HTTPException):
             connection.close()
             self._local.connection = None
@@ -173,12 +190,16 @@ class KubeClient:
             answer = self._send(connection, "GET", path, None, query, "")
             if answer.status != 200:
                 raise _refusal(answer.status, answer.read(), _retry_after(answer.headers))
-            for line in answer:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    status = event["object"]
-                    raise Refused(int(status.get("code") or 500), status.get("reason", ""), status.get("message", ""))
-                yield event["type"], event["object"]
+            while line := answer.readline(_MOST_EVENT_BYTES):
+                event = read_json(line)
+                kind, item = event["type"], event["object"]
+                if kind == "ERROR":
+                    raise Refused(int(item.get("code") or 500), item.get("reason", ""), item.get("message", ""))
+                if not isinstance(kind, str) or not isinstance(item, dict):
+                    raise self._malformed(path)
+                yield kind, item
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self._malformed(path) from error
         except (OSError, HTTPException, ValueError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -232,7 +253,7 @@ class KubeClient:
 
 def _refusal(status: int, data: bytes, wait_s: float = 0.0) -> Refused:
     try:
-        said = json.loads(data)
+        said = read_json(data)
         return Refused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000], wait_s)
     except (ValueError, AttributeError):
         return Refused(status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}", wait_s)

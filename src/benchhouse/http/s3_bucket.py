@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape as xml
 
+from benchhouse.http.bounded import Unbounded, pieces, whole
 from benchhouse.http.s3_sign import UNSIGNED, VARIABLES, Credentials, Signer, credentials_of, escape_path, query_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.secrets import split_userinfo
@@ -26,7 +27,9 @@ from benchhouse.schema.secrets import split_userinfo
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
 _EARLY_S = 300.0  # credentials are renewed this long before their end
-_PIECE_BYTES = 1 << 20
+_MOST_ANSWER_BYTES = 64 << 20  # of what is not an object; a page of a thousand keys has less than 2 MiB
+_MOST_KEYS = 10_000_000
+_MOST_OBJECT_BYTES = 5 * 10**12  # S3 itself takes no larger ones
 _DETAIL_CHARACTERS = 300
 _FIELD = re.compile(
     r"<(Code|Message|Key|Size|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<"
@@ -38,7 +41,10 @@ _ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
 
 
 class S3Refused(BenchError):  # noqa: N818 - what the server did
-    """The server refused something; `kind` is `http_<status>`, or dns, timeout, refused, reset: there is no answer."""
+    """The server refused something; `kind` is `http_<status>`, or dns, timeout, refused, reset: there is no answer.
+
+    An answer that is not S3's, has no end, or arrives too slowly has the kind `malformed`.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -77,13 +83,21 @@ class Bucket:
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         """All keys below it with the bytes of their objects, a page at a time."""
         after: dict[str, str] = {}
+        listed = 0
         while True:
             query = {"list-type": "2", "max-keys": "1000", "prefix": prefix} | after
-            page = self._ask("GET", query=query).decode()
+            page = self._ask("GET", query=query).decode("utf-8", "replace")
             for item in map(_fields, _CONTENTS.findall(page)):
-                yield item["Key"], int(item["Size"])
+                key, size = item.get("Key", ""), item.get("Size", "")
+                if not (size.isascii() and size.isdigit() and len(size) < 19) or not key.startswith(prefix):
+                    raise self._malformed(f"lists {key[:100]!r} with the size {size[:20]!r} below {prefix!r}")
+                if (listed := listed + 1) > _MOST_KEYS:
+                    raise self._malformed(f"lists more than {_MOST_KEYS:,} objects below {prefix!r}")
+                yield key, int(size)
             if not (token := _fields(page).get("NextContinuationToken")):
                 return
+            if token == after.get("continuation-token"):
+                raise self._malformed("gives the same page of a list again")
             after = {"continuation-token": token}
 
     def folders(self, prefix: str) -> list[str]:
@@ -96,13 +110,14 @@ class Bucket:
         answer = self._send("GET", key, {})
         try:
             if answer.status != 200:
-                raise self._refused(answer.status, answer.read())
-            while piece := answer.read1(_PIECE_BYTES):  # what has come, so that one that drips is seen to
-                yield piece
+                raise self._refused(answer.status, self._body(answer))
+            yield from pieces(answer, self.where, _MOST_OBJECT_BYTES, self._timeout_s)
             if answer.length:  # http.client takes a body that was cut off for its end
                 raise S3Refused("reset", f"the connection ended {answer.length:,} bytes before the end of {key!r}")
         except (OSError, http.client.HTTPException) as error:
             raise S3Refused("reset", f"{type(error).__name__} while {key!r} was read: {error}") from error
+        except Unbounded as error:
+            raise S3Refused("malformed", error.message) from error
         finally:
             if not answer.isclosed():
                 self.close()
@@ -183,10 +198,17 @@ class Bucket:
 
     def _body(self, answer: http.client.HTTPResponse) -> bytes:
         try:
-            return answer.read()
+            return whole(answer, self.where, _MOST_ANSWER_BYTES, self._timeout_s)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise S3Refused("reset", f"{type(error).__name__}: {error}") from error
+        except Unbounded as error:
+            self.close()
+            raise S3Refused("malformed", error.message) from error
+
+    def _malformed(self, reason: str) -> S3Refused:
+        self.close()
+        return S3Refused("malformed", f"{self.where} does not answer as S3 does: it {reason}")
 
     def _send(
         self,

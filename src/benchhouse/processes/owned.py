@@ -4,10 +4,10 @@ import contextlib
 import itertools
 import os
 import re
-import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchhouse.processes.owner import OWNER, boot, identity, is_gone
@@ -35,6 +35,34 @@ def temporary_name(name: str) -> str:
     return f".{name}.{boot()}-{identity()}.tmp"
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and everything in it, as far as that can be done; links are removed, not followed.
+
+    Folders may be nested deeper than a path can name, so each subfolder is moved to the top before it is emptied.
+    """
+    top = os.fspath(folder)
+    with contextlib.suppress(OSError):
+        os.chmod(top, 0o700)  # noqa: PTH101
+        waiting = list(_emptied(top))
+        while waiting:
+            inner = waiting.pop()
+            for number, path in enumerate(_emptied(inner)):
+                waiting.append(f"{top}/.{len(waiting)}-{number}-{time.monotonic_ns()}")
+                os.rename(path, waiting[-1])  # noqa: PTH104
+            os.rmdir(inner)  # noqa: PTH106
+        os.rmdir(top)  # noqa: PTH106
+
+
+def _emptied(folder: str) -> Iterator[str]:
+    """Remove the files of a folder; the paths of its subfolders, made writable."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)  # noqa: PTH101
+            yield entry.path
+        else:
+            os.unlink(entry.path)  # noqa: PTH108
+
+
 def sweep_temporaries(folder: Path) -> list[str]:
     """Remove what killed processes left unfinished in a folder; the names.
 
@@ -44,7 +72,7 @@ def sweep_temporaries(folder: Path) -> list[str]:
     for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208 - names
         owned, path = _TEMPORARY.fullmatch(name), folder / name
         if owned and ((owned["boot"] == boot() and is_gone(owned["owner"])) or _is_stale(path)):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
             swept.append(name)
     return swept
 
@@ -93,7 +121,7 @@ class Scratch:
         return False
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
 
 def sweep_scratch(prefix: str) -> None:
@@ -101,7 +129,7 @@ def sweep_scratch(prefix: str) -> None:
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).iterdir():
             if is_left_behind(path.name, prefix):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def left_processes() -> list[int]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 
+from benchhouse.processes.durable import put_in_place, sync_tree
 from benchhouse.schema.errors import BenchError, Exit
 
 OURS = Path(__file__).resolve().parent.parent
@@ -53,15 +54,6 @@ def write_own_metadata(site: Path) -> None:
         (info / name).write_text(text, encoding="utf-8")
 
 
-def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """A file that nobody ever sees half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.{os.getpid()}.new")
-    made.write_text(text, encoding="utf-8")
-    made.chmod(mode)
-    made.replace(path)
-
-
 @contextmanager
 def make_whole(folder: Path) -> Iterator[Path]:
     """A folder that nobody ever sees half made: what is put into the one given gets its name in the end.
@@ -74,7 +66,8 @@ def make_whole(folder: Path) -> Iterator[Path]:
     try:
         (made / "start.py").write_text(START, encoding="utf-8")
         yield made
-        made.rename(folder)
+        sync_tree(made)
+        put_in_place(made, folder)
     except OSError:
         if not folder.is_dir():
             raise

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.writing import write_text
+from benchhouse.processes.durable import make_folders, put_in_place
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.report import html, markdown
 from benchhouse.report.figures import FigureFile, figure_files
@@ -37,9 +38,9 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
     of index.html.
     """
     folder = report_folder(workspace, data.scenario, [run.run_id for run in data.runs])
-    folder.mkdir(parents=True, exist_ok=True)
     home = folder.parent
-    (home / PUBLISHED).mkdir(exist_ok=True)
+    for place in (folder, home / PUBLISHED, folder / CHARTS):
+        make_folders(place)
     for place in (home, home / PUBLISHED, folder, folder / CHARTS):
         sweep_temporaries(place)
     _keep_replaced(workspace, home)
@@ -61,9 +62,8 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
 
 def _write_charts(folder: Path, figures: Mapping[str, FigureFile]) -> None:
     """The figures as files that stand by themselves."""
-    folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
-        write_text(folder / name, figure.svg, sync=False)
+        write_text(folder / name, figure.svg)
     write_pngs(folder, list(figures))
 
 
@@ -78,7 +78,7 @@ def _remove_others(folder: Path, figures: Mapping[str, FigureFile]) -> None:
 def _show_newest_charts(folder: Path) -> None:
     """The charts in the scenario's folder too, as the report beside them refers to them; those of old go."""
     newest = folder.parent.parent / CHARTS
-    newest.mkdir(exist_ok=True)
+    make_folders(newest)
     sweep_temporaries(newest)
     names = {path.name for path in folder.iterdir()}
     for name in names:
@@ -97,7 +97,7 @@ def show_newest(file: Path, place: Path | None = None) -> None:
             temporary.hardlink_to(file)
         except OSError:  # a file system without links
             shutil.copyfile(file, temporary)
-        temporary.replace(newest)
+        put_in_place(temporary, newest)
     finally:
         temporary.unlink(missing_ok=True)  # where both were one file already, a rename leaves both
 

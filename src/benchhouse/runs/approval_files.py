@@ -8,6 +8,7 @@ from pathlib import Path
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now, write_text
+from benchhouse.processes.durable import link_in_place, make_folders
 from benchhouse.processes.owned import temporary_name
 from benchhouse.runs.signed_files import UnreadableError, read_signed, signed_text
 from benchhouse.runs.trusted import login
@@ -69,7 +70,7 @@ class ApprovalFiles:
         number = max((int(name.partition("-")[2]) for name in self.names(request.plan_digest)), default=0)
         folder = self.workspace.approvals
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             while True:
                 number += 1
                 named = request.model_copy(update={"name": f"{request.plan_digest[:16]}-{number}"})
@@ -103,7 +104,7 @@ class ApprovalFiles:
         """The one run that an approval is for: this one, where nobody came before."""
         marker = self.workspace.approval_uses / approval.digest()
         try:
-            marker.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(marker.parent)
             return run_id if _put_first(marker, run_id) else marker.read_text(encoding="utf-8")
         except OSError as error:
             raise unwritable(marker, error) from error
@@ -133,7 +134,7 @@ class ApprovalFiles:
 
     def _write(self, path: Path, item: Model) -> Path:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             write_text(path, signed_text(item))
         except OSError as error:
             raise unwritable(path, error) from error
@@ -168,7 +169,7 @@ def _put_first(path: Path, text: str) -> bool:
     temporary = path.with_name(temporary_name(f"{path.name}.{secrets.token_hex(4)}"))  # two threads may ask at once
     write_text(temporary, text)
     try:
-        path.hardlink_to(temporary)
+        link_in_place(temporary, path)
     except FileExistsError:
         return False
     finally:

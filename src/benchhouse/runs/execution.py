@@ -14,6 +14,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.folder import list_sealed, read_spec
 from benchhouse.plan.expand import Plan, PlannedTrial
+from benchhouse.processes.durable import make_folders, sync
 from benchhouse.runs import batch, stopping_rule
 from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.checkout import checkout
@@ -366,8 +367,9 @@ def collect(
 
 def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:
     """Remember that a run is to be collected, whatever becomes of this process."""
-    workspace.uncollected.mkdir(parents=True, exist_ok=True)
+    make_folders(workspace.uncollected)
     (workspace.uncollected / run_id).touch()
+    sync(workspace.uncollected)
 
 
 def collect_forgotten(workspace: WorkspaceFolder, note: Callable[[str], None]) -> list[str]:

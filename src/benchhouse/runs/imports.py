@@ -14,7 +14,8 @@ from benchhouse.catalog.entries import entries, load_object, plug
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.documents.text_file import MAX_BYTES
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.evidence.writing import sync, write_text
+from benchhouse.evidence.writing import write_text
+from benchhouse.processes.durable import make_folders, put_in_place, sync, sync_tree
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import BenchError
@@ -99,18 +100,19 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
         place = f"{Path(where.filename).name}:{where.lineno}"
         file.problem(f"not as {kind} writes it: {type(error).__name__}: {str(error)[:200]} (at {place})")
     _check(found, file)
-    workspace.imports.mkdir(parents=True, exist_ok=True)
+    make_folders(workspace.imports)
     sweep_temporaries(workspace.imports)
     unfinished = ImportFolder(workspace.imports / temporary_name(digest))
     try:
         _write(unfinished, found, kind, file)
-        unfinished.path.rename(folder.path)
+        sync_tree(unfinished.path)
+        put_in_place(unfinished.path, folder.path)
     except OSError:
         if not folder.reading.is_file():  # else somebody else was quicker
             raise
     finally:
         shutil.rmtree(unfinished.path, ignore_errors=True)
-    sync(workspace.imports)
+    sync(workspace.imports)  # its name may be the work of another process, which has not synced it yet
     return folder
 
 
@@ -186,8 +188,6 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
     with folder.samples.open("wb") as out:
         for item in (item for case in found.cases for item in case.samples):
             little_endian(item.values).tofile(out)
-        out.flush()
-        os.fsync(out.fileno())
     if file.changed():
         file.problem("it changed while it was read")
     write_text(folder.scenario, scenario)

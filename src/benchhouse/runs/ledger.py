@@ -17,7 +17,8 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from benchhouse.evidence.folder import list_folder
-from benchhouse.evidence.writing import now, sync, write_model, write_text
+from benchhouse.evidence.writing import now, write_model, write_text
+from benchhouse.processes.durable import make_folders, put_in_place
 from benchhouse.processes.owned import sweep_temporaries, temporary_name
 from benchhouse.processes.owner_lock import OwnerLock
 from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
@@ -113,13 +114,12 @@ class Ledger:
         made = RunFolder(workspace.runs / temporary_name(record.run_id))
         try:
             sweep_temporaries(workspace.runs)
+            make_folders(workspace.runs)
             made.worker_logs.mkdir(parents=True)
             for name, text in texts.items():
                 write_text(getattr(made, name), text)
             write_model(made.record, record)
-            sync(made.path)
-            made.path.rename(folder.path)
-            sync(workspace.runs)
+            put_in_place(made.path, folder.path)
         except OSError as error:
             shutil.rmtree(made.path, ignore_errors=True)
             raise unwritable(folder.path, error) from error

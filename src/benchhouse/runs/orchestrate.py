@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,6 +16,8 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import now
 from benchhouse.plan.expand import PlannedTrial
+from benchhouse.processes.durable import put_in_place
+from benchhouse.processes.owned import remove_tree
 from benchhouse.runs.budget import Overspent, Spent, most_used
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.interrupts import Interrupts, reason_of
@@ -257,7 +258,9 @@ class Orchestrator:
         return most_used(self.plan)
 
     def _set_aside(self, name: str, attempt: int) -> None:
-        self._folder(name).path.rename(self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path)
+        put_in_place(
+            self._folder(name).path, self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path
+        )
 
     def _job(self, item: Active) -> Job:
         differs = self._differs(item)
@@ -406,7 +409,7 @@ class Orchestrator:
             raise self.ledger.unwritable(folder, error) from error
         finally:
             if taken:
-                shutil.rmtree(taken, ignore_errors=True)
+                remove_tree(taken)
 
     def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
         retries, attempt = item.retries + 1, item.attempt + 1

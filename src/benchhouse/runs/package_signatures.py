@@ -21,6 +21,7 @@ from benchhouse.catalog.distribution_files import (
     planted,
 )
 from benchhouse.evidence.writing import now, write_text
+from benchhouse.processes.durable import make_folders
 from benchhouse.runs.commits import changed_since_commit, commit_signature
 from benchhouse.runs.signed_files import UnreadableError, read_signed, signed_text
 from benchhouse.runs.signers import owner_of, signature_doubt
@@ -68,7 +69,7 @@ def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distribu
         raise BenchError(f"{files.package} {files.version} was not signed: {why}", "sign with another key: --key FILE")
     path = _folder(workspace) / f"{files.package}-{files.version}-{digest(files.files)[:8]}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         write_text(path, signed_text(item))
     except OSError as error:
         raise unwritable(path, error) from error

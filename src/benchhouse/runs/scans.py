@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from benchhouse.catalog.advisories import read_advisories
 from benchhouse.catalog.components import lock_digest
 from benchhouse.evidence.writing import now, write_model, write_text
+from benchhouse.processes.durable import make_folders
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackageComponent, PackagePolicy, PackageScan, Vulnerability
@@ -40,7 +41,7 @@ def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) ->
     except BenchError as error:
         seen = seen.model_copy(update={"failure": error.message})
     try:
-        workspace.scans.mkdir(parents=True, exist_ok=True)
+        make_folders(workspace.scans)
         write_text(workspace.scans / f"{seen.lock_digest}.cdx.json", sbom(name, components))
         write_model(workspace.scans / f"{seen.lock_digest}.json", seen)
     except OSError as error:

@@ -13,7 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchhouse.processes.packages import OURS, write_whole
+from benchhouse.processes.durable import make_folders, write_whole
+from benchhouse.processes.packages import OURS
 from benchhouse.processes.worker_layer import Layer
 from benchhouse.schema.container import Bind, Entry, explain_exit, parse_bind
 from benchhouse.schema.digests import digest
@@ -66,6 +67,7 @@ class ApptainerRuntime:
         script = request.script(image, look, layer)
         enter = request.enter
         if not enter.exists() or enter.read_text(encoding="utf-8") != script:
+            make_folders(enter.parent)
             write_whole(enter, script, 0o755)
 
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
@@ -170,6 +172,7 @@ class _Request:
             return known
         names = [self.spec.python] if self.spec.python else _NAMES
         look = _best(self._enter(image, ("/bin/sh", "-c", _FIND, "sh", *names)))
+        make_folders(self._look_file(image).parent)
         write_whole(self._look_file(image), look.model_dump_json(indent=2) + "\n")
         return look
 

@@ -10,7 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchhouse.processes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
+from benchhouse.processes.durable import make_folders, sync_tree, write_whole
+from benchhouse.processes.packages import OURS, find_uv, run_installer, write_own_metadata
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.local_packages import SourceBuilds, rebuilt
@@ -183,7 +184,8 @@ def _build(spec: Runtime, lock: Path, folder: Path, builds: SourceBuilds) -> Non
             (site / "benchhouse").symlink_to(OURS, target_is_directory=True)
             write_own_metadata(site)
         shutil.copyfile(lock, folder / "requirements.lock")
-        (folder / "ready").touch()
+        sync_tree(folder)
+        write_whole(folder / "ready", "")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -205,7 +207,7 @@ def _ran(command: list[str], what: str) -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One process at a time for what will lie at `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     with path.with_name(f"{path.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

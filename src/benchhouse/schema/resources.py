@@ -133,6 +133,12 @@ class Limits(Model, strict=True):
     cpus: float | None = Field(None, gt=0, description="Cores the trial may use at once.")
     memory: Memory | None = Field(None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
     processes: int | None = Field(None, ge=1, description="Processes and threads at once.")
+    files: int | None = Field(
+        None, ge=1, description="Files and folders that it may leave in its trial folder; 100,000 by default."
+    )
+    disk: Memory | None = Field(
+        None, gt=0, description="Total length of these files, holes of sparse files included; 200 GB by default."
+    )
 
 
 class Budget(Model, strict=True):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.http.registry import ask_digest, is_plain
+from benchhouse.processes.durable import make_folders, put_in_place, sync
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.image import RECORD, Image, ImageLock, Images, Reference, parse_reference, read_images
@@ -123,7 +124,7 @@ def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb:
     path = folder / name
     made = folder / f".{name}.{os.getpid()}.new"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         command, *options = verb
         arguments = [program, command, "--force", *options, str(made), source]
         completed = subprocess.run(arguments, check=False, stdin=subprocess.DEVNULL, stdout=2)
@@ -132,7 +133,8 @@ def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb:
             raise BenchError(message, "its output is above", Exit.TRIAL_FAILED)
         with _record(folder) as record:
             image = _described(made, source, digest, licence, program)
-            made.replace(path)
+            sync(made)
+            put_in_place(made, path)
             record[name] = image
     except OSError as error:
         raise unwritable(folder, error) from error

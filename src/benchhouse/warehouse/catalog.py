@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchhouse.processes.durable import make_folders
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
@@ -126,7 +127,7 @@ class Catalog:
     def open_for_rebuild(cls, workspace: WorkspaceFolder) -> "Catalog":
         """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
         try:
-            workspace.warehouse.mkdir(parents=True, exist_ok=True)
+            make_folders(workspace.warehouse)
             with (workspace.warehouse / ".recovery.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time judges a catalog and replaces it
                 try:

@@ -1,11 +1,13 @@
 """One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
 
 import contextlib
+import errno
 import json
 import math
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections import ChainMap
@@ -16,7 +18,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.folder import LinkedFile, blank_secrets, read_spec, seal, tidy, write_metrics_csv
+from benchhouse.evidence.folder import (
+    MOST_BYTES,
+    MOST_FILES,
+    LinkedFile,
+    blank_secrets,
+    read_spec,
+    seal,
+    tidy,
+    write_metrics_csv,
+)
 from benchhouse.evidence.writing import after, clock_change, now, write_fresh
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
@@ -46,6 +57,7 @@ CANCELLED = 143  # exit code of a worker that was told to stop: nothing is seale
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CLOCK_SET = "the clock of this machine was set meanwhile, or it slept: times of day do not fit together"
 _APART = "nodes of this trial have another time of day than the experiment's"
+_MOST_RESULT_BYTES = 256 << 20
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 
 _packages = LinkedFile()  # of all trials that this worker seals
@@ -145,7 +157,11 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     capture.drain(limit_s=1.0)
     handover = _handover(session.scratch.result, session.redact)
     outcome, failure = _judge(ended, handover, spec)
-    incomplete, changed = capture.trouble, tidy(folder.path)
+    limits = spec.limits
+    incomplete, tidied = capture.trouble, tidy(folder.path, limits.files or MOST_FILES, limits.disk or MOST_BYTES)
+    if tidied.refused:
+        message = f"{tidied.refused} (everything but its logs was removed)"
+        outcome, failure = "failed", Failure(code="folder_limit", message=message)
     telemetry = watch.write(folder.telemetry, handover.phases)
     handover.take_energy(telemetry, watch.why_no_energy)
     blanked = blank_secrets([folder.artifacts, folder.samples, folder.histograms, folder.telemetry], session.secrets)
@@ -154,7 +170,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     noticed = {
         "left_processes": f"ended by the worker: {', '.join(left[:10])}" if left else "",
         "logs_incomplete": incomplete,
-        "artifacts_changed": ", ".join(changed[:10]),
+        "artifacts_changed": ", ".join(tidied.changed[:10]),
         "telemetry_incomplete": watch.trouble,
         "abnormal_node": telemetry.abnormal.says if telemetry and telemetry.abnormal else "",
         "clocks_apart": f"{_APART}: {watch.clocks}; their series are shifted" if watch.clocks else "",
@@ -238,9 +254,19 @@ def _handover(path: Path, redact: Redact) -> Handover:
     """What the experiment handed over, without the secrets that it may have put into a message or into metadata."""
     once = cache(redact)  # rows of measurements repeat the same names and units
     try:
-        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), once))
-    except (OSError, ValueError):
+        return Handover.model_validate(_redacted(json.loads(_read_result(path)), once))
+    except (OSError, ValueError, RecursionError):
         return Handover()
+
+
+def _read_result(path: Path) -> bytes:
+    """The content of the result file. Raises OSError if the experiment made it a pipe, a link or too large."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as file:  # noqa: PTH123 - by its handle
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_RESULT_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return file.read()
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

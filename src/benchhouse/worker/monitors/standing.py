@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
+from benchhouse.processes.durable import put_in_place
 from benchhouse.processes.own_python import own_python
 from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.processes.services import job_of
@@ -153,7 +154,7 @@ def _write_part(folder: MonitorFolder, number: int, cut: Recording) -> None:
                 file.write(track.rows.tobytes())
             file.flush()
             os.fsync(file.fileno())
-        temporary.rename(folder.parts / f"{number:06}.part")
+        put_in_place(temporary, folder.parts / f"{number:06}.part")
     except OSError as error:
         temporary.unlink(missing_ok=True)
         print(f"part {number} could not be written: {error}", flush=True)
