@@ -8,7 +8,7 @@ workspace: this call and all later ones that need space fail with ENOSPC; or thi
 Then there is room again, and the commands of `power_cut.py` are given. There is counted, in addition to its bars:
 
 - unexplained: the run failed without an error that names the cause and what to do, or it showed a traceback
-- false_all_clear: the run ended with exit code 0, and a trial is not sealed or not in the tables
+- false_all_clear: the run exits with code 0, and a trial is not sealed or not in the tables
 
 Exits 1 unless all are 0. `--every 5` takes each fifth call.
 """
@@ -34,7 +34,7 @@ _CAUSES = ("No space left on device", "Input/output error")
 
 
 def examine(lab: Lab, fault: tuple[str, int, int, int], number: int) -> Iterator[Problem]:
-    """What is wrong after a run whose `number`-th call failed."""
+    """The problems after a run whose `number`-th call failed."""
     _, kind, error, count = fault
     done = lab.run_recorded(fail_at=number, kind=kind, error=error, fail_count=count)
     text = done.stdout + done.stderr

@@ -91,7 +91,7 @@ class Lab(Storm):
         )
 
     def problems(self, reported: Sequence[str]) -> Iterator[Problem]:
-        """What is wrong with the workspace as a power cut left it; the run is completed."""
+        """The problems of the workspace as a power cut left it; the run is completed."""
         ids = list_runs(self.workspace)
         commands = [["verify", "--all", "--json"], ["list", "targets"], ["status", "--json"], ["query", ROWS, "--json"]]
         if ids:

@@ -113,15 +113,15 @@ def _remove_all_but_logs(folder: Path, most_bytes: int) -> None:
 
 def _tidy(folder: Path, changed: list[str], most_files: int, most_bytes: int) -> str:
     """Why the content of the folder is refused as a whole; empty if it is not."""
-    ours = TrialFolder(folder)
+    trial = TrialFolder(folder)
     never_folders = {
         os.fspath(path)
         for path in (
-            ours.spec, ours.effective_config, ours.meta, ours.metrics, ours.metrics_csv, ours.packages,
-            ours.raw_evidence, ours.manifest, ours.services, ours.samples, ours.histograms,
+            trial.spec, trial.effective_config, trial.meta, trial.metrics, trial.metrics_csv, trial.packages,
+            trial.raw_evidence, trial.manifest, trial.services, trial.samples, trial.histograms,
         )
     }  # fmt: skip
-    written_later = os.fspath(ours.telemetry)
+    written_later = os.fspath(trial.telemetry)
     files = size = 0
     waiting = [(os.fspath(folder), 0)]
     while waiting:

@@ -33,7 +33,7 @@ from benchhouse.schema.model import Model
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"  # a name that leads to nowhere but a folder
 _POINTER = re.compile(rf"trials/{_NAME}/{_NAME}/{_NAME}/([0-9a-f]{{64}})")  # the fields of a Pointer
-_MOST_MANIFEST_BYTES = 256 << 20
+_MOST_MANIFEST_BYTES = 128 << 20  # a file of a trial takes about 150 bytes
 _PIECE_BYTES = 1 << 20
 _BATCH = 32  # folders whose objects go together; their pointers follow when all of them are there
 _AT_ONCE = 8  # requests

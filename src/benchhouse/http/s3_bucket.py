@@ -27,7 +27,7 @@ from benchhouse.schema.secrets import split_userinfo
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
 _EARLY_S = 300.0  # credentials are renewed this long before their end
-_MOST_ANSWER_BYTES = 64 << 20  # of what is not an object; a page of a thousand keys has less than 2 MiB
+_MOST_ANSWER_BYTES = 64 << 20  # of any answer but an object; a page of a thousand keys has less than 2 MiB
 _MOST_KEYS = 10_000_000
 _MOST_OBJECT_BYTES = 5 * 10**12  # S3 itself takes no larger ones
 _DETAIL_CHARACTERS = 300

@@ -4,12 +4,13 @@
 What a newer version says more of an event is ignored, too; an event that only it knows is counted (`events`).
 """
 
+import contextlib
 import errno
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,9 +94,15 @@ class _EventRead(Event):
     model_config = ConfigDict(extra="ignore")
 
 
-def new_run_id() -> str:
-    """Sortable by time, to the millisecond; unique without asking anyone."""
+def new_run_id(newest: str = "") -> str:
+    """Sortable by time, to the millisecond; unique without asking anyone.
+
+    It sorts after `newest`, an id of an earlier run, also if the clock was set back since.
+    """
     now = datetime.now(UTC)
+    with contextlib.suppress(ValueError):
+        latest = datetime.strptime(f"{newest[:19]}000", "%Y%m%d-%H%M%S-%f").replace(tzinfo=UTC)
+        now = max(now, latest + timedelta(milliseconds=1))
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{secrets.token_hex(2)}"
 
 

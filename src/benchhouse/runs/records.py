@@ -146,7 +146,7 @@ def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_i
     A scenario that was made in Python has no file: the run's own copy stands for it.
     """
     admitted = admit(workspace, prepared)
-    plan, run_id, approved = prepared.plan, run_id or new_run_id(), admitted.approval
+    plan, run_id, approved = prepared.plan, run_id or new_run_id((list_runs(workspace) or [""])[-1]), admitted.approval
     scenario_file = path.absolute() if path.is_file() else workspace.run(run_id).scenario
     record = RunRecord(
         run_id=run_id,
