@@ -7,7 +7,7 @@ The names load on first use, so that importing the package costs nothing.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from benchhouse.schema.version import __version__
 
 if TYPE_CHECKING:
     from benchhouse.api.opening import open_workspace as open

@@ -10,12 +10,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchhouse import __version__
 from benchhouse.catalog.entries import Entry, ado_entries, entries
 from benchhouse.catalog.listing import Listed, describe_apart
 from benchhouse.processes.durable import write_whole
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.version import __version__
 
 _FORMAT = 1  # of a description: raised when it has other keys
 

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
 from benchhouse.documents.problems import guess_hint
 from benchhouse.processes.durable import write_whole
@@ -27,6 +26,7 @@ from benchhouse.processes.tree import die_with_parent
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.progress import tell
+from benchhouse.schema.version import __version__
 
 if TYPE_CHECKING:
     from benchhouse.schema.experiment import Experiment

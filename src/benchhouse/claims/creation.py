@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import benchhouse
 from benchhouse.analysis.compare import DEFINITION, compare, hide_within
 from benchhouse.analysis.doubts import doubt
 from benchhouse.claims.safety import Basis, interval_of
@@ -20,6 +19,7 @@ from benchhouse.schema.claim import Claim, Policy, Reason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.query import Cell
+from benchhouse.schema.version import __version__
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Result, Warehouse
 
@@ -66,7 +66,7 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
         "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
         "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),
         "changed": basis.changed(), "contracts": basis.citations(),
-        "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": benchhouse.__version__,
+        "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": __version__,
         "definition": DEFINITION,
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],

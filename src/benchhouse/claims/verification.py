@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import Field
 
-import benchhouse
 from benchhouse.analysis.compare import DEFINITION
 from benchhouse.claims.creation import made_at, value_or_comparison
 from benchhouse.claims.safety import Basis
@@ -19,6 +18,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import cell_ref
+from benchhouse.schema.version import __version__
 from benchhouse.warehouse.queries import POINTS, TRIALS
 from benchhouse.warehouse.query import Warehouse
 
@@ -86,7 +86,7 @@ def _own_problems(claim: Claim) -> list[str]:
     problems = []
     sql = claim.spec.sql
     if sql != POINTS and hashlib.sha256(sql.encode()).hexdigest() not in EARLIER_QUERIES:
-        problems.append(f"its query is none that benchhouse {benchhouse.__version__} knows, and is not run")
+        problems.append(f"its query is none that benchhouse {__version__} knows, and is not run")
     if claim.spec.engine != "duckdb":
         problems.append(f"its query is for the engine {claim.spec.engine}, which can't be asked here")
     wanted = 1 if claim.kind == "value" else 2
@@ -133,7 +133,7 @@ def _restate(
 def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str, Any]) -> tuple[list[str], list[str]]:
     """By the definition of intervals that it was made with; by each that there was, where it does not say."""
     if claim.definition is not None and claim.definition > DEFINITION:
-        known = f"benchhouse {benchhouse.__version__} knows {DEFINITION} at most: use the newer one that made it"
+        known = f"benchhouse {__version__} knows {DEFINITION} at most: use the newer one that made it"
         return [f"made with definition {claim.definition} of intervals; {known}"], []
     wrong: dict[int, list[str]] = {}
     for definition in [claim.definition] if claim.definition else range(DEFINITION, 0, -1):
@@ -159,7 +159,7 @@ def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
 
 
 def _of_another_version(claim: Claim) -> bool:
-    return claim.benchhouse != benchhouse.__version__
+    return claim.benchhouse != __version__
 
 
 def _same(name: str, stated: Any, computed: Any) -> bool:

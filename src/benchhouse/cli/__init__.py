@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import click
 
-from benchhouse import __version__
 from benchhouse.cli.output import OutputError, end_of_output, guard_output
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.progress import show_by
+from benchhouse.schema.version import __version__
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
 # What a disk or a system does, at any file: told in a line, as it is no fault of this program.

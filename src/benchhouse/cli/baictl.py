@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from benchhouse import __version__
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench, commands, folder_option, run
 from benchhouse.cli.commands import Group, help_with
 from benchhouse.cli.verbs import completion, infra, logs, show, status, stop
 from benchhouse.cli.verbs.submit import show_submitted
+from benchhouse.schema.version import __version__
 
 _CLUSTER = "bai"
 _NOUN = click.argument("noun", type=click.Choice(["benchmark"]), default="benchmark", metavar="benchmark")

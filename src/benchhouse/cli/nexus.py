@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from benchhouse import __version__
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench, commands, folder_option, run, show_error
@@ -13,6 +12,7 @@ from benchhouse.cli.commands import Group, help_with, open_workspace
 from benchhouse.cli.verbs import evaluate, leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.version import __version__
 
 
 @click.group(

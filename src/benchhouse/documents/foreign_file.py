@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import BinaryIO, NoReturn, cast
 
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.imported import Imported
 
 HEAD_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
@@ -160,3 +162,19 @@ class _Unpacked(gzip.GzipFile):
         if self._given > most:
             self._source.problem(f"unpacks to more than {_MOST_RATIO} times its size: not a result file")
         return count
+
+
+@dataclass(frozen=True)
+class Importer:
+    """What an entry point of the group `benchhouse.importers` holds."""
+
+    about: str
+    """The tool, and which of its files: one line."""
+    claims: Callable[[bytes, str], bool]
+    """Whether a file is its own, from its first bytes (unpacked) and its name."""
+    read: Callable[[ForeignFile], Imported]
+    """Raises BenchError, by `ForeignFile.problem`, for what is not as the tool writes it."""
+    parts: Callable[[Path], list[Path]] = lambda path: [path]
+    """Files that belong to one result, where a tool writes several; the first is the one that is claimed."""
+    with_mapping: bool = False
+    """Whether it can't do without a mapping file."""

@@ -1,8 +1,8 @@
 """ado: what `ado show measurements operation ID -o csv` writes, one row a measurement."""
 
 from benchhouse.documents.csv_rows import csv_rows
-from benchhouse.documents.foreign_file import ForeignFile
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.documents.foreign_file import ForeignFile, Importer
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "ado"
 _COLUMNS = {

@@ -2,10 +2,10 @@
 
 from array import array
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.experiment import Direction, Metric, Role
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "aiperf"
 _KNOWN = 1

@@ -4,10 +4,10 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL, _KNOWN, _MOST_POINTS = "asv", 2, 100_000
 _TIME = their(TOOL, "time_s", "s", "one call: a sample is the mean of as many calls as asv chose", "lower", "latency")

@@ -4,9 +4,9 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction, Metric
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "go"
 _OP = "an operation: the mean over the iterations of a repetition; single operations are not in the file"

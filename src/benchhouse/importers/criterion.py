@@ -1,8 +1,8 @@
 """Criterion.rs: what `cargo criterion --message-format=json` prints, a message a line."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "criterion"
 _TOLD = {"mean": "mean", "median": "p50"}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "fio"
 _SETTINGS = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct", "size", "rwmixread")

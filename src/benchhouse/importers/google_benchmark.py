@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "google-benchmark"
 _MS = {"ns": 1e6, "us": 1e3, "ms": 1.0, "s": 1e-3}

@@ -1,8 +1,8 @@
 """guidellm: `benchmarks.json`, with the requests of each load."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "guidellm"
 _KNOWN = (1, 2)

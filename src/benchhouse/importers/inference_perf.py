@@ -1,8 +1,8 @@
 """inference-perf: `summary_lifecycle_metrics.json` and `stage_N_lifecycle_metrics.json`."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction, Role
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "inference-perf"
 _LATENCIES: dict[str, tuple[str, Role | None]] = {

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "jmh"
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "hr": 3.6e12, "day": 8.64e13}

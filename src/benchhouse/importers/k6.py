@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_lines import batches
 from benchhouse.schema.experiment import Direction, Role
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 if TYPE_CHECKING:
     import pyarrow as pa

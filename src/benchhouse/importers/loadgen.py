@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
 from benchhouse.schema.experiment import Metric, Role
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "loadgen"
 _MARK = b":::MLLOG "

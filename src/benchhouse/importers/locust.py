@@ -1,9 +1,9 @@
 """locust: `PREFIX_stats.csv`, which `--csv PREFIX` writes."""
 
 from benchhouse.documents.csv_rows import csv_rows
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "locust"
 _KEPT = "as locust says it: of all requests, failed ones too; above 100 ms it knows two digits"

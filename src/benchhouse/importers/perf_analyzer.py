@@ -1,8 +1,8 @@
 """perf_analyzer: what `--profile-export-file` writes."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "perf_analyzer"
 _SENT = (

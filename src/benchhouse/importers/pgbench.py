@@ -6,8 +6,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchhouse.documents.foreign_file import ForeignFile
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.documents.foreign_file import ForeignFile, Importer
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "pgbench"
 _LINE = re.compile(

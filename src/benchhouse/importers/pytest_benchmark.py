@@ -1,8 +1,8 @@
 """pytest-benchmark: what `--benchmark-json` and the folder `.benchmarks` hold."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "pytest-benchmark"
 _KNOWN = 5

@@ -1,8 +1,8 @@
 """ReFrame: the report of a session, which `--report-file` names."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "reframe"
 _KNOWN = 4

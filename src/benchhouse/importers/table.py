@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import OWN, Case, Imported, Importer, Setting
+from benchhouse.schema.imported import OWN, Case, Imported, Setting
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 

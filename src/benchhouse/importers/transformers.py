@@ -2,9 +2,9 @@
 
 import re
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "transformers"
 _NO_METRICS = ("epoch", "step")

@@ -1,8 +1,8 @@
 """VectorDBBench: `result_DATE_LABEL_DB.json` of its results folder."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "vectordbbench"
 _QPS = "the most of all tried concurrencies: searches / seconds, as VectorDBBench says it"

@@ -1,8 +1,8 @@
 """vLLM: what `vllm bench serve --save-result` writes; with `--save-detailed` it has samples."""
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Importer, Setting, their
+from benchhouse.schema.imported import Case, Imported, Setting, their
 
 TOOL = "vllm-bench"
 _SENT = "counted from when the request was really sent; good requests only"

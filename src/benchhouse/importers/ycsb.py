@@ -4,9 +4,9 @@ import re
 from array import array
 from collections import defaultdict
 
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, Importer, their
+from benchhouse.schema.imported import Case, Imported, their
 
 TOOL = "ycsb"
 _FIGURE = re.compile(r"\[([^\]]+)\], ([^,]+), (.+)")

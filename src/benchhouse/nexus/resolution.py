@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import benchhouse
 from benchhouse.catalog.nexus_requirements import Requirement, normal_name
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.local_packages import rebuilt
@@ -150,7 +149,7 @@ def _build(folder: Path, lock: str, timeout_s: float) -> Path:
             message = f"the installation {what}:\n" + "\n".join(f"    {line}" for line in errors.splitlines()[-15:])
             raise UnresolvedError(message, "each package alone:  uv pip install SPECIFIER", Exit.BAD_INPUT)
     site = next((venv / "lib").glob("python*/site-packages"))
-    (site / "benchhouse").symlink_to(Path(benchhouse.__file__).resolve().parent, target_is_directory=True)
+    (site / "benchhouse").symlink_to(Path(__file__).resolve().parents[1], target_is_directory=True)
     return python
 
 

@@ -9,13 +9,13 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from benchhouse import __version__
 from benchhouse.results.numbers import plural
 from benchhouse.results.refusals import why_no_number
 from benchhouse.results.run_points import PointValue, TriedPoint, points, tried_points
 from benchhouse.results.sealed import open_sealed
 from benchhouse.schema.exported import ExportedPoint, ExportedRun, Figure
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.schema.version import __version__
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse

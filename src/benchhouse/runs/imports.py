@@ -11,7 +11,7 @@ from typing import Any
 
 from benchhouse.analysis.summary import NANOSECONDS
 from benchhouse.catalog.entries import entries, load_object, plug
-from benchhouse.documents.foreign_file import ForeignFile
+from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.text_file import MAX_BYTES
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
@@ -22,7 +22,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.imported import (
     Case,
     Imported,
-    Importer,
     ReadCase,
     Reading,
     ReadSeries,

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +15,12 @@ from benchhouse.evidence.folder import discard, read_meta, sealed_outcome, withd
 from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import now
-from benchhouse.plan.expand import PlannedTrial
 from benchhouse.processes.durable import put_in_place
 from benchhouse.processes.owned import remove_tree
 from benchhouse.runs.budget import Overspent, Spent, most_used
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.interrupts import Interrupts, reason_of
-from benchhouse.runs.setup import RunSetup
+from benchhouse.runs.setup import ActiveTrial, RunSetup
 from benchhouse.runs.stopping_rule import Enough, HeldTrials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder
@@ -44,18 +43,6 @@ class Progress:
     last: str = ""
 
 
-@dataclass
-class Active:
-    """A trial on its way: handed to the executor, or waiting to be tried again."""
-
-    planned: PlannedTrial
-    trial_id: str
-    attempt: int = 1
-    previous: list[Attempt] = field(default_factory=list)
-    retries: int = 0  # by this session; a resumed run tries anew
-    not_before: float = 0.0
-
-
 class Orchestrator:
     """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
 
@@ -73,8 +60,8 @@ class Orchestrator:
         self.workspace, self.plan, self.ledger = setup.workspace, setup.plan, setup.ledger
         self.executor, self.python, self.attached = setup.executor, setup.python, setup.attached
         self.rerun_failed = rerun_failed
-        self.active: dict[str, Active] = {}
-        self.waiting: list[Active] = []
+        self.active: dict[str, ActiveTrial] = {}
+        self.waiting: list[ActiveTrial] = []
         self.outcomes: dict[str, int] = {}
         self.done = 0
         self.started = time.monotonic()
@@ -173,9 +160,9 @@ class Orchestrator:
                 tried = Attempt.model_validate(attempt | {"ended": event.time})
                 self.history.setdefault(event.trial_id, {})[tried.attempt] = tried
 
-    def _feed(self, todo: Iterator[Active]) -> bool:
+    def _feed(self, todo: Iterator[ActiveTrial]) -> bool:
         """Hand over as much as the executor can use now; False when nothing was handed over."""
-        batch: list[Active] = []
+        batch: list[ActiveTrial] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
             item = self._due() or self.holding.next(todo, self._under_way(batch))
             if item is None:
@@ -197,11 +184,11 @@ class Orchestrator:
             self.executor.submit(jobs)
         return bool(jobs)
 
-    def _under_way(self, batch: list[Active]) -> Iterator[Active]:
+    def _under_way(self, batch: list[ActiveTrial]) -> Iterator[ActiveTrial]:
         """As of when it is looked at, not of when it is asked for: `_missing` finds adopted trials in between."""
         yield from (*self.active.values(), *self.waiting, *batch)
 
-    def _missing(self) -> Iterator[Active]:
+    def _missing(self) -> Iterator[ActiveTrial]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
         run_id = self.ledger.folder.run_id
         for planned in self.plan.trials():
@@ -216,7 +203,7 @@ class Orchestrator:
                         Exit.TRIAL_FAILED,
                     )
                 previous = self._previous(name)
-                item = Active(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
+                item = ActiveTrial(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
                 if self.adopted.get(name, 0) >= item.attempt:  # on its way since an earlier session
                     item.attempt = self.adopted[name]
                     self.active[name] = item
@@ -232,10 +219,10 @@ class Orchestrator:
             elif outcome != "succeeded" and self.rerun_failed:
                 self._record(name, folder, outcome)
                 attempts = read_meta(folder).attempts
-                yield Active(planned, name, attempts[-1].attempt + 1, attempts)
+                yield ActiveTrial(planned, name, attempts[-1].attempt + 1, attempts)
             elif manifest_digest(folder) not in self.recorded:  # sealed just before its orchestrator was killed
                 attempts = read_meta(folder).attempts
-                self._ended(Active(planned, name, attempts[-1].attempt, attempts[:-1]), JobState("done"))
+                self._ended(ActiveTrial(planned, name, attempts[-1].attempt, attempts[:-1]), JobState("done"))
             else:
                 self._count(outcome)
 
@@ -262,7 +249,7 @@ class Orchestrator:
             self._folder(name).path, self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path
         )
 
-    def _job(self, item: Active) -> Job:
+    def _job(self, item: ActiveTrial) -> Job:
         differs = self._differs(item)
         if item.previous and (folder := self._folder(item.trial_id)).sealed:  # a failed trial that is to run again
             try:
@@ -286,7 +273,7 @@ class Orchestrator:
         python = self.python(item.planned.runtime)
         return Job(item.trial_id, folder.path.absolute(), python, item.planned.resources, log)
 
-    def _differs(self, item: Active) -> dict[str, Any]:
+    def _differs(self, item: ActiveTrial) -> dict[str, Any]:
         plan, planned = self.plan, item.planned
         target = planned.target
         own = {"experiment": planned.experiment.model_dump()} if planned.experiment != plan.experiment else {}
@@ -351,7 +338,7 @@ class Orchestrator:
         spent = self.spent.with_running(running_s, *self._most_used)
         return spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
 
-    def _ended(self, item: Active, state: JobState) -> None:
+    def _ended(self, item: ActiveTrial, state: JobState) -> None:
         """The folder is the truth: sealed, it counts; not sealed, the attempt was lost, or as its executor says."""
         folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
@@ -379,7 +366,7 @@ class Orchestrator:
                 self.sealed(folder)
         return meta
 
-    def _unsealed(self, item: Active, state: JobState) -> None:
+    def _unsealed(self, item: ActiveTrial, state: JobState) -> None:
         reason = state.reason or "the worker ended without sealing its folder"
         with contextlib.suppress(OSError):
             last_lines = self._log(item).read_text(errors="replace").strip().splitlines()[-1:]
@@ -395,11 +382,11 @@ class Orchestrator:
             self.unsealed[item.trial_id] = outcome
             self._count(outcome)
 
-    def _tries(self, item: Active) -> int:
+    def _tries(self, item: ActiveTrial) -> int:
         """Retries so far: of this session, or of all, where each session is only one turn."""
         return len(item.previous) if self.last_turn_counts else item.retries
 
-    def _withdraw(self, item: Active) -> None:
+    def _withdraw(self, item: ActiveTrial) -> None:
         """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
         folder, taken = self._partial(item).path, None
         try:
@@ -411,13 +398,13 @@ class Orchestrator:
             if taken:
                 remove_tree(taken)
 
-    def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
+    def _retry(self, item: ActiveTrial, previous: list[Attempt], reason: str) -> None:
         retries, attempt = item.retries + 1, item.attempt + 1
         self.ledger.tell("retry", trial_id=item.trial_id, attempt=attempt, reason=reason[:500])
         not_before = time.monotonic() + self.plan.scenario.retries.delay_s(retries + 1)
-        self.waiting.append(Active(item.planned, item.trial_id, attempt, list(previous), retries, not_before))
+        self.waiting.append(ActiveTrial(item.planned, item.trial_id, attempt, list(previous), retries, not_before))
 
-    def _due(self) -> Active | None:
+    def _due(self) -> ActiveTrial | None:
         """The next one to try again; a batch system is told itself how long it is to wait."""
         now = math.inf if self.executor.outlives else time.monotonic()
         due = next((item for item in self.waiting if item.not_before <= now), None)
@@ -425,10 +412,10 @@ class Orchestrator:
             self.waiting.remove(due)
         return due
 
-    def _partial(self, item: Active) -> TrialFolder:
+    def _partial(self, item: ActiveTrial) -> TrialFolder:
         return self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
 
-    def _log(self, item: Active) -> Path:
+    def _log(self, item: ActiveTrial) -> Path:
         return self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
 
     def _count(self, outcome: str) -> None:

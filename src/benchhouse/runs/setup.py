@@ -1,18 +1,32 @@
 """A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from benchhouse.plan.expand import Plan
+from benchhouse.plan.expand import Plan, PlannedTrial
 from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Executor
 from benchhouse.schema.resources import Runtime
+from benchhouse.schema.trial import Attempt
+
+
+@dataclass
+class ActiveTrial:
+    """A trial that the executor has, or that waits to be tried again."""
+
+    planned: PlannedTrial
+    trial_id: str
+    attempt: int = 1
+    previous: list[Attempt] = field(default_factory=list)
+    retries: int = 0
+    """Retries by this session; a resumed run starts at zero."""
+    not_before: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ A trial that the rule may make needless is held until those before it have ended
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from benchhouse.evidence.folder import read_metrics, sealed_outcome
 from benchhouse.plan.expand import Plan, PlannedTrial
+from benchhouse.runs.setup import ActiveTrial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.scenario import Until
 from benchhouse.schema.trial import trial_id
-
-if TYPE_CHECKING:
-    from benchhouse.runs.orchestrate import Active
 
 Enough = Callable[[PlannedTrial], bool | None]
 """Whether a trial's point has repetitions enough without it; None: those before it must end first."""
@@ -25,10 +22,10 @@ class HeldTrials:
 
     def __init__(self, enough: Enough | None) -> None:
         self.enough = enough
-        self.held: Active | None = None
+        self.held: ActiveTrial | None = None
         self.skipped = 0
 
-    def next(self, todo: "Iterator[Active]", under_way: "Iterable[Active]") -> "Active | None":
+    def next(self, todo: Iterator[ActiveTrial], under_way: Iterable[ActiveTrial]) -> ActiveTrial | None:
         """The next trial that is wanted; none for now where the rule must first see how those before it end."""
         item = self.held or next(todo, None)
         self.held = None

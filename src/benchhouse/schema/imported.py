@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from benchhouse.schema.experiment import Direction, Metric, Role
 from benchhouse.schema.model import Model, empty_list
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchhouse.documents.foreign_file import ForeignFile
 
 Setting = str | int | float | bool | None
 IMPORTED = "imported"
@@ -152,19 +148,3 @@ def their(
 ) -> Metric:
     """A metric as `tool` defines it: `name@tool`. It is compared with nothing but itself."""
     return Metric(name=f"{name}{OWN}{tool}", unit=unit, direction=direction, formula=formula, role=role)
-
-
-@dataclass(frozen=True)
-class Importer:
-    """What an entry point of the group `benchhouse.importers` holds."""
-
-    about: str
-    """The tool, and which of its files: one line."""
-    claims: Callable[[bytes, str], bool]
-    """Whether a file is its own, from its first bytes (unpacked) and its name."""
-    read: Callable[[ForeignFile], Imported]
-    """Raises BenchError, by `ForeignFile.problem`, for what is not as the tool writes it."""
-    parts: Callable[[Path], list[Path]] = lambda path: [path]
-    """Files that belong to one result, where a tool writes several; the first is the one that is claimed."""
-    with_mapping: bool = False
-    """Whether it can't do without a mapping file."""

@@ -17,12 +17,12 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.query import QueryLimits
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import Role
+from benchhouse.schema.version import __version__
 from benchhouse.serve.access import Asker
 from benchhouse.serve.answering import words_of
 from benchhouse.serve.limits import AllTurns

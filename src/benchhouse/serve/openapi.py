@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from benchhouse import __version__
+from benchhouse.schema.version import __version__
 from benchhouse.serve.formats import JSON
 from benchhouse.serve.verbs import VERBS, Verb
 

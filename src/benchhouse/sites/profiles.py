@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import benchhouse
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import NotFoundError
 from benchhouse.schema.site import Site
 
-SHIPPED = Path(benchhouse.__file__).parent / "sites"
+SHIPPED = Path(__file__).parent
 
 
 def load_site(path: Path) -> Site:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from benchhouse.experiments.serving.embedded import Starting, address
-from benchhouse.experiments.serving.load import ServingTarget
+from benchhouse.experiments.serving.inputs import ServingTarget
 
 
 def test_without_a_command_the_address_is_as_given():

@@ -12,7 +12,8 @@ from mocks.llm import MockLLM, build
 from mocks.scripted import ScriptedServer
 
 from benchhouse.experiments.serving.infer import InferTarget, _together, infer
-from benchhouse.experiments.serving.load import ServerMetrics, ServingTarget, serve
+from benchhouse.experiments.serving.inputs import ServingTarget
+from benchhouse.experiments.serving.load import ServerMetrics, serve
 from benchhouse.schema.service import split_endpoints
 
 PROMPTS = {"prompt_tokens": 16, "output_tokens": 4}

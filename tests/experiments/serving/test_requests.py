@@ -9,7 +9,7 @@ from mocks.llm import MockLLM
 from mocks.scripted import ScriptedServer
 
 from benchhouse.drivers.openai import OpenAI
-from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
+from benchhouse.experiments.serving.inputs import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import ConversationPrompts, build_prompts
 from benchhouse.experiments.serving.requests import Conversations, Requests
 from benchhouse.load.book import Call

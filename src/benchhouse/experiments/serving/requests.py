@@ -8,8 +8,9 @@ from itertools import islice, takewhile
 from math import ceil
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from benchhouse.experiments.serving.inputs import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.lengths import load_tokenizer
 from benchhouse.experiments.serving.prompts import (
     MAX_DEFAULT_PROMPTS,
@@ -29,9 +30,6 @@ from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 
-if TYPE_CHECKING:
-    from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
-
 _FEWEST_PROMPTS = 1000
 _USUAL_EVENTS = 100  # of an answer whose length is left to the model
 
@@ -46,7 +44,7 @@ class Asked(NamedTuple):
 class Requests:
     """Made before the measured time."""
 
-    def __init__(self, target: "ServingTarget", urls: Sequence[str], workload: "ServingWorkload", ctx: Context) -> None:
+    def __init__(self, target: ServingTarget, urls: Sequence[str], workload: ServingWorkload, ctx: Context) -> None:
         """The requests are the same for all `urls`; their Host is that of the first."""
         self._spec = workload.asked
         self._slo = workload.objectives
@@ -147,7 +145,7 @@ class Conversations:
             self._ready.append((monotonic_ns() + self._think_ns, turns[item.turn + 1].after(item, reply.text)))
 
 
-def _expected(workload: "ServingWorkload") -> int:
+def _expected(workload: ServingWorkload) -> int:
     """Requests that will be sent, warm-up included; a guess where only the server's speed will tell."""
     requested = workload.requests or 0
     if requested and not workload.warmup and not workload.cooldown:
@@ -162,7 +160,7 @@ def _expected(workload: "ServingWorkload") -> int:
     return round(1.2 * (course.expected(around_s) + requested)) + 100
 
 
-def _only_model(urls: Sequence[str], target: "ServingTarget") -> str:
+def _only_model(urls: Sequence[str], target: ServingTarget) -> str:
     """The name of the one model that the server has; of several, the first that can be reached."""
     for url in urls[:-1]:
         with suppress(NotReached):
@@ -170,7 +168,7 @@ def _only_model(urls: Sequence[str], target: "ServingTarget") -> str:
     return _model_at(urls[-1], target)
 
 
-def _model_at(url: str, target: "ServingTarget") -> str:
+def _model_at(url: str, target: ServingTarget) -> str:
     base = url.rstrip("/").removesuffix("/v1")
     headers = dict(target.headers) | ({"Authorization": f"Bearer {target.api_key}"} if target.api_key else {})
     try:

@@ -9,10 +9,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from benchhouse import __version__
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.schema.errors import BenchError, NotFoundError
+from benchhouse.schema.version import __version__
 from benchhouse.serve.access import asker_of
 from benchhouse.serve.answering import hide_places, words_of
 from benchhouse.serve.limits import Turns
