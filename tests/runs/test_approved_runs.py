@@ -11,7 +11,8 @@ from benchhouse.evidence.writing import after, now
 from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.approval_files import ApprovalFiles, copy_text
 from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.preparation import Prepared, Where, prepare_text
+from benchhouse.runs.preparation import Where, prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import create_run, resume_run
 from benchhouse.runs.ssh_signatures import sign
 from benchhouse.schema.approval import NAMESPACE, Approval, SignedApproval
@@ -41,7 +42,7 @@ def keys(tmp_path_factory):
 class Team:
     ws: Workspace
     keys: Path
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, PreparedRun] = field(default_factory=dict)
 
     def plan(self, *more: str, who: str = "bob"):
         text = "\n".join([SCENARIO, *more])

@@ -24,7 +24,8 @@ from benchhouse.nexus.evaluation_ledger import (
 from benchhouse.runs.allowance import held_to
 from benchhouse.runs.budget import Spent, most_used
 from benchhouse.runs.ledger import Ledger, new_run_id
-from benchhouse.runs.preparation import Prepared, Where, prepare_text
+from benchhouse.runs.preparation import Where, prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import resume_run
 from benchhouse.runs.trusted import current_submitter, require
 from benchhouse.schema.errors import BenchError, Exit
@@ -289,7 +290,7 @@ class _Session:
             ended = ended.model_copy(update={"state": "incomplete", "why": summary.stopped, "next": then})
         self.ledger.write(ended)
 
-    def _opened(self, planned: PlannedRun, run_id: str, left: Budget | None) -> tuple[Ledger, Prepared]:
+    def _opened(self, planned: PlannedRun, run_id: str, left: Budget | None) -> tuple[Ledger, PreparedRun]:
         """Made under this id, or what is there of it."""
         folder, record = self.workspace.folder, self.ledger.record
         if folder.run(run_id).record.is_file():
@@ -305,7 +306,7 @@ class _Session:
         return execution.opened(folder, prepared, file, self.listener, new=run_id), prepared
 
 
-def _used(ledger: Ledger, prepared: Prepared) -> Used:
+def _used(ledger: Ledger, prepared: PreparedRun) -> Used:
     """What a run used in all its sessions."""
     spent = Spent.recall(ledger.events(), *most_used(prepared.plan), now())
     price = prepared.plan.scenario.price_per_hour or 0.0

@@ -21,7 +21,8 @@ from benchhouse.runs.execution import RunListener as RunListener
 from benchhouse.runs.execution import carry_in_background as carry_in_background
 from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger, ScheduledRun
-from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
+from benchhouse.runs.preparation import Where, prepare, prepare_all, prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import open_run, resume_run
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -106,7 +107,7 @@ def scenario_inside(root: Path, name: str) -> Path:
     return path
 
 
-def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[Prepared, Path]:
+def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[PreparedRun, Path]:
     """A scenario that was read and planned, and its file, or a label for it.
 
     One that was made in Python: relative paths in it start from the workspace, and messages quote it as YAML.
@@ -128,7 +129,7 @@ def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywo
     return prepare_text(workspace, text, str(label), workspace.root, Where(**where)), label
 
 
-def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
+def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[PreparedRun, Path]]:
     """The same for what may be a space of ado: one plan for each of its experiments."""
     if isinstance(source, str | os.PathLike):
         return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
@@ -138,7 +139,7 @@ def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywor
 def carry_out(
     workspace: WorkspaceFolder,
     ledger: Ledger,
-    prepared: Prepared,
+    prepared: PreparedRun,
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
     listener: RunListener = QUIET,
 ) -> RunSummary:
@@ -194,7 +195,7 @@ class Submitted:
     """The process that carries it on this machine."""
 
 
-def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: RunListener) -> Submitted:
+def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, listener: RunListener) -> Submitted:
     """Hand a run over to whatever carries it, and return."""
     prepared = admit(workspace, prepared, ledger)
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
@@ -223,7 +224,7 @@ class OnBehalf:
 
 def opened(
     workspace: WorkspaceFolder,
-    prepared: Prepared,
+    prepared: PreparedRun,
     path: Path,
     listener: RunListener,
     *,

@@ -16,7 +16,8 @@ from benchhouse.load.shape import ERROR_LIMIT_S, MOST
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.runs import records
 from benchhouse.runs.execution import trial_folders
-from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
+from benchhouse.runs.preparation import Where, prepare, prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.json_text import finite
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -134,7 +135,7 @@ def find(
     return answer
 
 
-def _what_to_vary(prepared: Prepared, request: SearchRequest) -> tuple[str, float]:
+def _what_to_vary(prepared: PreparedRun, request: SearchRequest) -> tuple[str, float]:
     if prepared.plan.points != 1:
         raise BenchError(
             f"a search needs a scenario with one point, and this one has {prepared.plan.points}",
@@ -159,7 +160,7 @@ class _Prober:
     """Runs the scenario at other loads."""
 
     workspace: WorkspaceFolder
-    prepared: Prepared
+    prepared: PreparedRun
     path: Path  # of the scenario
     over: str
     slo: Slo
@@ -216,7 +217,7 @@ def _nothing_delivered(probe: Undelivered, over: str) -> BenchError:
     )
 
 
-def _error_limit(prepared: Prepared) -> float | None:
+def _error_limit(prepared: PreparedRun) -> float | None:
     limit = float(parse_seconds(next(iter(prepared.plan.instances())).parameters.get("error_limit", ERROR_LIMIT_S)))
     return limit if limit > ERROR_LIMIT_S else None
 
@@ -230,7 +231,7 @@ def _offered(probe: Probe, over: str, search: Search) -> str:
     return f"{probe.load:.4g} in flight, {probe.requests:,} requests{about}"
 
 
-def _probe_text(prepared: Prepared, over: str, probe: Probe, slo: Slo) -> str:
+def _probe_text(prepared: PreparedRun, over: str, probe: Probe, slo: Slo) -> str:
     """The scenario with this load, so many requests and one repetition."""
     document: dict[str, Any] = dict(prepared.file.document.data)
     workload = {key: value for key, value in document.get("workload", {}).items() if key not in (*LOADS, "duration")}

@@ -14,7 +14,8 @@ from benchhouse.nexus.changes import changed_files, touched
 from benchhouse.nexus.packages import PackageBenchmark, runnable
 from benchhouse.plan.remaining import text_without
 from benchhouse.runs.estimate import Estimate, estimate
-from benchhouse.runs.preparation import Prepared, Where, prepare_all, prepare_text
+from benchhouse.runs.preparation import Where, prepare_all, prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.reuse import EarlierRuns
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
@@ -90,7 +91,7 @@ class Step:
     """One run of an evaluation."""
 
     benchmark: EvaluatedBenchmark
-    prepared: Prepared
+    prepared: PreparedRun
     path: Path
 
 
@@ -164,7 +165,7 @@ class _Planner:
                 raise BenchError(each.notes[0], "install a package that offers it; see: bench list experiments")
         return [self._step(item, why, each) for each in prepared]
 
-    def _step(self, item: PackageBenchmark, why: list[str], prepared: Prepared) -> Step:
+    def _step(self, item: PackageBenchmark, why: list[str], prepared: PreparedRun) -> Step:
         path = Path(item.file)
         measured = self.earlier.measured(prepared) if self.earlier else {}
         points = prepared.plan.points
@@ -181,7 +182,7 @@ class _Planner:
 
 
 def _row(
-    item: PackageBenchmark, why: list[str], prepared: Prepared, measured: Mapping[int, str], guess: Estimate | None
+    item: PackageBenchmark, why: list[str], prepared: PreparedRun, measured: Mapping[int, str], guess: Estimate | None
 ) -> EvaluatedBenchmark:
     plan = prepared.plan
     return EvaluatedBenchmark(

@@ -112,7 +112,7 @@ def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
     """
     from benchhouse.runs.isolated import experiments_in
     from benchhouse.runs.package_gate import check_environments
-    from benchhouse.runs.preparation import source_builds
+    from benchhouse.runs.prepared_run import source_builds
     from benchhouse.schema.protocols import Place
     from benchhouse.schema.resources import Runtime
 

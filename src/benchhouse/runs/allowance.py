@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchhouse.runs.estimate import estimate
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_seconds
 from benchhouse.schema.resources import Budget
@@ -31,7 +31,7 @@ class Excess:
         return show_seconds(value) if self.what == "wall" else f"{value:g}"
 
 
-def excess(workspace: WorkspaceFolder, prepared: Prepared, budget: Budget, *, guess: bool = True) -> list[Excess]:
+def excess(workspace: WorkspaceFolder, prepared: PreparedRun, budget: Budget, *, guess: bool = True) -> list[Excess]:
     """What the whole run asks for beyond a budget. Time and money are a `guess` from earlier trials.
 
     What can't be known before, such as CPU time, or how long something takes that never ran here, ends the run when
@@ -58,7 +58,7 @@ def excess(workspace: WorkspaceFolder, prepared: Prepared, budget: Budget, *, gu
     return over
 
 
-def held_to(prepared: Prepared, budget: Budget) -> Prepared:
+def held_to(prepared: PreparedRun, budget: Budget) -> PreparedRun:
     """The same with the smaller of both budgets; its plan keeps its digest."""
     scenario = prepared.plan.scenario
     scenario = scenario.model_copy(update={"budget": smaller(scenario.budget, budget)})

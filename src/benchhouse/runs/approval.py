@@ -20,7 +20,7 @@ from benchhouse.runs.approval_files import (
 )
 from benchhouse.runs.conditions import conditions
 from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.signed_files import UnreadableError
 from benchhouse.runs.signers import signature_doubt
 from benchhouse.runs.trusted import current_submitter, login, read_trusted
@@ -58,7 +58,7 @@ class NeedsApprovalError(BenchError):
         self.plan_digest, self.over, self.request = plan_digest, over, request
 
 
-def admit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger | None = None) -> Prepared:
+def admit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger | None = None) -> PreparedRun:
     """The same, held to what its submitter may start, or to what was approved. Raises NeedsApprovalError.
 
     `ledger` is that of a run that was made before: it goes on by the approval that it began by, while that holds; time
@@ -117,7 +117,7 @@ class _Door:
 
     workspace: WorkspaceFolder
     trusted: TrustedFile
-    prepared: Prepared
+    prepared: PreparedRun
     who: str
     ledger: Ledger | None
 
@@ -136,7 +136,7 @@ class _Door:
         profile = digest(site.model_dump(mode="json", exclude={"description"}))
         return conditions(self.prepared) | paid | {"site profile": profile}
 
-    def by_approval(self) -> Prepared | None:
+    def by_approval(self) -> PreparedRun | None:
         """Held to the first approval that holds; the run, where it was made, is the one that it is for."""
         for name, signed in self._approvals():
             approval = signed.approval
@@ -147,7 +147,7 @@ class _Door:
             self._doubts.append(f"{name}: {why}")
         return None
 
-    def refuse(self, over: list[Excess], limit: Budget) -> Prepared:
+    def refuse(self, over: list[Excess], limit: Budget) -> PreparedRun:
         """Ask for approval, unless it is asked for already; raises NeedsApprovalError."""
         record = self.ledger.record if self.ledger else None
         approved_before = record.budget if record and record.approval else None

@@ -13,7 +13,7 @@ from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.keepers import attached_folders, settle
 from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Carrier, Executor, JobState
@@ -110,7 +110,7 @@ def _executor(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], N
     return executor
 
 
-def carrier(prepared: Prepared, run: RunFolder) -> Carrier | None:
+def carrier(prepared: PreparedRun, run: RunFolder) -> Carrier | None:
     """The cluster that takes this run as a whole; None where a process here carries it."""
     return getattr(open_executor(prepared, run, check=False), "carrier", None)
 

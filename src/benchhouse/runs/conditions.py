@@ -3,13 +3,13 @@
 from typing import Any
 
 from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.server_images import used_images
 from benchhouse.schema.digests import digest
 from benchhouse.schema.resources import Runtime
 
 
-def conditions(prepared: Prepared) -> dict[str, str]:
+def conditions(prepared: PreparedRun) -> dict[str, str]:
     """By name, their digests: trials made under different ones don't belong into one mean."""
     scenario = prepared.plan.scenario
     # Fields that are new count where they are given: a run of an earlier version can be carried on.
@@ -38,6 +38,6 @@ def _told(runtime: Runtime) -> dict[str, Any]:
     return runtime.model_dump(exclude=silent)
 
 
-def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
+def changed_conditions(ledger: Ledger, prepared: PreparedRun) -> list[str]:
     before = ledger.record.conditions
     return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]

@@ -14,7 +14,7 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.guarantees import COMMIT
 
 if TYPE_CHECKING:
-    from benchhouse.runs.preparation import Prepared
+    from benchhouse.runs.prepared_run import PreparedRun
 
 
 def read_contract(path: Path) -> Contract:
@@ -30,7 +30,7 @@ def contract_of(document: Document) -> Contract:
     return Contract(contract, document, settle(contract))
 
 
-def govern(prepared: "Prepared", path: Path) -> Contract:
+def govern(prepared: "PreparedRun", path: Path) -> Contract:
     """The contract in `path`; raises where it contradicts the scenario, or where it is worth nothing."""
     contract = read_contract(path)
     if problems := contradictions(contract, prepared.file, prepared.plan):

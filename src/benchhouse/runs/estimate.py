@@ -13,7 +13,7 @@ from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.plan.expand import Plan
 from benchhouse.runs.budget import most_used
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes
@@ -107,7 +107,7 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     return Estimate(trials, seconds, cost, basis, hours * nodes, hours * gpus)
 
 
-def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) -> PlanSummary:
+def summarise(workspace: WorkspaceFolder, prepared: PreparedRun, points: int = 20) -> PlanSummary:
     """A plan for a person to review, with its first points."""
     plan, scenario = prepared.plan, prepared.plan.scenario
     need = needed(workspace, prepared, plan.trial_count)
@@ -152,7 +152,7 @@ class Need:
         return f"about {show_bytes(self.size)} in {self.files:,} files"
 
 
-def needed(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> Need:
+def needed(workspace: WorkspaceFolder, prepared: PreparedRun, trials: int) -> Need:
     """From trials of this scenario, else of this experiment; else the least that any trial takes."""
     sizes = [_size_of(manifest) for manifest in islice(_earlier(workspace, prepared), _SAMPLE)]
     basis = f"as {len(sizes)} earlier trials" if len(sizes) > 1 else "as one earlier trial"
@@ -164,7 +164,7 @@ def needed(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> Need:
     return Need(size, files, least_size, least_files, basis)
 
 
-def _earlier(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[Manifest]:
+def _earlier(workspace: WorkspaceFolder, prepared: PreparedRun) -> Iterator[Manifest]:
     scenario, experiment = prepared.plan.scenario.scenario, prepared.plan.experiment.name
     own = [manifest for _, manifest in islice(_sealed(workspace.results / scenario), _SAMPLE)]
     yield from own
@@ -213,7 +213,7 @@ def _tightest(need: Need, rooms: list[Room]) -> Room:
     return max(rooms, key=share)
 
 
-def check_room(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> str:
+def check_room(workspace: WorkspaceFolder, prepared: PreparedRun, trials: int) -> str:
     """Raises BenchError where the trials can't fit even if each is as small as the smallest; else a warning or ''."""
     need = needed(workspace, prepared, trials)
     if need.size < _SMALL[0] and need.files < _SMALL[1]:

@@ -23,7 +23,7 @@ from benchhouse.runs.hot_metrics import Export
 from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.orchestrate import Orchestrator, Progress
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import check_packages, check_resources, open_executor, resume_run
 from benchhouse.runs.servers_there import ServersThere
 from benchhouse.runs.setup import RunSetup
@@ -101,7 +101,7 @@ QUIET = Quiet()
 @contextlib.contextmanager
 def orchestrator(
     workspace: WorkspaceFolder,
-    prepared: Prepared,
+    prepared: PreparedRun,
     ledger: Ledger,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: RunListener = QUIET,
@@ -167,7 +167,7 @@ def _staged(plan: Plan) -> StagedDataset | None:
     return StagedDataset(**told, input=code.dataset, path=str(copy), bytes=copy.stat().st_size)
 
 
-def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, Any]:
+def _frame(prepared: PreparedRun, options: RunOptions, images: str) -> dict[str, Any]:
     frame = {
         "code_digest": prepared.code_digest,
         "parallel": options.parallel or prepared.plan.scenario.parallel,
@@ -191,7 +191,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
 
 
 def execute(
-    workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, options: RunOptions, listener: RunListener
+    workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, options: RunOptions, listener: RunListener
 ) -> RunSummary:
     """Run what is missing of a run. The ledger and the folders are true at every moment."""
     started = time.monotonic()
@@ -206,12 +206,12 @@ def execute(
     return RunSummary(*names, outcomes, seconds, complete, owner.stopped, stopped_by)
 
 
-def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jobs | None:
+def _jobs(prepared: PreparedRun, executor: Executor, python: tuple[str, ...]) -> Jobs | None:
     """How the run's services become jobs, where its trials are jobs that outlive us."""
     return Jobs(executor.keepers, python, prepared.site.network.interface) if executor.keepers else None
 
 
-def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str:
+def render(workspace: WorkspaceFolder, prepared: PreparedRun, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan, run = prepared.plan, workspace.run("RUN")
     if carrier := batch.carrier(prepared, run):
@@ -235,7 +235,7 @@ def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str
     return "\n".join(texts) + _entering(workspace, prepared)
 
 
-def _entering(workspace: WorkspaceFolder, prepared: Prepared) -> str:
+def _entering(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
     """The script that enters the container, where there is one; whose image is not here has nothing to show."""
     try:
         container = prepared.container(workspace)
@@ -274,7 +274,7 @@ def carry_in_background(
     return process.pid
 
 
-def hand_over(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger) -> int:
+def hand_over(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger) -> int:
     """Give all that is missing to the batch system; returns how many trials are on their way."""
     check_packages(workspace, prepared)
     with orchestrator(workspace, prepared, ledger) as owner:

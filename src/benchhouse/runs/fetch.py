@@ -9,7 +9,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.listing import list_experiments
 from benchhouse.documents.problems import guess_hint
 from benchhouse.plan.dataset import missing_dataset
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes
@@ -91,7 +91,7 @@ def _bring(item: Fetchable) -> Fetchable:
     return replace(item, brought=not before)
 
 
-def needed_data(prepared: Prepared) -> list[Fetchable]:
+def needed_data(prepared: PreparedRun) -> list[Fetchable]:
     """What the scenario's experiment declares, without what none of its values needs."""
     plan = prepared.plan
     first = next(plan.instances())
@@ -109,7 +109,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def fetch_for(workspace: WorkspaceFolder, prepared: Prepared, note: Callable[[str], None]) -> list[Path]:
+def fetch_for(workspace: WorkspaceFolder, prepared: PreparedRun, note: Callable[[str], None]) -> list[Path]:
     """Fetch what the scenario needs: data, then packages. Raises BenchError with the list of what is still missing."""
     brought = []
     for item in needed_data(prepared):
@@ -128,7 +128,7 @@ def fetch_for(workspace: WorkspaceFolder, prepared: Prepared, note: Callable[[st
     return brought
 
 
-def missing(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
+def missing(workspace: WorkspaceFolder, prepared: PreparedRun) -> list[str]:
     """What a job on another node would look for and not find, each with what to do; empty: it can start.
 
     Data and packages count only where compute nodes can't bring them themselves.
@@ -144,27 +144,27 @@ def missing(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
     return lacking
 
 
-def _images(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[str]:
+def _images(workspace: WorkspaceFolder, prepared: PreparedRun) -> Iterator[str]:
     try:
         prepared.container(workspace)
     except BenchError as error:
         yield f"{error.message}: {error.hint or 'bench images pull'}"
 
 
-def _files(prepared: Prepared) -> Iterator[str]:
+def _files(prepared: PreparedRun) -> Iterator[str]:
     yield from (problem.message for problem in missing_dataset(prepared.file, prepared.plan.folder))
     for source in (bind.partition(":")[0] for bind in prepared.plan.scenario.binds):
         if source.startswith("/") and not Path(source).exists():
             yield f"a bind: {source} does not exist"
 
 
-def refusals(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
+def refusals(workspace: WorkspaceFolder, prepared: PreparedRun) -> list[str]:
     """What a run would not begin without; on this machine that is its image, all else is looked for as it is used."""
     here = prepared.plan.scenario.executor == "local"
     return list(_images(workspace, prepared)) if here else missing(workspace, prepared)
 
 
-def require(workspace: WorkspaceFolder, prepared: Prepared) -> None:
+def require(workspace: WorkspaceFolder, prepared: PreparedRun) -> None:
     """Raises BenchError with the whole list where jobs elsewhere would miss something."""
     if lacking := missing(workspace, prepared):
         egress = f"; compute nodes of site '{prepared.site.site}' do not reach the internet"

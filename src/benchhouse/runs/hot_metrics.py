@@ -12,7 +12,7 @@ from benchhouse.schema.telemetry import Monitors
 if TYPE_CHECKING:
     from benchhouse.evidence.textfile import RunFile
     from benchhouse.runs.orchestrate import Progress
-    from benchhouse.runs.preparation import Prepared
+    from benchhouse.runs.prepared_run import PreparedRun
 
 Say = Callable[[str], None]
 
@@ -72,7 +72,7 @@ def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
 
 
 def open_export(
-    prepared: "Prepared", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
+    prepared: "PreparedRun", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
 ) -> Export | None:
     """What `--textfile` or the scenario asks for. A folder that can't be written is told before anything runs."""
     monitors = prepared.plan.scenario.monitors

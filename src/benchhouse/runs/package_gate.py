@@ -28,7 +28,7 @@ from benchhouse.schema.trust import TrustedFile
 
 if TYPE_CHECKING:
     from benchhouse.catalog.benchmarks import Registered
-    from benchhouse.runs.preparation import Prepared
+    from benchhouse.runs.prepared_run import PreparedRun
 
 _OURS = "benchhouse"
 
@@ -39,7 +39,7 @@ def policy_of(workspace: WorkspaceFolder) -> PackagePolicy | None:
     return trusted.packages if trusted else None
 
 
-def check(workspace: WorkspaceFolder, prepared: "Prepared") -> str:
+def check(workspace: WorkspaceFolder, prepared: "PreparedRun") -> str:
     """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises.
 
     Experiments that come with this Benchhouse are no packages; what else their environments install is looked at, and
@@ -67,7 +67,7 @@ def check_environments(workspace: WorkspaceFolder, specs: Iterable[RuntimeSpec],
     return gate.close(asked_by)
 
 
-def run_subjects(prepared: "Prepared") -> list[Subject]:
+def run_subjects(prepared: "PreparedRun") -> list[Subject]:
     """What trials would bring from here: distributions that are installed, with all that they need."""
     return [(name, components_of(name)) for name in _names(prepared)]
 
@@ -90,7 +90,7 @@ def environment_name(spec: RuntimeSpec) -> str:
     return f"environment of {', '.join(spec.requirements) or spec.image or spec.kind}"
 
 
-def registered_in(prepared: "Prepared") -> list[Path]:
+def registered_in(prepared: "PreparedRun") -> list[Path]:
     """Folders of a nexus that a scenario and its benchmarks come from: those are held to their commits."""
     files = [prepared.home.absolute() / "scenario.yaml"]
     registered: Registered | None = prepared.registered
@@ -110,7 +110,7 @@ def _registered_folders(file: Path) -> Iterator[Path]:
                 yield root / "benchmarks"
 
 
-def _names(prepared: "Prepared") -> list[str]:
+def _names(prepared: "PreparedRun") -> list[str]:
     """Distributions whose experiments run in this Python."""
     here = any(spec.kind == "process" for spec in prepared.plan.runtimes)
     names = dict.fromkeys(item.distribution for item in prepared.listed if item.distribution != _OURS)

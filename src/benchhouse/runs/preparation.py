@@ -2,20 +2,20 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.catalog.benchmarks import Registered
-from benchhouse.catalog.entries import find_plug, plug
+from benchhouse.catalog.entries import find_plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.axes import too_many_points
 from benchhouse.plan.dataset import missing_dataset, with_dataset
-from benchhouse.plan.expand import Plan, join_versions, make_plan
+from benchhouse.plan.expand import join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.model_target import bind_model
@@ -33,89 +33,27 @@ from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unus
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
 from benchhouse.runs.isolated import IsolatedSearch, each_environment
-from benchhouse.runs.ledger import ScheduledRun
+from benchhouse.runs.prepared_run import PreparedRun, source_builds, workspace_settings
 from benchhouse.runs.server_images import refusal, with_pins
-from benchhouse.schema.approval import SignedApproval
-from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.local_packages import SourceBuilds
-from benchhouse.schema.protocols import Container, Place, Runtime
-from benchhouse.schema.resources import Budget
+from benchhouse.schema.protocols import Place
 from benchhouse.schema.resources import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
-from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
-from benchhouse.schema.workspace_file import Planning, WorkspaceFile
+from benchhouse.schema.workspace_file import Planning
 from benchhouse.sites import places
 from benchhouse.sites.image_lock import read_lock
 
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf
-    from benchhouse.plan.contract import Contract
     from benchhouse.plan.descriptor import Converted
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A scenario that was read, resolved and planned."""
-
-    file: ScenarioFile
-    plan: Plan
-    registered: Registered | None
-    notes: list[str]
-    home: Path  # the folder of the scenario file
-    site: Site = field(default_factory=Site)
-    site_name: str | None = None  # as it was asked for
-    only_slurm: str = ""  # keys of the scenario that say where it runs, where nothing else does
-    contract: "Contract | None" = None
-    """What the run is held to."""
-    listed: tuple[Listed, ...] = ()  # the experiment, in each of its versions
-    budget: Budget | None = None
-    """What the run is held to beside its scenario's own budget."""
-    scheduled: ScheduledRun | None = None  # the slot of a schedule that asks for it
-    submitter: str = ""
-    """Who asks, where a server or an agent knows; else who this process runs as."""
-    approval: SignedApproval | None = None
-    """By which it goes beyond what its submitter may start."""
-
-    def place(self, workspace: WorkspaceFolder) -> Place:
-        """What a runtime is told of its surroundings."""
-        scenario, inputs = self.plan.scenario, Path(self.plan.input_folder or workspace.root)
-        outside = [] if inputs.is_relative_to(workspace.root.absolute()) else [inputs]
-        return Place(
-            cache=places.cache(),
-            site=self.site,
-            image=scenario.runtime.image or scenario.artifacts.container or "",
-            folders=(workspace.root, places.cache(), *outside),
-            binds=tuple(scenario.binds),
-            gpus=max(resources.gpus for resources in self.plan.all_resources),
-            variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
-            builds=source_builds(workspace),
-        )
-
-    def container(self, workspace: WorkspaceFolder) -> Container | None:
-        """What a trial runs in. Raises where the image is not there or not pinned."""
-        spec = self.plan.scenario.runtime
-        runtime: Runtime = plug("runtimes", spec.kind)()
-        return runtime.container(spec, self.place(workspace))
-
-    @cached_property
-    def code_digest(self) -> str:
-        """Of the experiment's package, or those of all its versions: every file is read, once."""
-        digests = [item.code_digest() for item in self.listed]
-        return digests[0] if len(digests) == 1 else digest(digests)
-
-    def image_digest(self) -> str | None:
-        """sha256 of the image; None where there is none."""
-        container = self.container(WorkspaceFolder(Path("/")))
-        return container.digest if container else None
-
-
-def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> Prepared:
+def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> PreparedRun:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
     plans = prepare_all(workspace, path, where)
     if len(plans) > 1:
@@ -124,7 +62,7 @@ def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) 
     return plans[0]
 
 
-def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[Prepared]:
+def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[PreparedRun]:
     """The same for a file that may be a space of ado: a plan for each experiment in it."""
     if path.suffix == ".toml":
         return [_prepare_descriptor(workspace, path, where or Where())]
@@ -146,7 +84,7 @@ def converted(workspace: WorkspaceFolder, path: Path, where: Where) -> "Converte
     return convert(load_toml(path), site, where.executor or site.executor or "local", os.environ)
 
 
-def _prepare_descriptor(workspace: WorkspaceFolder, path: Path, where: Where) -> Prepared:
+def _prepare_descriptor(workspace: WorkspaceFolder, path: Path, where: Where) -> PreparedRun:
     descriptor = converted(workspace, path, where)
     prepared = _place_and_plan(workspace, descriptor.file, path.parent, where)
     return replace(prepared, notes=[*descriptor.notes, *prepared.notes])
@@ -161,12 +99,12 @@ def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
     return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
 
 
-def prepare_text(workspace: WorkspaceFolder, text: str, path: str, home: Path, where: Where) -> Prepared:
+def prepare_text(workspace: WorkspaceFolder, text: str, path: str, home: Path, where: Where) -> PreparedRun:
     """The same for a text that was read before; `home` is the folder that its file stood in."""
     return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home, where)
 
 
-def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
+def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home: Path, where: Where) -> PreparedRun:
     try:
         file = read()
     except FaultyScenarioError as error:
@@ -176,7 +114,7 @@ def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home:
     return _place_and_plan(workspace, file, home, where)
 
 
-def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, where: Where) -> Prepared:
+def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, where: Where) -> PreparedRun:
     site = places.site(workspace, where.site)
     for option, group, name in (("--executor", "executors", where.executor), ("--runtime", "runtimes", where.runtime)):
         try:
@@ -190,7 +128,7 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
     return _governed(replace(prepared, site_name=where.site, notes=notes, only_slurm=placed.only_slurm), where)
 
 
-def _governed(prepared: Prepared, where: Where) -> Prepared:
+def _governed(prepared: PreparedRun, where: Where) -> PreparedRun:
     """With the contract that the command line names, else the scenario."""
     named = prepared.plan.scenario.contract
     path = Path(where.contract) if where.contract else prepared.home / named if named else None
@@ -221,7 +159,7 @@ def _further_problems(
 
 def _resolve_and_plan(
     workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool
-) -> Prepared:
+) -> PreparedRun:
     if isinstance(file.scenario.version, list):
         return _plan_versions(workspace, file, home, site, read_only)
     notes: list[str] = []
@@ -259,10 +197,12 @@ def _resolve_and_plan(
     if listed and listed.deprecated:
         instead = f"; use {listed.deprecated['replaced_by']}" if listed.deprecated.get("replaced_by") else ""
         notes.append(f"{listed.name} {listed.version} is deprecated: {listed.deprecated['reason']}{instead}")
-    return Prepared(file, plan, registered, notes, home, site, listed=(listed,) if listed else ())
+    return PreparedRun(file, plan, registered, notes, home, site, listed=(listed,) if listed else ())
 
 
-def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool) -> Prepared:
+def _plan_versions(
+    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool
+) -> PreparedRun:
     """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
     versions = list(file.scenario.version or ())
     files = [replace(file, scenario=file.scenario.model_copy(update={"version": version})) for version in versions]
@@ -276,25 +216,10 @@ def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, s
     return replace(first, plan=plan, notes=notes, listed=tuple(one for item in prepared for one in item.listed))
 
 
-def source_builds(workspace: WorkspaceFolder) -> SourceBuilds:
-    """The packages that isolated environments of a workspace may build from source."""
-    file = _settings(workspace)
-    names = ("all",) if file and file.build_from_source == "all" else tuple(file.build_from_source if file else ())
-    return SourceBuilds(names, workspace.root.absolute())
-
-
 def _most_points(workspace: WorkspaceFolder, read_only: bool) -> int:
-    file = _settings(workspace)
+    file = workspace_settings(workspace)
     planning = file.planning if file else Planning()
     return planning.reader_max_points if read_only else planning.max_points
-
-
-def _settings(workspace: WorkspaceFolder) -> WorkspaceFile | None:
-    if not workspace.settings.is_file():
-        return None
-    from benchhouse.runs.sharing import workspace_file  # few workspaces have this file
-
-    return workspace_file(workspace)
 
 
 def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:

@@ -20,7 +20,8 @@ from benchhouse.runs.checkout import checkout
 from benchhouse.runs.conditions import changed_conditions, conditions
 from benchhouse.runs.executor_choice import Where, no_scheduler
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
-from benchhouse.runs.preparation import Prepared, prepare_text
+from benchhouse.runs.preparation import prepare_text
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.selection import find_run
 from benchhouse.runs.servers_there import ServersThere
 from benchhouse.runs.trusted import current_submitter
@@ -33,7 +34,7 @@ Say = Callable[[str], None]
 
 def open_run(
     workspace: WorkspaceFolder,
-    prepared: Prepared,
+    prepared: PreparedRun,
     path: Path,
     say: Say,
     *,
@@ -77,7 +78,7 @@ def open_run(
     return unfinished
 
 
-def check_packages(workspace: WorkspaceFolder, prepared: Prepared) -> str:
+def check_packages(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
     """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises."""
     if not workspace.trusted.is_file():
         return ""
@@ -86,7 +87,7 @@ def check_packages(workspace: WorkspaceFolder, prepared: Prepared) -> str:
     return check(workspace, prepared)
 
 
-def _check_ready(workspace: WorkspaceFolder, prepared: Prepared, unfinished: Ledger | None) -> str:
+def _check_ready(workspace: WorkspaceFolder, prepared: PreparedRun, unfinished: Ledger | None) -> str:
     """Raises BenchError where a run could not come to its end; returns a warning, or nothing.
 
     Jobs elsewhere must find what they need, and results must have room; those of `unfinished`, the run that would be
@@ -99,7 +100,7 @@ def _check_ready(workspace: WorkspaceFolder, prepared: Prepared, unfinished: Led
     return estimate.check_room(workspace, prepared, max(0, prepared.plan.trial_count - ended))
 
 
-def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
+def _require_shared(workspace: WorkspaceFolder, prepared: PreparedRun) -> None:
     shared = [Path(folder) for folder in prepared.site.folders.shared if "$" not in folder]
     home = workspace.root.resolve()
     if shared and not any(folder.resolve() in (home, *home.parents) for folder in shared):
@@ -110,7 +111,12 @@ def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
 
 
 def open_executor(
-    prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True, say: Say = lambda text: None
+    prepared: PreparedRun,
+    run: RunFolder,
+    parallel: int | None = None,
+    *,
+    check: bool = True,
+    say: Say = lambda text: None,
 ) -> Executor:
     """The scenario's executor; raises at once when it can't give what a trial asks for."""
     scenario = prepared.plan.scenario.model_copy(update={"limits": prepared.plan.limits})  # of its benchmark, too
@@ -140,7 +146,7 @@ def check_resources(executor: Executor, plan: Plan) -> None:
             raise BenchError(f"at {values}: {error.message}", error.hint, error.exit_code) from error
 
 
-def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_id: str | None = None) -> Ledger:
+def create_run(workspace: WorkspaceFolder, prepared: PreparedRun, path: Path, run_id: str | None = None) -> Ledger:
     """A new run, within what its submitter may start or by an approval, for which this is the one run.
 
     A scenario that was made in Python has no file: the run's own copy stands for it.
@@ -180,7 +186,7 @@ def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path, run_i
     return ledger
 
 
-def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
+def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, PreparedRun]:
     """An earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
 
     The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
@@ -212,7 +218,7 @@ def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None =
     return ledger, held_to(prepared, record.budget) if record.budget else prepared
 
 
-def _last_of_plan(workspace: WorkspaceFolder, prepared: Prepared, finished_too: bool) -> Ledger | None:
+def _last_of_plan(workspace: WorkspaceFolder, prepared: PreparedRun, finished_too: bool) -> Ledger | None:
     for run_id in reversed(list_runs(workspace)):
         ledger = Ledger(workspace.run(run_id))
         record = ledger.record

@@ -7,7 +7,7 @@ from functools import cached_property
 from benchhouse.plan.expand import Plan
 from benchhouse.runs.conditions import conditions
 from benchhouse.runs.ledger import Ledger, RunRecord
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.selection import scenarios_of_runs
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import trial_id
@@ -19,7 +19,7 @@ class EarlierRuns:
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self.workspace = workspace
 
-    def measured(self, prepared: Prepared) -> dict[int, str]:
+    def measured(self, prepared: PreparedRun) -> dict[int, str]:
         """Which instances of a plan are there, by their number in it, and the newest run that has each."""
         plan = prepared.plan
         runs = [ledger for ledger, record in self._alike(prepared) if record.experiment == plan.experiment]
@@ -34,7 +34,7 @@ class EarlierRuns:
                     measured[number] = ledger.folder.run_id
         return measured
 
-    def _alike(self, prepared: Prepared) -> list[tuple[Ledger, RunRecord]]:
+    def _alike(self, prepared: PreparedRun) -> list[tuple[Ledger, RunRecord]]:
         """Runs of the same scenario, place and conditions, the newest first."""
         there = self._by_scenario.get(prepared.plan.scenario.scenario, ())
         known = [(ledger, ledger.record) for ledger in map(self._ledger, there) if ledger.folder.record.is_file()]

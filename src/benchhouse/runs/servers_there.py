@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from benchhouse.runs.preparation import Prepared
+from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.pod_template import chosen
@@ -29,7 +29,7 @@ _CONNECT_S = 5.0
 class ServersThere:
     """All of one run."""
 
-    def __init__(self, prepared: Prepared, run: RunFolder) -> None:
+    def __init__(self, prepared: PreparedRun, run: RunFolder) -> None:
         self._prepared, self._run = prepared, run
         self._services: Mapping[str, TrialService] = prepared.plan.services
         self._names = [name for name, service in self._services.items() if service.use.kubernetes]
