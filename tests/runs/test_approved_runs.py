@@ -14,7 +14,9 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare_text
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import create_run, resume_run
+from benchhouse.runs.signed_files import signed_text
 from benchhouse.runs.ssh_signatures import sign
+from benchhouse.runs.trusted import account
 from benchhouse.schema.approval import NAMESPACE, Approval, SignedApproval
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.resources import Budget
@@ -106,6 +108,60 @@ def test_an_approval_is_for_one_run_which_is_held_to_it_and_may_go_on_until_it_i
         admit(team.ws.folder, prepared, resumed)
     actions = [line.action for line in team.ws.approvals.log()]
     assert actions == ["asked", "refused", "refused", "approved", "used", "asked", "refused", "revoked", "refused"]
+
+
+def test_an_approval_covers_the_files_that_the_scenario_names(team):
+    """Each of them is rewritten after the approval: the run that was approved does not start with another one."""
+    root = team.ws.root
+    texts = {
+        "argv": ("workload: {argv: [./a.sh, b.csv], cwd: .}", ["a.sh", "b.csv"]),
+        "shell": ("workload: {shell: 'bash a.sh < b.csv'}", ["a.sh", "b.csv"]),
+        "axis": ("workload: {argv: [bash], stdin: [a.sh, b.csv]}", ["a.sh", "b.csv"]),
+        "environment": (f"environment: {{SETTINGS: {root}/b.csv}}", ["b.csv"]),
+        "elsewhere": ("workload: {argv: [sub/c.sh], cwd: tools}", ["tools/sub/c.sh"]),
+    }
+    (root / "tools" / "sub").mkdir(parents=True)
+    for name, (more, files) in texts.items():
+        for file in files:
+            for path in files:
+                (root / path).write_text("1")
+                (root / path).chmod(0o755)
+            text = SCENARIO.replace(
+                "workload: {argv: ['true']}\n", "" if "workload" in more else "workload: {argv: ['true']}\n"
+            )
+            plan = replace(prepare_text(team.ws.folder, f"{text}{more}\n", "s.yaml", root, Where()), submitter="bob")
+            with pytest.raises(NeedsApprovalError) as refused:
+                admit(team.ws.folder, plan)
+            team.approve(refused.value.request)
+            (root / file).write_text("2")
+            with pytest.raises(NeedsApprovalError, match=f"another file {file} than was approved"):
+                admit(team.ws.folder, plan)
+            (root / file).write_text("1")
+            assert admit(team.ws.folder, plan).approval, (name, file)
+            team.ws.approvals.revoke(refused.value.request, by="ada")
+
+
+def test_one_account_is_one_person_under_whichever_name(team, monkeypatch):
+    """Started without a server or agent that knows who asks, a request is made by the account that started it."""
+    monkeypatch.setenv("BENCH_AS", "bob")
+    name = team.refusal(who="").request
+    assert team.ws.approvals.show(name).asked_by == "bob"
+    with pytest.raises(BenchError, match="requested it, under whichever name"):
+        team.approve(name)
+    team.forge(name, "ada", request={"account": ""}, account=account())
+    assert "signed it, and starts this run" in team.refusal(who="").message
+    team.forge(name, "ada", account="ada@elsewhere")
+    assert admit(team.ws.folder, team.plan(who="")).approval.approval.approved_by == "ada"
+
+
+def test_a_request_that_has_changed_since_it_was_shown_is_not_approved(team):
+    name = team.refusal().request
+    shown = team.ws.approvals.show(name).request_digest
+    changed = ApprovalFiles(team.ws.folder).request(name).model_copy(update={"budget": Budget(trials=500)})
+    (team.ws.folder.approvals / f"{name}.request.json").write_text(signed_text(changed))
+    with pytest.raises(BenchError, match="has changed since it was shown"):
+        team.approve(name, shown=shown)
+    assert team.approve(name, shown=team.ws.approvals.show(name).request_digest).budget["trials"] == 500
 
 
 def test_a_forged_approval_starts_nothing(team):

@@ -15,7 +15,7 @@ from benchhouse.runs.approval_files import ApprovalFiles, approved_line
 from benchhouse.runs.signed_files import UnreadableError
 from benchhouse.runs.signers import own_key, owner_of
 from benchhouse.runs.ssh_signatures import sign
-from benchhouse.runs.trusted import current_submitter, read_trusted
+from benchhouse.runs.trusted import account, current_submitter, read_trusted
 from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.roles import may
@@ -56,6 +56,8 @@ class ApprovalStanding:
     expires: str = ""
     run_id: str = ""
     """The run that it was used for."""
+    request_digest: str = ""
+    """sha256 of the request, to approve exactly what was shown."""
 
     @property
     def holds(self) -> bool:
@@ -75,16 +77,20 @@ class Approvals(VerbGroup):
         for_s: float = LIFETIME_S,
         reason: str = "",
         door: str = "",
+        shown: str = "",
     ) -> ApprovalStanding:
         """Approve what was asked for: by the name of the request, or the beginning of its plan's digest.
 
         It is signed with a key of the person `by`: `key`, or the first of their own that trusted.yaml knows. A server
         or an agent that knows who decided says so by `door` ("github, ada-l in #12"), and signs with its own key,
         `.bench/approval_key`, which trusted.yaml names as one that vouches; asked twice for the same, as after a kill,
-        it makes one approval.
+        it makes one approval. `shown` is `request_digest` of the request that the person saw: nothing is approved if it
+        has changed since.
         """
         files, trusted = ApprovalFiles(self._folder), self._trusted()
         request = files.request(files.find(digest))
+        if shown and shown != request.digest():
+            raise BenchError(f"{request.name} has changed since it was shown", "read it again, and then approve it")
         if not 0 < for_s <= _LONGEST_S:
             raise BenchError("an approval counts for a year at most", "--expires 7d")
         private = self._vouching_key() if door else own_key(trusted, key, by)
@@ -97,6 +103,7 @@ class Approvals(VerbGroup):
             approved_by=person,
             signed_by=signer,
             door=door,
+            account="" if door else account(),
             reason=reason,
             time=made,
             expires=after(made, for_s),
@@ -237,5 +244,6 @@ def _standing_of(request: ApprovalRequest, **more: object) -> ApprovalStanding:
         "over": tuple(request.over),
         "asked_by": request.asked_by,
         "asked": request.time,
+        "request_digest": request.digest(),
     }
     return ApprovalStanding(**(fields | more))  # type: ignore[arg-type]  # by the names of its fields

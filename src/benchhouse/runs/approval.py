@@ -18,13 +18,13 @@ from benchhouse.runs.approval_files import (
     line_of,
     read_copy,
 )
-from benchhouse.runs.conditions import conditions
+from benchhouse.runs.conditions import conditions, named_files
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.signed_files import UnreadableError
 from benchhouse.runs.signers import signature_doubt
-from benchhouse.runs.trusted import current_submitter, login, read_trusted
-from benchhouse.schema.approval import NAMESPACE, ApprovalRequest, SignedApproval
+from benchhouse.runs.trusted import account, current_submitter, login, read_trusted
+from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRequest, SignedApproval
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
@@ -106,6 +106,8 @@ def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) ->
         return f"{approval.approved_by} may not approve, by trusted.yaml"
     if approval.approved_by in (approval.request.asked_by, approval.request.login):
         return f"{approval.approved_by} asked for it, and nobody approves what they asked for"
+    if approval.account and approval.account == approval.request.account:
+        return f"the account {approval.account} requested it, under whichever name, and signed it"
     if signer is None or (approval.signed_by != approval.approved_by and not signer.vouches):
         return f"{approval.signed_by} may not sign for {approval.approved_by}, by trusted.yaml"
     return signature_doubt(trusted, approval.signed_by, approval.signed_bytes(), signed.signature, NAMESPACE)
@@ -134,13 +136,20 @@ class _Door:
         site, scenario = self.prepared.site, self.prepared.plan.scenario
         paid = {name: digest(scenario.model_dump(mode="json", include=fields)) for name, fields in _PAID.items()}
         profile = digest(site.model_dump(mode="json", exclude={"description"}))
-        return conditions(self.prepared) | paid | {"site profile": profile}
+        return conditions(self.prepared) | paid | {"site profile": profile} | named_files(self.workspace, self.prepared)
+
+    @property
+    def _account(self) -> str:
+        """The account of whoever the run is for; empty if a server or an agent names them, or if this process carries on
+        the run of somebody else."""
+        return account() if not self.prepared.submitter and self.who == current_submitter() else ""
 
     def by_approval(self) -> PreparedRun | None:
         """Held to the first approval that holds; the run, where it was made, is the one that it is for."""
         for name, signed in self._approvals():
             approval = signed.approval
-            why = self._misfit(approval.request) or doubt(self._files, self.trusted, signed) or self._used(signed)
+            why = self._misfit(approval.request) or doubt(self._files, self.trusted, signed)
+            why = why or self._by_same_account(approval) or self._used(signed)
             if not why:
                 prepared = held_to(self.prepared, approval.request.budget)
                 return replace(prepared, approval=signed)
@@ -185,10 +194,18 @@ class _Door:
         if (request.executor, request.site) != here:
             return f"it is for {request.executor} at {request.site}, and this is {here[0]} at {here[1]}"
         names = sorted(request.conditions.keys() | self._conditions.keys())
+        if self.ledger:  # files that were not there are what the run has written since
+            names = [name for name in names if name in request.conditions or not name.startswith("file ")]
         if changed := [name for name in names if request.conditions.get(name) != self._conditions.get(name)]:
             return f"another {' and '.join(changed)} than was approved"
         over = excess(self.workspace, prepared, request.budget, guess=self.ledger is None)
         return f"more than was approved: {'; '.join(map(str, over))}" if over else ""
+
+    def _by_same_account(self, approval: Approval) -> str:
+        """Why a new run may not use an approval that the account which starts it has signed."""
+        if self.ledger is None and approval.account and approval.account == self._account:
+            return f"the account {approval.account} signed it, and starts this run"
+        return ""
 
     def _used(self, signed: SignedApproval) -> str:
         """By another run. For a run that was made, it is taken now."""
@@ -226,6 +243,7 @@ class _Door:
             over=[str(item) for item in over],
             asked_by=self.who,
             login=login(),
+            account=self._account,
             time=now(),
         )
         request = self._files.ask(request)

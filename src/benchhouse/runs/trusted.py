@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import socket
 
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
@@ -24,6 +25,11 @@ def login() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
+
+
+def account() -> str:
+    """Return the login and the host of this process. Two names under one account are one person."""
+    return f"{login()}@{socket.gethostname()}"
 
 
 def current_submitter() -> str:

@@ -43,7 +43,14 @@ class ApprovalRequest(Model):
     over: list[str] = Field(default_factory=empty_list, description="What goes beyond the submitter's budget.")
     asked_by: str = Field(description="Who asks.")
     login: str = Field("", description="Login on the machine where that was asked.")
+    account: str = Field(
+        "", description="LOGIN@HOST that made the request; empty if a server or an agent knows who made it."
+    )
     time: str = Field(description="When, UTC.")
+
+    def digest(self) -> str:
+        """sha256 of the whole request: somebody who approves it names what they saw."""
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
 
 
 class Approval(Model):
@@ -54,6 +61,7 @@ class Approval(Model):
     approved_by: Name = Field(description="The person who approves.")
     signed_by: Name = Field(description="Whose key signs: theirs, or that of a server or agent that knows them.")
     door: Words = Field("", description="Where they said so, as the server or agent that signs tells it.")
+    account: str = Field("", description="LOGIN@HOST that signed with a key of its own; empty for a server or agent.")
     reason: Words = Field("", description="Why.")
     time: Time = Field(description="When, UTC.")
     expires: Time = Field(description="Until when a run may begin or go on by it, UTC.")

@@ -132,13 +132,15 @@ class ToApprove(Asked):
     """Why, for people who read it later."""
     for_s: Annotated[float, Field(gt=0, le=366 * 86400)] = 7 * 86400.0
     """How long it counts."""
+    shown: Token = ""
+    """`request_digest` of what was read: a request that has changed since is not approved."""
 
 
 @verb("POST", "/approvals/{request}/approve", scope="approve")
 def approve_plan(workspace: Workspace, asked: ToApprove, order: Order) -> "answers.ApprovalStanding":
     """Let a plan that goes beyond its submitter's budget run once; by somebody else, whom trusted.yaml lets approve."""
     return workspace.approvals.approve(
-        asked.request, by=order.by, for_s=asked.for_s, reason=asked.reason, door="bench serve"
+        asked.request, by=order.by, for_s=asked.for_s, reason=asked.reason, door="bench serve", shown=asked.shown
     )
 
 

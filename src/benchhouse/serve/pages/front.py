@@ -66,7 +66,8 @@ def _request(request: Request, asked: "ApprovalStanding") -> Markup:
     by_other = asker_of(request).name != asked.asked_by
     what = f"{short(asked.scenario)} on {asked.executor} at {asked.site}, for {asked.asked_by}"
     words = f": {what}: {'; '.join(asked.over)} "
-    button = form(request, "approve_plan", "Approve", {"request": asked.name}) if by_other else None
+    given = {"request": asked.name, "shown": asked.request_digest}
+    button = form(request, "approve_plan", "Approve", given) if by_other else None
     return join(tag("b", "Approval"), words, tag("code", asked.name), " ", button)
 
 
