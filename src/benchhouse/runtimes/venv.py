@@ -35,6 +35,7 @@ class VenvRuntime:
             return
         with _locked(request.link):
             if not request.lock.exists():
+                make_folders(request.lock.parent)
                 write_whole(request.lock, _resolved(spec, request.local, place.builds))
             folder = request.folder()
             with _locked(folder):
@@ -48,6 +49,7 @@ class VenvRuntime:
             return _site_of(request.link)
         with _locked(request.link):
             if not request.lock.exists():
+                make_folders(request.lock.parent)
                 write_whole(request.lock, _resolved(spec, request.local, None))
         _unpack(spec, request.lock, folder)
         return folder
