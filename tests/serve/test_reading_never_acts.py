@@ -3,12 +3,16 @@
 import http.client
 import json
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
 from agents import over_http, over_stdio
-from asking import ask
+from asking import address, ask
+
+from benchhouse.serve import app
+from benchhouse.serve.verbs import VERBS
 
 MILLION = {"range": {"from": 1, "to": 1_000_000, "step": 1}}
 ABSENT = {"scenario": "s", "experiment": "absent.experiment"}
@@ -85,3 +89,52 @@ def test_a_server_stops_planning_when_it_has_answered_503_or_the_client_has_gone
     status, _, text = ask(base, "/api/plan", "POST", body, Content_Type="application/json")
     assert status == 400, text
     assert "900,000 that may be planned" in text
+
+
+HOOK = """
+import os, sys
+
+def note(event, arguments):
+    if event in ("subprocess.Popen", "os.exec", "os.fork", "os.posix_spawn", "os.system", "socket.connect"):
+        with open(os.environ["ACTIONS"], "a") as actions:
+            print(event, *arguments, file=actions)
+
+if "ACTIONS" in os.environ and "serve" in sys.orig_argv:
+    sys.addaudithook(note)
+"""
+
+
+@pytest.mark.slow("a new server answers everything that a reader may read")
+def test_no_verb_or_page_of_a_reader_starts_a_program_or_opens_a_connection(lab):
+    program = lab.root / "planted"
+    program.write_text(f"#!/bin/sh\ntouch {lab.marks}/started\n")
+    program.chmod(0o755)
+    (lab.workspace / "recipes").mkdir()
+    recipe = {"name": "mine", "program": [str(program)], "command": ["{program}"], "ready": {"kind": "port"},
+              "version_command": ["{program}", "--version"], "endpoint": "{host}:{port}"}  # fmt: skip
+    (lab.workspace / "recipes" / "mine.yaml").write_text(json.dumps(recipe))
+    lab.bench("run", lab.scenario("once", "demo"))
+    (lab.root / "site" / "sitecustomize.py").write_text(HOOK)
+    actions = lab.root / "actions"
+    lab.variables["ACTIONS"] = str(actions)
+    process = lab.start("serve", "--port", "0", "--rate", "10000")
+    values = {"run": "@last", "recipe": "mine", "format": "scenario", "experiment": "command"}
+    verbs = [f"/api{verb.path}" for verb in VERBS.values() if verb.scope == "read" and verb.method == "GET"]
+    paths = [re.sub(r"\{(\w+)(:path)?\}", lambda found: values.get(found[1], "x"), path) for path in verbs]
+    paths += [re.sub(r"\{(\w+)(:path)?\}", lambda found: values.get(found[1], "x"), path) for path, _ in app.PAGES]
+    paths.remove("/api/query")  # runs in a process of its own: tests/serve/test_hostile_queries.py
+    try:
+        base = address(process)
+        acted, answered = [], 0
+        for path in paths:
+            before = actions.read_text() if actions.exists() else ""
+            answered += ask(base, path)[0] == 200
+            if did := (actions.read_text() if actions.exists() else "")[len(before) :]:
+                acted.append(f"{path}: {did}")
+        assert ask(base, "/api/servers/x/check")[0] == 403, "its probe may be a program"
+    finally:
+        process.terminate()
+        process.communicate()
+    assert answered > len(paths) / 2
+    assert acted == []
+    assert list(lab.marks.glob("started")) == []

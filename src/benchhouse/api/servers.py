@@ -48,7 +48,7 @@ class RecipeStatus:
     version: str | None = None
     """Version of the installed program."""
     program: str | None = None
-    """Path of the program; None where it is not installed."""
+    """Path of the program; None if it is not installed, or was not looked for."""
     image: str | None = None
     """Container image that it may be started from, with its digest where the recipe or the lock has one."""
     pinned: bool = False
@@ -135,12 +135,18 @@ class ServerOutput:
 class Servers(VerbGroup):
     """The servers of a workspace. They are named by their id, or the beginning of it."""
 
-    def recipes(self) -> list[RecipeStatus]:
-        """All recipes, with the version of each program that is installed here."""
+    def recipes(self, *, programs: bool = True) -> list[RecipeStatus]:
+        """All recipes, with the version of each program that is installed here.
+
+        The programs are started to find out their versions; without `programs`, nothing is started, and neither
+        programs nor versions are returned.
+        """
         good, broken = list_recipes(self._folder.recipes)
         images, digests = places.images_if_known(places.site(self._folder)), read_lock(self._folder.image_lock).digests
         good = [replace(item, recipe=item.recipe.with_pin(digests)) for item in good]
-        return [_status(item, images) for item in good] + [RecipeStatus("", broken=error.message) for error in broken]
+        return [_status(item, images, programs) for item in good] + [
+            RecipeStatus("", broken=error.message) for error in broken
+        ]
 
     def recipe(self, name: str) -> Recipe:
         """A recipe by its name or file; `recipe_text` makes a file of it."""
@@ -246,14 +252,15 @@ def _asked(folder: ServiceFolder, server: Server) -> Server:
     return replace(server, phase="lost", message=ended) if ended else server
 
 
-def _status(found: FoundRecipe, images: str) -> RecipeStatus:
+def _status(found: FoundRecipe, images: str, programs: bool) -> RecipeStatus:
     from benchhouse.processes.programs import find_program, version_of
 
     recipe = found.recipe
     program = version = None
-    with contextlib.suppress(ExperimentFailed):
-        program = find_program(recipe)
-        version = version_of(recipe)
+    if programs:
+        with contextlib.suppress(ExperimentFailed):
+            program = find_program(recipe)
+            version = version_of(recipe)
     if recipe.version_command and not version:  # an interpreter without the package is not the server
         program = None
     return RecipeStatus(

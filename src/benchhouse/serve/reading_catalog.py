@@ -192,7 +192,7 @@ class OfServer(Asked):
     """Its id, or the beginning of it."""
 
 
-@verb("GET", "/servers/{server}/check")
+@verb("GET", "/servers/{server}/check", scope="run")
 def server_check(workspace: Workspace, asked: OfServer) -> "answers.CheckedServer":
     """Ask a server by its own probe until it answers, for at most 5 seconds."""
     return workspace.servers.check(asked.server)
@@ -218,8 +218,8 @@ def clients(workspace: Workspace, asked: Nothing) -> "list[answers.Server]":
 
 @verb("GET", "/recipes")
 def recipes(workspace: Workspace, asked: Nothing) -> "list[answers.RecipeStatus]":
-    """All recipes of servers, with the version of each program that is installed here."""
-    return workspace.servers.recipes()
+    """All recipes of servers. Whether their programs are installed is left out: programs would be started for it."""
+    return workspace.servers.recipes(programs=False)
 
 
 class RecipeText(Asked):
