@@ -15,6 +15,7 @@ the library is reported.
 """
 
 import ctypes
+import hashlib
 import shutil
 import struct
 import subprocess
@@ -154,12 +155,13 @@ class Disk:
         self._folder = str(folder.resolve())
         self._start = _load(Path(self._folder), {})
 
-    def restore(self, calls: Sequence[Call], dice: Random | None = None) -> dict[str, bytes]:
-        """Put the folder on the real disk into the state after a power cut that follows `calls`."""
+    def restore(self, calls: Sequence[Call], dice: Random | None = None) -> str:
+        """Put the folder on the real disk into the state after a power cut that follows `calls`; a digest of it."""
         top = self._replay(calls, dice)
         path = Path(self._folder)
         shutil.rmtree(path, ignore_errors=True)
-        return _store(top, path)
+        _store(top, path)
+        return _digest(top)
 
     def everything(self, calls: Sequence[Call]) -> dict[str, bytes]:
         """The content of each file, by its path, if every call has its full effect."""
@@ -315,7 +317,7 @@ def _copy(item: _Object, by_inode: dict[int, _Object]) -> _Object:
     return by_inode[inode]
 
 
-def _store(item: _Object, path: Path) -> dict[str, bytes]:
+def _store(item: _Object, path: Path) -> None:
     stored: dict[int, Path] = {}
 
     def put(item: _Object, path: Path) -> None:
@@ -334,7 +336,13 @@ def _store(item: _Object, path: Path) -> dict[str, bytes]:
             path.chmod(item.mode)
 
     put(item, path)
-    return dict(_contents(item, ""))
+
+
+def _digest(item: _Object) -> str:
+    """Equal for two folders with equal names, content and modes."""
+    parts = [item.kind, str(item.mode), hashlib.sha256(item.content).hexdigest(), item.target]
+    parts += [f"{name!r} {_digest(child)}" for name, child in sorted(item.entries.items())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _contents(item: _Object, path: str) -> Iterator[tuple[str, bytes]]:

@@ -6,7 +6,8 @@ One run is recorded: every change of a file or folder of its workspace by any of
 (`disk_recorder.py` says what a power cut keeps). A cut falls right before each fsync and fdatasync, and after the last
 change. For each cut the workspace is put into the state that has lost every unsynced change, and then into `--mixtures`
 states that have lost a part of them, drawn by the seed. In each state `bench verify --all`, `list targets`, `status`,
-`query`, `collect` and `run --resume` are given, and there is counted:
+`query`, `collect` and `run --resume` are given, once for equal states (most syncs are of files in a trial folder
+that has no guaranteed name yet), and there is counted:
 
 - lost: a trial that the run's events had reported as sealed is not there with the same manifest
 - unreadable: one of the commands fails, or shows a traceback
@@ -152,11 +153,14 @@ def main() -> int:
         cuts = [*syncs, len(calls)]
         if options.cuts:
             cuts = [cuts[number * (len(cuts) - 1) // max(options.cuts - 1, 1)] for number in range(options.cuts)]
+        seen = set[tuple[str, int]]()
         for number, cut in enumerate(cuts):
             reported = reported_trials(calls[:cut])
             for mixture in range(options.mixtures + 1):
                 dice = random.Random(f"{options.seed}/{cut}/{mixture}") if mixture else None
-                disk.restore(calls[:cut], dice)
+                if (state := (disk.restore(calls[:cut], dice), len(reported))) in seen:
+                    continue
+                seen.add(state)
                 for kind, text in lab.problems(reported):
                     where = f"cut {number} at change {cut}, {f'mixture {mixture}' if mixture else 'all lost'}"
                     problems[kind].append(f"{where}: {text}")
@@ -167,6 +171,7 @@ def main() -> int:
         "syncs": len(syncs),
         "cuts": len(cuts),
         "states": len(cuts) * (options.mixtures + 1),
+        "distinct_states": len(seen),
         **{bar: len(texts) for bar, texts in problems.items()},
         "problems": problems,
         "seconds": round(time.monotonic() - began),
