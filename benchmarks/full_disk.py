@@ -30,7 +30,8 @@ from benchhouse.evidence.folder import list_sealed
 
 ALL_BARS = (*(bar for bar in BARS if bar != "unseen"), "unexplained", "false_all_clear")
 FAULTS = (("ENOSPC", SPACE, errno.ENOSPC, 1 << 40), ("EIO", SYNC, errno.EIO, 1))
-_CAUSES = ("No space left on device", "Input/output error")
+# SQLite has words of its own, and can't tell why it may not open a file.
+_CAUSES = ("No space left on device", "Input/output error", "disk is full", "disk I/O error", "unable to open database")
 
 
 def examine(lab: Lab, fault: tuple[str, int, int, int], number: int) -> Iterator[Problem]:

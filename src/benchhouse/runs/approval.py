@@ -140,7 +140,7 @@ class _Door:
 
     @property
     def _account(self) -> str:
-        """The account of whoever the run is for; empty if a server or an agent names them, or if this process carries on
+        """The account of whoever the run is for; empty if a server or an agent names them, or if this process resumes
         the run of somebody else."""
         return account() if not self.prepared.submitter and self.who == current_submitter() else ""
 

@@ -43,7 +43,7 @@ def conditions(prepared: PreparedRun) -> dict[str, str]:
     )
 
 
-def named_files(workspace: WorkspaceFolder, prepared: Prepared) -> dict[str, str]:
+def named_files(workspace: WorkspaceFolder, prepared: PreparedRun) -> dict[str, str]:
     """Return the digests of the local programs and files that a scenario names, by `file PATH`.
 
     A text of the scenario counts as a path if a file of that name is in the folder of the scenario, in the workspace,
@@ -68,7 +68,7 @@ def _named_in(plan: Plan) -> list[Any]:
     return [plan.target, plan.parameters, varied, services, dict(scenario.environment), runtime, scenario.binds]
 
 
-def _working_folders(prepared: Prepared) -> list[Path]:
+def _working_folders(prepared: PreparedRun) -> list[Path]:
     named = [plan.parameters.get("cwd") for plan in prepared.plan.plans]
     return [prepared.plan.folder / name for name in named if isinstance(name, str) and name]
 

@@ -390,7 +390,7 @@ class Catalog:
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> BenchError:
-    hint = "Is another process holding it, or is the disk full or broken?"
+    hint = "Make sure that no other process holds it and that the disk has room, then: bench collect; no trial is lost"
     return BenchError(f"{path}: {error}", hint, Exit.TRIAL_FAILED)
 
 
