@@ -7,7 +7,7 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-.PHONY: help venv venv-demo venv-test demo quick affected test test-deps check fuzz mutants docs reference messages bench clean
+.PHONY: help venv venv-demo venv-test demo quick affected test test-deps check fuzz audit lowest mutants docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,12 @@ mutants: venv-test ## what share of small changes to the core its tests notice; 
 
 fuzz: venv ## compare the compiled load engine with its twin in Python, under sanitizers; SECONDS=600, SEED=N
 	$(BIN)/python scripts/fuzz.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
+audit: venv ## known vulnerabilities and licenses of the packages in uv.lock, from PyPI; writes docs/reference/licenses.md
+	$(BIN)/python scripts/audit_lock.py
+
+lowest: venv ## whether the lower bounds of the dependencies in pyproject.toml work
+	scripts/lowest_versions.sh
 
 docs: venv ## the documentation as a site in site/
 	$(BIN)/mkdocs build --strict --quiet
