@@ -34,23 +34,28 @@ class PreparedRun:
     plan: Plan
     registered: Registered | None
     notes: list[str]
-    home: Path  # the folder of the scenario file
+    home: Path
+    """The folder of the scenario file."""
     site: Site = field(default_factory=Site)
-    site_name: str | None = None  # as it was asked for
-    only_slurm: str = ""  # keys of the scenario that say where it runs, where nothing else does
+    site_name: str | None = None
+    """The site that the user named."""
+    only_slurm: str = ""
+    """Keys of the scenario that imply Slurm, if nothing else names an executor."""
     contract: "Contract | None" = None
-    """What the run is held to."""
-    listed: tuple[Listed, ...] = ()  # the experiment, in each of its versions
+    """The contract that the run has to fulfill."""
+    listed: tuple[Listed, ...] = ()
+    """The experiment, once for each version."""
     budget: Budget | None = None
-    """What the run is held to beside its scenario's own budget."""
-    scheduled: ScheduledRun | None = None  # the slot of a schedule that asks for it
+    """A limit of the run in addition to the budget of its scenario."""
+    scheduled: ScheduledRun | None = None
+    """The slot of the schedule that started the run."""
     submitter: str = ""
-    """Who asks, where a server or an agent knows; else who this process runs as."""
+    """The person who submits the run, if a server or an agent knows; otherwise the account of this process."""
     approval: SignedApproval | None = None
-    """By which it goes beyond what its submitter may start."""
+    """The approval by which the run may exceed the limits of its submitter."""
 
     def place(self, workspace: WorkspaceFolder) -> Place:
-        """What a runtime is told of its surroundings."""
+        """Return the folders, images, and variables that the runtime of the trials needs."""
         scenario, inputs = self.plan.scenario, Path(self.plan.input_folder or workspace.root)
         outside = [] if inputs.is_relative_to(workspace.root.absolute()) else [inputs]
         return Place(
@@ -65,32 +70,32 @@ class PreparedRun:
         )
 
     def container(self, workspace: WorkspaceFolder) -> Container | None:
-        """What a trial runs in. Raises where the image is not there or not pinned."""
+        """Return the container of the trials; None for other runtimes. Raise if its image is missing or not pinned."""
         spec = self.plan.scenario.runtime
         runtime: Runtime = plug("runtimes", spec.kind)()
         return runtime.container(spec, self.place(workspace))
 
     @cached_property
     def code_digest(self) -> str:
-        """Of the experiment's package, or those of all its versions: every file is read, once."""
+        """The digest of the experiment's package, or of those of all its versions; each file is read once."""
         digests = [item.code_digest() for item in self.listed]
         return digests[0] if len(digests) == 1 else digest(digests)
 
     def image_digest(self) -> str | None:
-        """sha256 of the image; None where there is none."""
+        """Return the SHA-256 of the image; None without a container."""
         container = self.container(WorkspaceFolder(Path("/")))
         return container.digest if container else None
 
 
 def source_builds(workspace: WorkspaceFolder) -> SourceBuilds:
-    """The packages that isolated environments of a workspace may build from source."""
+    """Return the packages that isolated environments of a workspace may build from source."""
     file = workspace_settings(workspace)
     names = ("all",) if file and file.build_from_source == "all" else tuple(file.build_from_source if file else ())
     return SourceBuilds(names, workspace.root.absolute())
 
 
 def workspace_settings(workspace: WorkspaceFolder) -> WorkspaceFile | None:
-    """The content of workspace.yaml; None if the workspace has no such file."""
+    """Return the content of workspace.yaml; None if the workspace has no such file."""
     if not workspace.settings.is_file():
         return None
     from benchhouse.runs.sharing import workspace_file  # few workspaces have this file
