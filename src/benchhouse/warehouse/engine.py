@@ -5,12 +5,15 @@ rows themselves, whatever the engine keeps them in. An engine proves both before
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.names import can_name_a_folder
 from benchhouse.schema.query import QueryInput, QuerySpec
+from benchhouse.schema.quoting import quote
 from benchhouse.warehouse.locked_engine import as_plain
 from benchhouse.warehouse.query import Parameters, Result, Runs, tables_in
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
@@ -91,6 +94,28 @@ def checked(table: Table, content: "pa.Table", expected: str, where: str) -> "pa
     return content
 
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def checked_files(engine: str, run_id: object, files: object) -> dict[str, str]:
+    """The digests of a run's tables as an engine lists them: names of files are made of these and of the run's id.
+
+    Raises BenchError if the id could lead out of a folder, or if a table or a digest is not one.
+    """
+    try:
+        can_name_a_folder(str(run_id))
+        listed = dict(files) if isinstance(files, Mapping) else {"": ""}
+        sound = all(name in EVIDENCE_TABLES and _DIGEST.fullmatch(digest) for name, digest in listed.items())
+    except (ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise BenchError(
+            f"{engine}: lists a run {quote(str(run_id)[:100])} that benchhouse can't have written",
+            "check who may write there; other runs can be named with --run",
+        )
+    return listed
+
+
 def read_run(
     engine: str, run_id: str, entry: tuple[int, Files, Files] | None, read_table: "Callable[[Table], pa.Table]"
 ) -> RunTables:
@@ -98,7 +123,12 @@ def read_run(
     if entry is None:
         raise BenchError(f"{engine}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run")
     version, files, rows = entry
+    if not isinstance(version, int):
+        raise BenchError(f"{engine}: run {run_id} has the schema version {version!r}, which is not a number")
     need_version(version, engine)
+    files, rows = checked_files(engine, run_id, files), checked_files(engine, run_id, rows)
+    if files.keys() - rows.keys():
+        raise BenchError(f"{engine}: run {run_id} has tables without the digest of their rows")
     where = f"{engine}: run {run_id}"
     tables = {
         name: checked(EVIDENCE_TABLES[name], read_table(EVIDENCE_TABLES[name]), rows[name], where) for name in files

@@ -18,7 +18,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.secrets import split_userinfo, without_secrets
-from benchhouse.warehouse.engine import Engine, Files, RunTables
+from benchhouse.warehouse.engine import Engine, Files, RunTables, checked_files
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.query import Result, Warehouse
 from benchhouse.warehouse.run_tables import TRIAL_FACT
@@ -172,7 +172,12 @@ def _each(source: Engine, sink: Engine, run_ids: Iterable[str] | None, dry_run: 
         raise BenchError(f"{source.name}: has no run {', '.join(missing)}", "Without --run, all that are there go.")
     for run_id in wanted:
         try:
-            yield _move(source, sink, run_id, dict(here[run_id]), there.get(run_id), dry_run, replace)
+            files = checked_files(source.name, run_id, here[run_id])
+        except BenchError as error:
+            yield Moved(run_id=run_id, what="refused", reason=error.message)
+            continue
+        try:
+            yield _move(source, sink, run_id, files, there.get(run_id), dry_run, replace)
         except BenchError as error:
             if dry_run or run_id not in error.message:
                 raise  # else it is about the run, and other runs may still go
