@@ -16,7 +16,7 @@ sys.path.insert(0, str(SCRIPTS))
 import fuzz  # noqa: E402
 
 MODULES = sorted(fuzz.FOLDER.glob("_*.abi3.so"))
-ROUNDS = 1600
+ROUNDS = 800
 is_compiled = pytest.mark.skipif(not MODULES, reason="nothing is compiled in this installation")
 
 
