@@ -1,7 +1,7 @@
 """A claim that says something else than its evidence is found out, however well its digests fit."""
 
 import pytest
-from claim_maker import NUMBER, STEADY, claims_of, make, make_run_of
+from claim_maker import NUMBER, STEADY, claims_of, export, make, make_run_of
 from trial_maker import flip_byte
 
 from benchhouse.analysis.compare import DEFINITION
@@ -11,6 +11,7 @@ from benchhouse.claims import shelf
 from benchhouse.claims.creation import comparison_fields, value_fields
 from benchhouse.schema.claim import Reason
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -202,3 +203,29 @@ def test_claims_are_found_by_their_beginning(workspace):
     assert shelf.find(workspace, claim.id[:3]) is None
     with pytest.raises(BenchError, match="there is no claim"):
         shelf.require(workspace, "../../etc/passwd")
+
+
+def test_a_claim_is_judged_by_the_policy_of_its_verifier_too(workspace, tmp_path):
+    """Made with 80% intervals, it holds by the policy of its maker alone."""
+    settings = workspace.root / "claims.yaml"
+    settings.write_text("confidence: 0.8\nmax_relative_half_width: 0.5\nrefused_warnings: []\n")
+    claim = make(workspace)
+    packet = export(workspace, claim, tmp_path / "claim.tar")
+    own = claims_of(workspace).verify(claim.id)
+    assert own.ok and own.policies.weaker == own.policies.stricter == own.policies.lacks == []
+
+    elsewhere = WorkspaceFolder(tmp_path / "elsewhere")
+    elsewhere.root.mkdir()
+    checked = claims_of(elsewhere).verify(str(packet))
+    assert checked.ok, "it is publication-safe by the defaults, too"
+    assert [rule.partition(" ")[0] for rule in checked.policies.weaker][:2] == ["confidence", "max_relative_half_width"]
+    assert any("80% intervals" in line for line in checked.trace.steps[0].says)
+
+    strict = "max_relative_half_width: 0.001\n"
+    (elsewhere.root / "claims.yaml").write_text(strict)
+    settings.write_text(strict)
+    for checked in (claims_of(elsewhere).verify(str(packet)), claims_of(workspace).verify(claim.id)):
+        assert not checked.ok
+        assert [reason.code for reason in checked.policies.lacks] == ["wide_interval"]
+        assert checked.label == "PUBLICATION-GRADE"
+    assert claims_of(workspace).verify(make(workspace, realism=True).id).ok, "it says what it lacks"

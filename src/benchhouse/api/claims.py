@@ -117,25 +117,26 @@ class Claims(VerbGroup):
 
     def verify(self, what: str, trust: Iterable[Path] = ()) -> "Checked":
         """Check a claim of this workspace, or a packet from anywhere; one of the keys in `trust` must have signed."""
-        from benchhouse.claims.verification import Checked, trace_claim
+        from benchhouse.claims.verification import Checked, check_claim
 
         required = list(trust)
         keys = self._trusted(required)
         if what.endswith(".tar") or "/" in what or Path(what).is_file():
             from benchhouse.claims.packet import check_packet
 
-            return _require_signature(check_packet(Path(what), keys), bool(required))
+            return _require_signature(check_packet(Path(what), keys, shelf.read_policy(self._folder)), bool(required))
         claim_id = shelf.require(self._folder, what)
         claim = shelf.read(self._folder, claim_id)
-        traced = trace_claim(self._folder, claim_id, what)
+        traced, verdict = check_claim(self._folder, claim_id, what)
         signature = self._signature(claim, keys)
         checked = Checked(
             claim_id=claim_id,
             label=claim.label,
             statement=claim.statement,
-            ok=traced.ok and not signature.is_wrong,
+            ok=traced.ok and not signature.is_wrong and (verdict is None or verdict.holds(claim)),
             trace=traced,
             signature=signature,
+            policies=verdict,
         )
         return _require_signature(checked, bool(required))
 
@@ -149,6 +150,7 @@ class Claims(VerbGroup):
         checked = self.verify(claim_id)
         if not checked.ok:
             broken = [line for step in checked.trace.steps if not step.ok for line in step.says]
+            broken += [reason.message for reason in checked.policies.lacks] if checked.policies else []
             raise BenchError(
                 f"claim {claim_id} does not hold any more: {'; '.join(broken or [checked.signature.says])}",
                 f"see: bench trace {claim_id}",

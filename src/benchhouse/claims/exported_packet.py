@@ -16,7 +16,7 @@ def describe(path: Path, licence: str, url: str, at: str) -> ExportedPacket:
     """Raises BenchError (claim not safe) for what is no packet, was changed, or does not hold."""
     if not path.is_file():
         raise BenchError(f"{path} is not a file", "give the packet of a claim: bench claim export CLAIM -o PACKET.tar")
-    if not check_packet(path, None).ok:
+    if not check_packet(path, None, None).ok:
         raise BenchError(
             f"{path}: the claim does not hold", f"see: bench claim verify {path}", Exit.CLAIM_NOT_SAFE
         )  # fmt: skip

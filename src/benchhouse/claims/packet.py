@@ -21,7 +21,7 @@ from benchhouse.claims.verification import Checked, walk
 from benchhouse.evidence.manifest import FileEntry
 from benchhouse.evidence.writing import replacing
 from benchhouse.processes.owned import sweep_temporaries
-from benchhouse.schema.claim import CLAIM_ID, Claim
+from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -229,7 +229,7 @@ class _Hashing(io.RawIOBase):
 # -- from elsewhere
 
 
-def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
+def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | None) -> Checked:
     """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
         workspace = WorkspaceFolder(Path(folder))
@@ -245,16 +245,19 @@ def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
             catalog.finish()
         with Warehouse.open(workspace) as warehouse:
             where = f"{path.name}: claim.json"
-            traced = walk(warehouse, claim, where, str(path), lambda row: folder_of(row["trial_id"]), placed)
+            traced, verdict = walk(
+                warehouse, claim, where, str(path), lambda row: folder_of(row["trial_id"]), own, placed
+            )
         signature = signatures.check(claim, envelope, keys)
         what = "all files of its evidence" if packet.with_raw else "of its evidence what the number is computed from"
         return Checked(
             claim_id=claim.id,
             label=claim.label,
             statement=claim.statement,
-            ok=traced.ok and not signature.is_wrong,
+            ok=traced.ok and not signature.is_wrong and (verdict is None or verdict.holds(claim)),
             trace=traced,
             signature=signature,
+            policies=verdict,
             notes=[f"the packet holds {len(packet.files)} files, every digest as it says; {what}"],
         )
 

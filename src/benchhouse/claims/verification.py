@@ -9,11 +9,11 @@ from pydantic import Field
 from benchhouse.analysis.compare import DEFINITION
 from benchhouse.claims.creation import made_at, value_or_comparison
 from benchhouse.claims.safety import Basis
-from benchhouse.claims.shelf import claim_path, parse
+from benchhouse.claims.shelf import claim_path, parse, read_policy
 from benchhouse.claims.signatures import Signature
 from benchhouse.results.lineage import Step, Trace, check_cells, not_reached
 from benchhouse.results.proof import close, same_bits
-from benchhouse.schema.claim import Claim
+from benchhouse.schema.claim import Claim, Policy, Reason
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
@@ -26,6 +26,59 @@ EARLIER_QUERIES = frozenset({"47c90815bccb099f1f5d540cc3452633d1735141c1e96bf451
 """sha256 of the earlier texts of POINTS, which are run again too; a stranger's SQL is not. None is ever taken away."""
 
 
+class PolicyVerdict(Model):
+    """A claim by the policy of the person who made it, and by that of the person who verifies it."""
+
+    policy: Policy = Field(description="Of its maker.")
+    own: Policy = Field(description="Of the workspace in which it is verified: claims.yaml, or the defaults.")
+    weaker: list[str] = Field(description="Rules of the maker that are weaker than those of the verifier.")
+    stricter: list[str] = Field(description="Rules of the maker that are stricter.")
+    lacks: list[Reason] = Field(description="Why the number is not publication-safe by the policy of the verifier.")
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether the verifier's policy gives the number the same label; a claim that admits too much is not false."""
+        return claim.label != "PUBLICATION-GRADE" or not self.lacks
+
+    @property
+    def sentences(self) -> list[str]:
+        """What `verify` prints."""
+        weaker, stricter = ", ".join(self.weaker), ", ".join(self.stricter)
+        compared = [f"weaker than yours: {weaker}"] if weaker else []
+        compared += [f"stricter than yours: {stricter}"] if stricter else []
+        lacking = "; ".join(f"{reason.code}: {reason.message}" for reason in self.lacks)
+        return [
+            f"policy of its maker: {policy_text(self.policy)}",
+            f"your policy: {'the same' if not compared else policy_text(self.own)}",
+            *compared,
+            f"by your policy it lacks {lacking}" if lacking else "by your policy it is publication-safe, too",
+        ]
+
+
+def policy_text(policy: Policy) -> str:
+    """Return the rules of a policy in one line."""
+    return (
+        f"{policy.min_replicates} trials or more, {policy.confidence * 100:g}% intervals of "
+        f"±{policy.max_relative_half_width:.3g} of the value at most, drift of {policy.max_drift:.3g} at most, "
+        f"without {', '.join(policy.refused_warnings) or 'refused warnings'}"
+    )
+
+
+def weaker_rules(policy: Policy, other: Policy) -> list[str]:
+    """Return the rules by which a policy lets numbers through that the other one refuses."""
+    rules = []
+    if policy.min_replicates < other.min_replicates:
+        rules.append(f"min_replicates {policy.min_replicates} instead of {other.min_replicates}")
+    if policy.confidence < other.confidence:
+        rules.append(f"confidence {policy.confidence:g} instead of {other.confidence:g}")
+    rules += [
+        f"{name} {getattr(policy, name):g} instead of {getattr(other, name):g}"
+        for name in ("max_relative_half_width", "max_drift")
+        if getattr(policy, name) > getattr(other, name)
+    ]
+    allowed = [name for name in other.refused_warnings if name not in policy.refused_warnings]
+    return [*rules, *(f"allows the warning {name}" for name in allowed)]
+
+
 class Checked(Model):
     """What `bench claim verify` tells."""
 
@@ -35,20 +88,28 @@ class Checked(Model):
     ok: bool
     trace: Trace
     signature: Signature
+    policies: PolicyVerdict | None = None
+    """None if the claim could not be computed again."""
     notes: list[str] = Field(default_factory=empty_list)
 
 
 def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> Trace:
     """The four steps of a claim of this workspace; the first is its file."""
+    return check_claim(workspace, claim_id, token)[0]
+
+
+def check_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> tuple[Trace, PolicyVerdict | None]:
+    """The same, and the claim by the policy that the workspace has now."""
     path = claim_path(workspace, claim_id)
     place = path.relative_to(workspace.root).as_posix()
     try:
         claim = parse(path.read_bytes(), claim_id, place)
     except (BenchError, OSError) as error:
         lost = Step(name="report", ok=False, says=[str(getattr(error, "message", error))])
-        return Trace.of(token, "claim", [lost, *not_reached()])
+        return Trace.of(token, "claim", [lost, *not_reached()]), None
+    own = read_policy(workspace)
     with Warehouse.open(workspace) as warehouse:
-        return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]))
+        return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]), own)
 
 
 def walk(
@@ -57,28 +118,34 @@ def walk(
     place: str,
     token: str,
     folder_of: Callable[[Mapping[str, Any]], TrialFolder],
+    own: Policy | None,
     packed: Mapping[str, str] | None = None,
-) -> Trace:
-    """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again."""
+) -> tuple[Trace, PolicyVerdict | None]:
+    """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again.
+
+    `own` is the policy of the verifier, by which it is judged, too; None: by that of its maker alone.
+    """
     says = [f"{place}: {claim.statement}", claim.label]
     says += [f"contract {item.name} {item.digest[:12]}: {item.mode} of {item.asked}" for item in claim.contracts]
     says += [f"lacks {reason.code}: {reason.message}" for reason in claim.reasons]
     problems = _own_problems(claim)
     if problems:
         first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
-        return Trace.of(token, "claim", [first, *not_reached()])
-    steps = not_reached()
+        return Trace.of(token, "claim", [first, *not_reached()]), None
+    steps, verdict = not_reached(), None
     try:
         steps = check_cells(warehouse, claim.cells, claim.spec, packed)
         if steps[0].ok:
-            problems, notes = _restate(warehouse, claim, folder_of)
+            problems, notes, verdict = _restate(warehouse, claim, folder_of, own)
             says += notes
     except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
         problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
+    if verdict:
+        says += verdict.sentences
     if steps[0].ok and not problems:
         says.append("value, interval, n, verdict, trials and label computed again: the same")
     first = Step(name="report", ok=not problems, says=[*says, *problems], details=[claim.summary()])
-    return Trace.of(token, "claim", [first, *steps])
+    return Trace.of(token, "claim", [first, *steps]), verdict
 
 
 def _own_problems(claim: Claim) -> list[str]:
@@ -103,15 +170,15 @@ def _own_problems(claim: Claim) -> list[str]:
 
 
 def _restate(
-    warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]
-) -> tuple[list[str], list[str]]:
+    warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder], own: Policy | None
+) -> tuple[list[str], list[str], PolicyVerdict | None]:
     """Make the claim again from the rows that its query gives: what is not the same, and what else to say."""
     every_row = warehouse.query_again(claim.spec).dicts()
     rows = []
     for cell in claim.cells:
         matching = [row for row in every_row if all(row.get(name) == value for name, value in cell.key.items())]
         if len(matching) != 1:
-            return [f"its query gives {len(matching)} rows for {cell.ref}"], []
+            return [f"its query gives {len(matching)} rows for {cell.ref}"], [], None
         rows += matching
     runs = sorted({str(row["run_id"]) for row in rows})
     tried = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
@@ -127,7 +194,11 @@ def _restate(
         wrong += [f"it does not lack {code}" for code in sorted(stated - lacking.keys())]
     if wrong:
         problems.append(f"its label does not hold: judged again by its own policy, {'; '.join(wrong)}")
-    return problems, says
+    if own is None:
+        return problems, says, None
+    weaker, stricter = weaker_rules(claim.policy, own), weaker_rules(own, claim.policy)
+    lacks = basis.judge(own, folder_of)
+    return problems, says, PolicyVerdict(policy=claim.policy, own=own, weaker=weaker, stricter=stricter, lacks=lacks)
 
 
 def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str, Any]) -> tuple[list[str], list[str]]:
