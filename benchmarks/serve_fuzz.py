@@ -24,7 +24,7 @@ from benchhouse.serve.app import PAGES
 
 SECRET = "planted-b1946ac92492"
 SCENARIO = "scenario: fuzzed\nexperiment: command\ntarget: {name: t, shell: 'true'}\nrepetitions: 2\n"
-SLOW = ("/api/recipes", "/api/verify", "/api/servers/{server}/check")
+SLOW = ("/api/verify", "/api/servers/{server}/check")
 QUERIES = (
     "since", "scenario", "state", "after", "ref", "a", "b", "metric", "at", "along", "mde", "confidence", "q", "run",
     "audience", "from", "to", "verify", "experiment", "stat", "first", "workload.argv", "target.name", "repetitions",

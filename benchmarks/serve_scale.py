@@ -50,7 +50,6 @@ EXEMPT = {
     "/views": "compares 1,000 numbers, each by a bootstrap",
     "/api/gate": "compares all primary numbers, each by a bootstrap",
     "/api/runs/{run}/report": "a whole document, written for offline use",
-    "/api/recipes": "asks every installed program for its version",
 }
 MORE = {  # questions beside the bare one
     "/": ("since=168h",),

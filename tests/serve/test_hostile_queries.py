@@ -9,6 +9,9 @@ import psutil
 from agents import over_http
 from asking import PAGE, ask, bearer, token
 
+from benchhouse.schema.query import QueryLimits
+from benchhouse.serve.limits import AllTurns
+
 JSON = {"Content-Type": "application/json"}
 LIMITS = {"seconds": "1s", "wait": "2s", "memory": "128MiB", "answer": "1MiB", "spill": "16MiB", "at_once": "2"}
 HOSTILE = (
@@ -90,3 +93,26 @@ def test_an_answer_that_is_too_large_is_refused_in_every_form(lab, serve):
     for accept in ("application/json", "text/csv", "application/vnd.apache.arrow.stream"):
         status, _, text = ask(base, "/api/query", "POST", json.dumps({"sql": sql}), **JSON, Accept=accept)
         assert status == 400 and "more than 1 MiB, of which 10 rows fit" in text, accept
+
+
+def test_one_client_computes_two_answers_at_once_and_another_does_not_wait():
+    running, peaks, over = [], [], []
+
+    def compute(client):
+        running.append(client)
+        peaks.append(running.count("mallory"))
+        time.sleep(0.2)
+        running.remove(client)
+        over.append(client)
+
+    async def ask_all():
+        turns = AllTurns(QueryLimits())
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(turns.of(f"/kind{number % 3}").run, "mallory", compute, "mallory")
+            await anyio.sleep(0.05)
+            tasks.start_soon(turns.of("/kind0").run, "ada", compute, "ada")
+
+    anyio.run(ask_all)
+    assert max(peaks) == 2
+    assert over.index("ada") <= 4

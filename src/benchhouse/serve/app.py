@@ -101,7 +101,7 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
     turns = AllTurns(settings.query_limits)
     api = [Route(f"/api{path}", Endpoint(verbs, workspace, writes, turns.of(path))) for path, verbs in paths.items()]
     counted = metrics.Counted()
-    pages = [Route(path, page(workspace, make)) for path, make in PAGES]
+    pages = [Route(path, page(workspace, make, turns.of(path))) for path, make in PAGES]
     pages.append(Route("/new/scenario.yaml", builder.download(workspace)))
     app = Starlette(
         routes=[

@@ -20,6 +20,7 @@ BODY_S = 30.0
 _MOST_KNOWN = 10_000
 _BURST_S = 4.0
 _AT_ONCE = 4
+_OF_ONE_CLIENT = 2
 QUERIES = "/query"
 """The path of the verbs that answer SQL."""
 Answer = TypeVar("Answer")
@@ -47,39 +48,56 @@ class Turns:
     """How many answers of one kind are computed at once, including those whose client has gone. One client has at most
     one turn fewer than there are, so that another client's request does not wait behind theirs."""
 
-    def __init__(self, at_once: int = _AT_ONCE, wait_s: float | None = None) -> None:
-        self._free, self._each = asyncio.Semaphore(at_once), max(1, at_once - 1)
-        self._by_client: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._at_once, self._wait_s = at_once, wait_s
+    def __init__(self, at_once: int = _AT_ONCE, wait_s: float | None = None, clients: "ByClient | None" = None) -> None:
+        self._free, self._each = asyncio.Semaphore(at_once), ByClient(max(1, at_once - 1))
+        self._clients, self._at_once, self._wait_s = clients, at_once, wait_s
 
     async def run(self, client: str, function: Callable[..., Answer], *args: Any) -> Answer:
         """Return what the function returns in a thread. Raises BenchError if the client has gone when its turn comes,
         and BusyError if that takes longer than `wait_s`."""
-        own = self._by_client.setdefault(client, asyncio.Semaphore(self._each))
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(self._wait_s):
-                    await held.enter_async_context(own)
+                    await held.enter_async_context(self._each.of(client))
+                    if self._clients:
+                        await held.enter_async_context(self._clients.of(client))
                     await held.enter_async_context(self._free)
             except TimeoutError:
                 raise BusyError(
-                    f"{self._at_once} such requests are answered at once ({self._each} of one client), and none ended "
-                    f"within {self._wait_s:g} s",
+                    f"{self._at_once} such requests are answered at once ({self._each.most} of one client), and none "
+                    f"ended within {self._wait_s:g} s",
                     "try again later; for queries the owner's limit is --query-limit at_once",
                 ) from None
             refuse_unwanted()
             return await run_in_threadpool(function, *args)
 
 
+class ByClient:
+    """A number of turns for each client."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, client: str) -> asyncio.Semaphore:
+        return self._turns.setdefault(client, asyncio.Semaphore(self.most))
+
+
 class AllTurns:
-    """The turns of each kind of request, whether it comes over HTTP or from an agent. The process pool for queries has
-    as many processes as there are turns."""
+    """The turns of each kind of request, whether it comes over HTTP or from an agent.
+
+    A client has two turns over all kinds, as more of them would take the interpreter from other clients. Queries are
+    not counted there: they run in processes of their own, of which there are as many as queries have turns.
+    """
 
     def __init__(self, queries: QueryLimits) -> None:
         self._by_kind = {QUERIES: Turns(queries.at_once, queries.wait)}
+        self._clients = ByClient(_OF_ONE_CLIENT)
 
     def of(self, kind: str) -> Turns:
-        return self._by_kind.setdefault(kind, Turns())
+        if kind not in self._by_kind:
+            self._by_kind[kind] = Turns(clients=self._clients)
+        return self._by_kind[kind]
 
 
 class TooLarge(Exception):  # noqa: N818 - an answer

@@ -103,10 +103,9 @@ def _navigation(request: Request) -> Markup:
 
 
 def page(
-    workspace: Workspace, make: Callable[[Workspace, Request], Page | Response]
+    workspace: Workspace, make: Callable[[Workspace, Request], Page | Response], turns: Turns
 ) -> Callable[[Request], Awaitable[Response]]:
     """A function that makes a page, or a response that is none, as an endpoint; what it raises is a page."""
-    turns = Turns()
 
     async def endpoint(request: Request) -> Response:
         try:
