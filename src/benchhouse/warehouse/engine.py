@@ -98,7 +98,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def checked_files(engine: str, run_id: object, files: object) -> dict[str, str]:
-    """The digests of a run's tables as an engine lists them: names of files are made of these and of the run's id.
+    """The digests of a run's tables as an engine lists them; file names consist of these and of the id of the run.
 
     Raises BenchError if the id could lead out of a folder, or if a table or a digest is not one.
     """
