@@ -4,15 +4,21 @@ import http.client
 import json
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from agents import over_http, over_stdio
-from asking import address, ask
+from asking import address, ask, token
 
 from benchhouse.serve import app
 from benchhouse.serve.verbs import VERBS
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from hostile_reader import Grammar, Planted, read_requests, traced
+from strace_calls import why_not
 
 MILLION = {"range": {"from": 1, "to": 1_000_000, "step": 1}}
 ABSENT = {"scenario": "s", "experiment": "absent.experiment"}
@@ -138,3 +144,21 @@ def test_no_verb_or_page_of_a_reader_starts_a_program_or_opens_a_connection(lab)
     assert answered > len(paths) / 2
     assert acted == []
     assert list(lab.marks.glob("started")) == []
+
+
+@pytest.mark.slow("the server runs under strace, and answers every read verb, page, and tool")
+@pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+def test_no_read_verb_page_or_tool_starts_a_program_connects_or_writes(lab, monkeypatch):
+    """All kinds of requests come from the server's own tables, so that a new verb is among them."""
+    kinds = {kind.name for kind in read_requests()}
+    assert {"POST /api/plan", "POST /api/validate", "tool plan", "tool query"} <= kinds
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(lab.root / "cache"))
+    (lab.workspace / "quick.yaml").write_text("scenario: hostile\nexperiment: once\n")
+    lab.bench("run", lab.workspace / "quick.yaml")
+    planted = Planted(str(lab.root / "planted.sh"), str(lab.root / "package"), "http://127.0.0.1:9")
+    Path(planted.program).write_text("#!/bin/sh\ntrue\n")
+    Path(planted.program).chmod(0o755)
+    Path(planted.package).mkdir()
+    Path(planted.package, "setup.py").write_text("import setuptools\nsetuptools.setup(name='absent')\n")
+    effects = traced(lab.workspace, token(lab, "hostile", "--scope", "read"), 1, Grammar(1, planted))
+    assert {name: dict(counts) for name, counts in effects.items()} == {"programs": {}, "connections": {}, "writes": {}}
