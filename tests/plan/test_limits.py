@@ -39,7 +39,7 @@ def test_points_are_counted_before_anything_is_expanded(plan_of):
 
 
 def test_a_scenario_with_thousands_of_mistakes_is_refused_after_the_first_hundred(plan_of):
-    names = {f"k{number}": 1 for number in range(5_000)}
+    names = {f"k{number}": 1 for number in range(1_000)}
     listed = ", ".join(f"{name}: 1" for name in names)
     texts = {
         "workload": f"workload: {{{listed}}}",
@@ -47,21 +47,21 @@ def test_a_scenario_with_thousands_of_mistakes_is_refused_after_the_first_hundre
         "limits": f"limits: {{{listed}}}",
         "top": listed.replace(", ", "\n"),
         "values": f"workload: {{size: [{', '.join(names)}]}}",
-        "targets": f"targets: [{', '.join(['same'] * 5_000)}]",
-        "rules": f"workload: {{size: [1, 2]}}\nexclude: [{', '.join(['{size: 3}'] * 5_000)}]",
+        "targets": f"targets: [{', '.join(['same'] * 1_000)}]",
+        "rules": f"workload: {{size: [1, 2]}}\nexclude: [{', '.join(['{size: 3}'] * 1_000)}]",
     }
     for name, text in texts.items():
         spent_s, problems = seconds_until_problems(plan_of, text)
         assert len(problems) == MOST_PROBLEMS, name
-        assert spent_s < 3, name  # it was minutes; reading the text takes most of it
+        assert spent_s < 1, name  # without a limit it is several seconds
 
 
 def test_planning_ends_when_nobody_waits_for_it(plan_of):
     """Cancelled after a number of checks, as the time that the first ones take depends on the machine."""
     texts = {
         "points": (320, f"workload: {{pause: {FEWER}, share: {FEWER}}}"),
-        "values": (400, "workload: {share: {range: {from: 1, to: 50000, step: 1}}}"),
-        "rules": (2_500, f"workload: {{size: [1, 2]}}\nexclude: [{', '.join(['{size: 1}'] * 1_000)}]"),
+        "values": (400, "workload: {share: {range: {from: 1, to: 5000, step: 1}}}"),
+        "rules": (1_250, f"workload: {{size: [1, 2]}}\nexclude: [{', '.join(['{size: 1}'] * 500)}]"),
     }
 
     def plan(text, most, checks):
