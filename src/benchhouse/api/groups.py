@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from benchhouse.api.access import Audit, Tokens
     from benchhouse.api.alarms import Alarms, Baselines
+    from benchhouse.api.answers import LimitedAnswer
     from benchhouse.api.approvals import Approvals
     from benchhouse.api.catalog import Catalog
     from benchhouse.api.changes import Changes
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.views import Views
     from benchhouse.api.workspace import Workspace
+    from benchhouse.schema.query import QueryLimits
 
 
 class Groups:
@@ -46,6 +48,17 @@ class Groups:
         from benchhouse.api.changes import changes
 
         return changes(self._workspace.folder, since)
+
+    def query_within(self, limits: "QueryLimits", sql: str) -> "LimitedAnswer":
+        """Return the answer to one SELECT that somebody else wrote, over the tables of this workspace.
+
+        It runs in a process of its own, which is killed when it exceeds a limit; BenchError then names the limit.
+        """
+        from benchhouse.api.answers import LimitedAnswer
+        from benchhouse.warehouse.query import Warehouse
+
+        with Warehouse.open(self._workspace.folder) as warehouse:
+            return LimitedAnswer(warehouse.query_within(limits, sql))
 
     def evaluate(
         self,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         CurveComparison,
         Diagnosis,
         History,
-        LimitedAnswer,
         QueryResult,
         Report,
         TargetComparison,
@@ -408,17 +407,6 @@ class Workspace(Groups):
             return QueryResult(query(engine, sql))
         with Warehouse.open(self.folder) as warehouse:
             return QueryResult(warehouse.query(sql))
-
-    def query_within(self, limits: "QueryLimits", sql: str) -> "LimitedAnswer":
-        """Answer one SELECT of somebody else over the tables of this workspace.
-
-        It runs in a process of its own, which is killed when it exceeds a limit; then BenchError says which limit.
-        """
-        from benchhouse.api.answers import LimitedAnswer
-        from benchhouse.warehouse.query import Warehouse
-
-        with Warehouse.open(self.folder) as warehouse:
-            return LimitedAnswer(warehouse.query_within(limits, sql))
 
     def trace(self, ref: str) -> "Trace":
         """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
