@@ -37,11 +37,12 @@ test-deps:
 test: venv-test test-deps ## the whole test suite
 	@scripts/run-tests.sh
 
-check: venv ## style, types, who may import whom
+check: venv ## style, types, who may import whom, names and sizes
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house.py
 
 mutants: venv-test ## what share of small changes to the core its tests notice; a sample, or ALL=1; MODULES=plan for a part
 	$(BIN)/python scripts/mutants.py $(if $(ALL),--all) $(MODULES)

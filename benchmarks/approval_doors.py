@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.chat import ChatActions
 from benchhouse.api.workspace import Workspace
-from benchhouse.automation.github.commands import Command
+from benchhouse.automation.github.commands import CommentCommand
 from benchhouse.cli import bench
 from benchhouse.evidence.writing import after, now
 from benchhouse.runs.approval_files import ApprovalFiles, copy_text
@@ -42,10 +42,10 @@ from benchhouse.runs.ssh_signatures import sign
 from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRequest, SignedApproval
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Budget
-from benchhouse.serve.access import Asker
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.access import Caller
+from benchhouse.serve.idempotent_writes import ServerWrites
+from benchhouse.serve.state import ServerDatabase
 from benchhouse.serve.tools import TOOLS
-from benchhouse.serve.writes import Writes
 
 BENCH = [sys.executable, "-m", "benchhouse"]
 Door = Callable[[], object]
@@ -79,8 +79,8 @@ class Team:
         self.ws = Workspace(self.root)
         self.files = ApprovalFiles(self.ws.folder)
         self.token = self.ws.tokens.make("bob", "run").secret
-        self.chat = ChatDeeds(self.ws, lambda text: None)
-        self.writes = Writes(self.ws, ServerState(self.ws.folder.server_state))
+        self.chat = ChatActions(self.ws, lambda text: None)
+        self.writes = ServerWrites(self.ws, ServerDatabase(self.ws.folder.server_state))
         os.environ["BENCH_AS"] = "bob"
         self.process = subprocess.Popen(
             [*BENCH, "-C", str(self.root), "serve", "--port", "0", "--login", "--rate", "10000"],
@@ -110,7 +110,7 @@ class Team:
             "schedule": lambda: self.ws.schedules.run_now("big"),
             "bench evaluate": lambda: self.command("evaluate", "--all", "--again"),
             "ws.evaluate": self.evaluate,
-            "comment": lambda: self.chat.start(Command("run", "big"), new_run_id(), "bob"),
+            "comment": lambda: self.chat.start(CommentCommand("run", "big"), new_run_id(), "bob"),
         }
 
     def ways_on(self, run: str) -> dict[str, Door]:
@@ -150,7 +150,7 @@ class Team:
         self.ask("/do/submit", urlencode(given | {"then": "/"}), "application/x-www-form-urlencoded")
 
     def tool(self, name: str, **given: Any) -> None:
-        TOOLS[name].call(self.ws, self.writes, Asker("bob", "run", "token"), given)
+        TOOLS[name].call(self.ws, self.writes, Caller("bob", "run", "token"), given)
 
     # -- approvals
 

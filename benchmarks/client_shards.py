@@ -29,7 +29,7 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.engine import run_load
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
@@ -40,7 +40,7 @@ LAWS = {"ttft_ms": 10, "ttft_exp": True, "itl_ms": 2, "itl_exp": True}
 def one_round(url: str, shards: int, requests: int, folder: Path) -> dict[str, Any]:
     driver = OpenAI(url, "mock", Generation("completions"))
     asked = SimpleNamespace(as_text=lambda: "a few words", output_tokens=4)
-    pool = Pool([Planned(asked, driver.request(asked))], 1)
+    pool = RequestPool([Planned(asked, driver.request(asked))], 1)
     shape = Shape(concurrency=2 * shards, requests=requests, warmup=0, processes=shards, records=True)
     file = folder / "requests.parquet"
     book = run_load(lambda: driver, pool, shape, lambda: ServingTally(None), records=file)

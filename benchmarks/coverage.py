@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchhouse.analysis.compare import SMALLEST_RESAMPLED, Pair, compare_many
-from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.interval_checks import doubt
 from benchhouse.analysis.memory import memory_of
 from benchhouse.analysis.ranking import rank_targets
 from benchhouse.analysis.selftest import exact_interval

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchhouse.experiments.emitted import VARIABLE, take_emitted
+from benchhouse.experiments.emitted_records import VARIABLE, collect_emitted
 
 BAR_US = 10.0
 MOST_BYTES = 2**30
@@ -100,7 +100,7 @@ def together(code: str, processes: int, calls: int, folder: str) -> list[float]:
 
 def not_as_called(folder: Path, processes: int, calls: int) -> int:
     """How many records are not there, not in order, or not whole."""
-    emitted = take_emitted(folder, MOST_BYTES)
+    emitted = collect_emitted(folder, MOST_BYTES)
     wrong = abs(len(emitted) - processes) * calls
     for process in emitted:
         steps = [record.get("step") for record in process.records]
@@ -121,7 +121,7 @@ def killed() -> int:
         # The last line may be cut.
         numbers = [int(line) for line in process.stdout.read().split(b"\n")[:-1] if line]
         process.wait()
-        (emitted,) = take_emitted(Path(folder), MOST_BYTES)
+        (emitted,) = collect_emitted(Path(folder), MOST_BYTES)
     return len(set(numbers) - {record["i"] for record in emitted.records})
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchhouse.drivers.fileio import FileIO
 from benchhouse.drivers.fio import Fio
-from benchhouse.load.protocols.files import FileJob, Moved
+from benchhouse.load.protocols.files import FileJob, MovedBytes
 
 MIB = 1 << 20
 MEMORY = "/dev/shm"
@@ -65,7 +65,7 @@ def measure(case: Case, folder: Path, size: int, rounds: int, seconds: float) ->
         warmup_s=0.0 if once else min(0.3, seconds / 4),
     )
     life = FileIO()
-    taken: dict[str, list[Moved]] = {"benchhouse": [], "fio": []}
+    taken: dict[str, list[MovedBytes]] = {"benchhouse": [], "fio": []}
     try:
         life.fill(job)
         for number in range(rounds):
@@ -80,7 +80,7 @@ def measure(case: Case, folder: Path, size: int, rounds: int, seconds: float) ->
     return _judged(case, taken)
 
 
-def _judged(case: Case, taken: dict[str, list[Moved]]) -> dict[str, Any]:
+def _judged(case: Case, taken: dict[str, list[MovedBytes]]) -> dict[str, Any]:
     pairs = list(zip(taken["benchhouse"], taken["fio"], strict=True))
     rates = [(ours.operations / ours.seconds) / (fio.operations / fio.seconds) for ours, fio in pairs]
     medians = [ours.reads.quantile(0.5) / fio.reads.quantile(0.5) for ours, fio in pairs]

@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchhouse.runs.isolated import experiments_in
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.runs.isolated_environments import experiments_in
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 
 MOST_MS = 20.0
 MODULE = """\
@@ -52,7 +52,7 @@ def make_wheel(folder: Path) -> str:
     return str(wheel)
 
 
-def describe(spec: Runtime, place: Place) -> tuple[float, list[str]]:
+def describe(spec: RuntimeSettings, place: RuntimeContext) -> tuple[float, list[str]]:
     """Milliseconds, and the inputs of the one experiment there is."""
     begun = time.perf_counter()
     (experiment,) = experiments_in(spec, place)
@@ -62,8 +62,8 @@ def describe(spec: Runtime, place: Place) -> tuple[float, list[str]]:
 
 def measure(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
-        spec = Runtime(kind="venv", requirements=[make_wheel(Path(name))])
-        place = Place(Path(name, "cache"))
+        spec = RuntimeSettings(kind="venv", requirements=[make_wheel(Path(name))])
+        place = RuntimeContext(Path(name, "cache"))
         first_ms, inputs = describe(spec, place)
         later = [describe(spec, place) for _ in range(rounds)]
     same = inputs == ["size", "how"] and all(seen == inputs for _, seen in later)

@@ -24,9 +24,9 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from benchhouse.processes.tree import children
-from benchhouse.schema.telemetry import Source
+from benchhouse.schema.telemetry import SeriesSource
 from benchhouse.worker.monitors.machine import besides_processors, node
-from benchhouse.worker.monitors.procfs import Joined, Kept, Processors
+from benchhouse.worker.monitors.procfs import Joined, OpenFile, Processors
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 
@@ -107,7 +107,7 @@ class Unparsed(Nothing):
     """The files that are read at every tick, as bytes."""
 
     def __init__(self, pids: Iterable[int]) -> None:
-        self._files = [Kept("/proc/stat"), *(Kept(f"/proc/{pid}/stat") for pid in pids)]
+        self._files = [OpenFile("/proc/stat"), *(OpenFile(f"/proc/{pid}/stat") for pid in pids)]
 
     def sample(self) -> tuple[float, ...]:
         for file in self._files:
@@ -119,7 +119,7 @@ class Unparsed(Nothing):
             file.close()
 
 
-def live(sources: list[Source], seconds: float = 2.0) -> tuple[float, float]:
+def live(sources: list[SeriesSource], seconds: float = 2.0) -> tuple[float, float]:
     """Share of a core, and CPU microseconds a sample, of a sampler at 0.1 s."""
     sampler = Sampler(sources, 0.1)
     began = time.monotonic()

@@ -80,11 +80,11 @@ def benchhouse(
 def _by_engine(workload: Any, login: Any) -> Any:
     from benchhouse.drivers.postgres import Postgres
     from benchhouse.experiments.storage.postgres_tables import PostgresTally
-    from benchhouse.experiments.storage.postgres_workload import Script
+    from benchhouse.experiments.storage.postgres_workload import TransactionScript
     from benchhouse.load.engine import run_load
-    from benchhouse.load.source import Planned, Pool
+    from benchhouse.load.source import Planned, RequestPool
 
-    script = Script(workload, seed=1)
+    script = TransactionScript(workload, seed=1)
 
     def make() -> Any:
         return Postgres(login, script.statements, prepared=True, timeout_s=30)
@@ -94,7 +94,7 @@ def _by_engine(workload: Any, login: Any) -> Any:
         work.ready = work.ready or make().request(work)
         planned.append(Planned(work, work.ready))
     writes = any(plan.item.effect for plan in planned)
-    return run_load(make, Pool(planned, 1), workload, lambda: PostgresTally(writes=writes))
+    return run_load(make, RequestPool(planned, 1), workload, lambda: PostgresTally(writes=writes))
 
 
 def pgbench_itself(
@@ -176,7 +176,7 @@ COPIERS = {"psycopg": copy_psycopg, "asyncpg": copy_asyncpg}
 def server() -> Iterator[tuple[str, Path]]:
     """A server with the tables of the experiment; its address, and pgbench of the same installation."""
     from benchhouse.drivers.postgres import Postgres
-    from benchhouse.experiments.storage.postgres_tables import Tables
+    from benchhouse.experiments.storage.postgres_tables import AccountTables
     from benchhouse.load.protocols.postgres import Login
     from benchhouse.processes.programs import find_program
     from benchhouse.recipes.postgres import RECIPE
@@ -185,7 +185,7 @@ def server() -> Iterator[tuple[str, Path]]:
     program = Path(find_program(RECIPE)).with_name("pgbench")
     with tempfile.TemporaryDirectory() as folder, single_server(RECIPE, Path(folder)) as service:
         session = Postgres.administrator(Login(service.endpoint))
-        tables = Tables(session, SCHEMA)
+        tables = AccountTables(session, SCHEMA)
         tables.create()
         tables.load(ROWS, seed=0)
         yield service.endpoint, program

@@ -73,7 +73,7 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     """The load of `storage.s3`, without what it does around it."""
     from benchhouse.drivers.s3 import S3
     from benchhouse.experiments.storage.s3_content import make_contents
-    from benchhouse.experiments.storage.s3_source import Places, Prepared, RequestMix, Requests, S3Tally
+    from benchhouse.experiments.storage.s3_source import ObjectRequests, Places, PreparedBucket, RequestMix, S3Tally
     from benchhouse.load.engine import run_load
     from benchhouse.load.protocols.s3 import S3Target
     from benchhouse.load.shape import Shape
@@ -81,8 +81,8 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     case = CASES[name]
     driver = S3.for_target(S3Target(), endpoint, bucket)
     contents = make_contents(0, case.size, case.objects)
-    prepared = Prepared(Places(PREFIX), contents, case.objects, 0, named_by_md5=True)
-    source = Requests(driver, prepared, RequestMix({case.operation: 1.0}))
+    prepared = PreparedBucket(Places(PREFIX), contents, case.objects, 0, named_by_md5=True)
+    source = ObjectRequests(driver, prepared, RequestMix({case.operation: 1.0}))
     source.make_ready(writes=case.operation == "put")
     operations = case.objects * TIMES[name]
     shape = Shape(concurrency=case.in_flight, requests=operations, warmup=0)
@@ -184,7 +184,7 @@ CLIENTS: dict[str, Callable[[str, str, str], dict[str, float]]] = {
 def prepare(case: Case, endpoint: str, bucket: str) -> None:
     """The objects that are read, as the load knows them."""
     from benchhouse.drivers.s3 import S3
-    from benchhouse.experiments.storage.s3 import Writes
+    from benchhouse.experiments.storage.s3 import S3Writes
     from benchhouse.experiments.storage.s3_content import make_contents
     from benchhouse.experiments.storage.s3_source import Places
     from benchhouse.load.calls import CallTally
@@ -196,7 +196,7 @@ def prepare(case: Case, endpoint: str, bucket: str) -> None:
     keys = map(Places(PREFIX).read, range(case.objects if case.operation == "get" else 1))
     objects = [(key, contents[number % len(contents)]) for number, key in enumerate(keys)]
     shape = Shape(concurrency=min(8, len(objects)), requests=len(objects), warmup=0)
-    book = run_load(lambda: driver, Writes(driver, objects, 0), shape, CallTally)
+    book = run_load(lambda: driver, S3Writes(driver, objects, 0), shape, CallTally)
     if book.failed:
         raise SystemExit(f"objects could not be written: {book.details}")
 

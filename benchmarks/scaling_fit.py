@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchhouse.analysis.scaling import Stage
+from benchhouse.analysis.scaling import ScalingStage
 from benchhouse.analysis.scaling_laws import LawName, fit
 
 FORMS: dict[str, Callable[..., Any]] = {
@@ -45,7 +45,7 @@ def cell(name: LawName, truth: dict[str, float], places: tuple[int, ...], n: int
         samples = [
             (100.0 * FORMS[name](place, **truth) * np.exp(source.normal(0.0, spread, n))).tolist() for place in places
         ]
-        law = fit(name, [Stage(*pair) for pair in zip(places, samples, strict=True)], seed=run)
+        law = fit(name, [ScalingStage(*pair) for pair in zip(places, samples, strict=True)], seed=run)
         assert law
         for key, value in truth.items():
             interval = law.parameters[key].interval

@@ -77,13 +77,13 @@ class Storm:
 
     def strike(self, keys: list[str]) -> None:
         """Ask for all of these at once, and kill the server somewhere in between."""
-        askers = [threading.Thread(target=self.ask, args=(key,)) for key in keys]
-        for asker in askers:
-            asker.start()
+        callers = [threading.Thread(target=self.ask, args=(key,)) for key in keys]
+        for caller in callers:
+            caller.start()
         time.sleep(self.dice.uniform(0.0, 1.5))
         self.kill()
-        for asker in askers:
-            asker.join()
+        for caller in callers:
+            caller.join()
 
     def judge(self, keys: list[str]) -> dict[str, int]:
         notices = Counter(line.request for line in self.workspace.alarms.log() if line.action == "muted")

@@ -7,7 +7,7 @@ Every page and every reading verb is asked, by the server's own tables of them: 
 whose parameter has no sample here fails. First each alone (wall and CPU time of the server), then all in a random
 order, open loop, so many a second. Runs, cases, trials and traced numbers are other ones each time; the SQL, the plan
 and the leaderboard are the same ones, as a dashboard's are, and the server may know their answers. Every path is asked
-as often as every other, far more often the dear ones than people would; no asker sends an ETag.
+as often as every other, far more often the dear ones than people would; no caller sends an ETag.
 
 Bars: p95 in the mix of every page 300 ms, of every verb 150 ms; memory 400 MB; start 1 s; front page 150 kB as sent.
 EXEMPT names what by nature computes much, with the reason; it is asked alone, and told. Exits 1 when a bar is missed.

@@ -26,13 +26,13 @@ from typing import Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.processes.programs import find_program
-from benchhouse.runs.keepers import start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.service_control import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker import services as module
-from benchhouse.worker.keeper import keep
 from benchhouse.worker.output import Capture
+from benchhouse.worker.service_supervisor import keep
 from benchhouse.worker.services import Services, single_server
 
 MOST_S = 0.3

@@ -20,7 +20,7 @@ from typing import Any
 import kill_storm
 from kill_storm import Storm, children
 
-from benchhouse.worker.keeper import NAME
+from benchhouse.worker.service_supervisor import NAME
 
 SERVER = Path(__file__).parent.parent / "tests" / "services" / "small_server.py"
 CODE = """

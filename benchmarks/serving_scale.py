@@ -41,13 +41,13 @@ import serving_truth
 
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.book import Book
 from benchhouse.load.certificate import certify
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
 from benchhouse.load.engine import run_load
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.load.streams import figures
 
 STATS = {"mean": None, "p50": 50, "p90": 90, "p99": 99}
@@ -121,7 +121,7 @@ def limits(seconds: float) -> None:
         )
 
 
-def offer(cell: Cell, seconds: float, busy: int) -> tuple[Book, list[Any], Shape]:
+def offer(cell: Cell, seconds: float, busy: int) -> tuple[LoadRecord, list[Any], Shape]:
     """The book of the load, and the servers' logs of the requests of its window."""
     with ExitStack() as stack:
         mocks = [
@@ -140,8 +140,8 @@ def offer(cell: Cell, seconds: float, busy: int) -> tuple[Book, list[Any], Shape
             warmup=0 if cell.in_step else 2 * min(takes_s, 1.0) + 0.2,
             processes=cell.processes,
         )
-        pool = Pool([Planned(item, driver.request(item))], 1)
-        servers = Servers(tuple(mock.url for mock in mocks))
+        pool = RequestPool([Planned(item, driver.request(item))], 1)
+        servers = EndpointServers(tuple(mock.url for mock in mocks))
         book = run_load(lambda: driver, pool, shape, lambda: ServingTally(None), servers=servers)
         rows = [row for mock in mocks for row in mock.truth()]
     # The same requests by their order: near the edges of the window the clock would choose others.
@@ -159,7 +159,7 @@ def logged(rows: list[Any]) -> dict[str, Any]:
     }
 
 
-def judge(cell: Cell, book: Book, rows: list[Any], shape: Shape) -> dict[str, Any]:
+def judge(cell: Cell, book: LoadRecord, rows: list[Any], shape: Shape) -> dict[str, Any]:
     """Each figure: its error by the log, its bound, and whether the engine calls it valid."""
     truth, found = logged(rows), []
     certificate = certify(book, shape)
@@ -226,7 +226,7 @@ def cpu_of_requests(requests: int = 10_000) -> float:
     with ours.mock()() as mock, tempfile.TemporaryDirectory() as folder:
         driver = OpenAI(mock.url, "mock", Generation("completions"))
         item = SimpleNamespace(as_text=lambda: "a few words", output_tokens=32)
-        pool = Pool([Planned(item, driver.request(item))], 1)
+        pool = RequestPool([Planned(item, driver.request(item))], 1)
         shape = Shape(concurrency=64, requests=requests, warmup=0, records=True, processes=1)
         file = Path(folder) / "requests.parquet"
         return run_load(lambda: driver, pool, shape, lambda: ServingTally(None), records=file).cpu_all_ns / 1e9

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchhouse.analysis.slo_search import Batch, Search
+from benchhouse.analysis.slo_search import RequestBatch, Search
 
 Vector = NDArray[np.float64]
 
@@ -163,7 +163,7 @@ def search_all(case: Case, knee: float, runs: int, seed: int) -> tuple[list[Sear
             loads, requests = [probe.load for _, probe in block], [probe.requests for _, probe in block]
             counted = simulate(case, loads, requests, [generators[run] for run, _ in block])
             for (run, probe), (n, over, all_sent) in zip(block, counted, strict=True):
-                batches = [Batch(int(a), (int(b),)) for a, b in zip(n, over, strict=True)]
+                batches = [RequestBatch(int(a), (int(b),)) for a, b in zip(n, over, strict=True)]
                 searches[run].tell(probe.load, batches, sum(batch.n for batch in batches) / len(batches))
                 sent[run] += all_sent
 

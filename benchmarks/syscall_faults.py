@@ -43,7 +43,7 @@ import kill_storm
 from kill_storm import Storm
 from strace_calls import FAULTS, GROUPS, trace, why_not
 
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.evidence.folder import list_sealed, read_manifest
 from benchhouse.evidence.verify import manifest_digest, verify
 from benchhouse.runs.execution import to_collect
@@ -126,7 +126,7 @@ class Lab(Storm):
         self._must("run", f"{self.home}/storm.yaml")
         self._save("collected")
         self._must("claim", "make", "@last:n_seen", "--realism")
-        (self.claim,) = shelf.list_ids(self.workspace)
+        (self.claim,) = claim_files.list_ids(self.workspace)
         self._save("claimed")
         self.restore("collected")
         shutil.rmtree(tables)
@@ -214,7 +214,7 @@ class Lab(Storm):
     def _is_done(self, command: str) -> bool:
         run_id = list_runs(self.workspace)[-1]
         if command == "claim make":
-            return bool([shelf.read(self.workspace, name) for name in shelf.list_ids(self.workspace)])
+            return bool([claim_files.read(self.workspace, name) for name in claim_files.list_ids(self.workspace)])
         if command == "claim export":
             return not self.ask("claim", "verify", f"{self.home}/claim.tar").returncode
         if command == "report":

@@ -28,10 +28,10 @@ from functools import cache
 from pathlib import Path
 
 from benchhouse.api.opening import open_workspace
-from benchhouse.evidence.manifest import FileEntry, Manifest
+from benchhouse.evidence.manifest import Manifest, ManifestEntry
 from benchhouse.evidence.writing import write_text
-from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import publish
+from benchhouse.results.table_cells import make_cells
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.queries import points
@@ -172,7 +172,7 @@ class Template:
                 text = text.replace('"repetition": 1,', f'"repetition": {repetition},')
             content = text.encode()
             (folder.path / file).write_bytes(content)
-            entries[file] = FileEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+            entries[file] = ManifestEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
         fields = {"trial_id": name, "run_id": run_id, "files": entries, "self_digest": ""}
         sealed = self.manifest.model_copy(update=fields).signed_off().text().encode()
         folder.manifest.write_bytes(sealed)

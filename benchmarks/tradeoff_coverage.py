@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchhouse.analysis.pareto import Knot, cross, scale_of_level, scale_of_value
-from benchhouse.analysis.scaling import Stage, find_stop
+from benchhouse.analysis.pareto import Vertex, cross, scale_of_level, scale_of_value
+from benchhouse.analysis.scaling import ScalingStage, find_stop
 
 Curve = Callable[[float], float]
 EFS, LOADS = (16, 32, 64, 128, 256), (1, 2, 4, 8, 16, 32, 64)
@@ -50,7 +50,7 @@ def tradeoff(name: str, n: int, noise: tuple[float, float, float], runs: int, se
         for ef in EFS:
             x = np.clip(source.normal(recall(ef), spread_x, n), 0.0, 1.0)
             y = qps(ef) * np.exp(source.normal(-(spread_y**2) / 2, spread_y, n))
-            knots.append(Knot(ef, x.tolist(), y.tolist()))
+            knots.append(Vertex(ef, x.tolist(), y.tolist()))
         found = cross(
             knots,
             level,
@@ -76,7 +76,7 @@ def stop(name: str, n: int, spread: float, runs: int, seed: int) -> dict[str, ob
     source = np.random.default_rng([seed, n])
     stopped, covered, middles = 0, 0, []
     for run in range(runs):
-        stages = [Stage(load, (curve(load) * source.normal(1.0, spread, n)).tolist()) for load in LOADS]
+        stages = [ScalingStage(load, (curve(load) * source.normal(1.0, spread, n)).tolist()) for load in LOADS]
         found = find_stop(stages, seed=run)
         if found and found.interval and found.at:
             stopped += 1

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchhouse.experiments.training.collectives import PROGRAM, read_ranks
 from benchhouse.experiments.training.launch import run_here
-from benchhouse.experiments.training.measured import bus_factor
+from benchhouse.experiments.training.operation_rounds import bus_factor
 
 WITHIN, LATE_WITHIN = 0.05, 0.02
 ITERATIONS, LATE_S, RANKS = 20, 0.02, 2

@@ -60,7 +60,7 @@ def benchhouse(url: str, file: str, seconds: float) -> dict[str, float]:
     from benchhouse.drivers.triton import TritonHttp, TritonTarget
     from benchhouse.load.engine import run_load
     from benchhouse.load.shape import Shape
-    from benchhouse.load.source import Planned, Pool
+    from benchhouse.load.source import Planned, RequestPool
 
     class Nothing:
         """The engine's own counts are enough."""
@@ -74,7 +74,7 @@ def benchhouse(url: str, file: str, seconds: float) -> dict[str, float]:
             return ()
 
     driver = TritonHttp(TritonTarget(url=url, model=MODEL, inputs=file))
-    pool = Pool([Planned(number, driver.request(number)) for number in range(driver.distinct)], seed=0)
+    pool = RequestPool([Planned(number, driver.request(number)) for number in range(driver.distinct)], seed=0)
     shape = Shape(concurrency=IN_FLIGHT, duration=seconds, warmup=WARMUP_S)
     book = run_load(lambda: driver, pool, shape, Nothing)
     if book.failed:

@@ -37,10 +37,10 @@ def ours(driver: Any, calls: list[Any], threads: int, seconds: float) -> dict[st
     from benchhouse.experiments.vector.search_load import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
     from benchhouse.load.engine import run_load
-    from benchhouse.load.source import Planned, Pool
+    from benchhouse.load.source import Planned, RequestPool
 
     shape = VectorWorkload(concurrency=threads, duration=seconds, warmup=WARMUP_S)
-    pool = Pool([Planned(number) for number in range(len(calls))], seed=0)
+    pool = RequestPool([Planned(number) for number in range(len(calls))], seed=0)
     book = run_load(lambda: Searcher(driver, calls, K, None), pool, shape, AnswerTally)
     if book.failed:
         raise SystemExit(f"{book.failed} searches failed: {book.details}")

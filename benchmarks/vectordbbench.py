@@ -66,12 +66,12 @@ def benchhouse(endpoint: str, folder: Path, seconds: float) -> dict[str, float]:
     from benchhouse.experiments.vector.search_load import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
     from benchhouse.load.engine import run_load
-    from benchhouse.load.source import Planned, Pool
+    from benchhouse.load.source import Planned, RequestPool
 
     kept = numpy.load(folder / "queries.npz")
     calls = [query[None] for query in kept["queries"]]
     shape = VectorWorkload(concurrency=IN_FLIGHT, duration=seconds, warmup=1.0, k=K)
-    pool = Pool([Planned(number) for number in range(len(calls))], seed=0)
+    pool = RequestPool([Planned(number) for number in range(len(calls))], seed=0)
     book = run_load(lambda: Searcher(driver(endpoint), calls, K, None), pool, shape, AnswerTally)
     if book.failed:
         raise SystemExit(f"{book.failed} searches failed: {book.details}")

@@ -26,7 +26,7 @@ import psycopg
 
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.engine import Engine
+from benchhouse.warehouse.engine import TableEngine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.engine_postgres import _csv
 from benchhouse.warehouse.ingest import open_catalog, store
@@ -120,7 +120,7 @@ def _memory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def _opened(kind: str, folder: Path, endpoint: str, at: int) -> Engine:
+def _opened(kind: str, folder: Path, endpoint: str, at: int) -> TableEngine:
     if kind == "postgresql":
         return open_engine("$TEAM", {"TEAM": _new_database(endpoint, f"team_{at}")})
     if kind == "clickhouse":
@@ -135,7 +135,7 @@ def _new_database(endpoint: str, name: str) -> str:
     return endpoint.rpartition("/")[0] + f"/{name}"
 
 
-def _pulled_back(lake: LakeEngine, engine: Engine, root: Path) -> list[str]:
+def _pulled_back(lake: LakeEngine, engine: TableEngine, root: Path) -> list[str]:
     root.mkdir()
     home = LakeEngine(WorkspaceFolder(root))
     transfer(engine, home)
@@ -145,7 +145,7 @@ def _pulled_back(lake: LakeEngine, engine: Engine, root: Path) -> list[str]:
 
 
 def _compare(
-    lake: LakeEngine, engine: Engine, kind: str, asks: dict[str, dict[str, list[float]]], pid: int
+    lake: LakeEngine, engine: TableEngine, kind: str, asks: dict[str, dict[str, list[float]]], pid: int
 ) -> list[str]:
     runs = sorted(lake.runs())
     case = lake.query("SELECT min(benchmark_case_id) FROM trial_fact").rows[0][0]

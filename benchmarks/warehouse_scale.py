@@ -22,8 +22,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchhouse.evidence.writing import write_text
-from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import publish
+from benchhouse.results.table_cells import make_cells
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.ingest import collect, open_catalog, store

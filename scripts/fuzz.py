@@ -34,7 +34,7 @@ from typing import Any
 
 from benchhouse.load import answers_python
 from benchhouse.load.poller import PythonPoller
-from benchhouse.schema.histogram import Measured
+from benchhouse.schema.histogram import PreparedValues
 
 FOLDER = Path(__file__).parent.parent / "src/benchhouse/load"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -232,7 +232,7 @@ def measured_in_python(values: "array[int]") -> tuple[Any, ...] | None:
     """What `measured` returns: None for values that Python has to count, or all facts of a histogram."""
     if min(values, default=0) < 0 or max(values, default=0) >= EXACT_FLOAT:
         return None
-    known = Measured(values)
+    known = PreparedValues(values)
     return known.n, known.low, known.high, known.total, known.squares, dict(Counter(known.buckets))
 
 

@@ -18,14 +18,14 @@ import python_reference
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench
 from benchhouse.schema.logs import LogSettings
-from benchhouse.schema.resources import Budget, Limits, Resources, Retries, Runtime
+from benchhouse.schema.resources import Budget, Limits, Resources, Retries, RuntimeSettings
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Scenario
-from benchhouse.schema.site import Folders, Network, Partition, Quality, Quota, Site, SlurmSite
-from benchhouse.schema.telemetry import Monitors, Scrape
+from benchhouse.schema.site import Folders, Partition, Quality, Quota, Site, SiteNetwork, SlurmSite
+from benchhouse.schema.telemetry import MonitorSettings, Scrape
 from benchhouse.schema.topology import Cluster
 
 if TYPE_CHECKING:
-    from benchhouse.api.catalog import Input
+    from benchhouse.api.catalog import InputKey
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 _MADE = "<!-- Made by scripts/make_reference.py (make reference); edit the code, not this page. -->"
@@ -110,12 +110,12 @@ def scenario_page() -> str:
         "## `retries`",
         _keys(Retries),
         "## `runtime`",
-        _keys(Runtime),
+        _keys(RuntimeSettings),
         "## `logs`",
         _keys(LogSettings),
         "## `monitors`",
         "What it means: [Monitor a run](../how-to/monitor-a-run.md).",
-        _keys(Monitors),
+        _keys(MonitorSettings),
         "## `monitors.prometheus`: an endpoint",
         _keys(Scrape),
         "## Registered benchmark",
@@ -142,7 +142,7 @@ def site_page() -> str:
         "## `quotas`: of one folder",
         _keys(Quota),
         "## `network`",
-        _keys(Network),
+        _keys(SiteNetwork),
         "## `cluster`",
         "What the tables say of the place: `cluster_region_dim`.",
         _keys(Cluster),
@@ -205,7 +205,7 @@ def experiments_page() -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _default(field: "Input") -> str:
+def _default(field: "InputKey") -> str:
     if field.required:
         return "**required**"
     return f"`{_plain(field.default)}`" if field.default not in ("", [], {}) else ""

@@ -237,7 +237,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePa
 @pytest.fixture
 def leave_behind() -> Callable[..., Path]:
     """`leave_behind(folder, name)`: an unfinished file, as a process that was killed while it wrote `name` left it."""
-    from benchhouse.processes.owned import temporary_name
+    from benchhouse.processes.owned_names import temporary_name
 
     def leave(folder: Path, name: str = "x.json") -> Path:
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import benchhouse_client
-from benchhouse.experiments.emitted import Emitted, read_emitted, take_emitted
+from benchhouse.experiments.emitted_records import Emitted, collect_emitted, read_emitted
 
 CLIENT = Path(benchhouse_client.__file__).parent
 MOST = 2**26
@@ -26,7 +26,7 @@ def program(tmp_path):
         line = [sys.executable, "-S", "-c", f"from benchhouse_client import emit\nimport os\n{code}"]
         run.done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
         assert run.done.returncode == -signal, run.done.stderr
-        return take_emitted(folder, MOST)
+        return collect_emitted(folder, MOST)
 
     return run
 
@@ -163,7 +163,7 @@ def test_the_documented_lines_of_shell_and_c_emit_records_and_do_nothing_outside
     for environment in (inside, outside):
         subprocess.run([tmp_path / "program"], env=environment, cwd=tmp_path, check=True)
         subprocess.run(["sh", "-c", snippet("bash")], env=environment, cwd=tmp_path, check=True)
-    processes = take_emitted(tmp_path / "in", MOST)
+    processes = collect_emitted(tmp_path / "in", MOST)
     records = sorted((record for process in processes for record in process.records), key=len)
     assert records[0] == {"items_per_s": 812.5} and sum(process.lost for process in processes) == 0
     assert [(record["rank"], record["step"], record["loss"]) for record in records[1:]] == [(2, 3, 0.5), (2, 4, 2)]

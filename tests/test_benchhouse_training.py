@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import benchhouse_training
-from benchhouse.experiments.emitted import take_emitted
+from benchhouse.experiments.emitted_records import collect_emitted
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def program(tmp_path):
         }
         head = "import sys, time\nfrom benchhouse_training import *\nsteps = Steps()\n"
         subprocess.run([sys.executable, "-S", "-c", head + code], env=environment, check=True, timeout=60)
-        return [record for process in take_emitted(tmp_path, 2**20) for record in process.records]
+        return [record for process in collect_emitted(tmp_path, 2**20) for record in process.records]
 
     return run
 

@@ -186,8 +186,8 @@ def _import_all() -> None:
     import rich.table  # noqa: F401
 
     import benchhouse.api
+    import benchhouse.catalog.benchmark_lookup
     import benchhouse.catalog.loading
-    import benchhouse.catalog.uses
     import benchhouse.cli.verbs
     import benchhouse.executors.local
     import benchhouse.plan.spaces

@@ -5,7 +5,7 @@ import pytest
 from tables import check_table
 
 from benchhouse.analysis.compare import compare
-from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
+from benchhouse.analysis.contrast import InfluenceEstimate, estimate, interval, p_value
 
 
 def noisy(mean, spread, n, seed):
@@ -56,7 +56,7 @@ def test_one_trial_has_no_interval_and_says_why():
 def test_values_without_spread_are_exact_from_three_on():
     assert interval(of_one([5.0] * 2), confidence=0.95, seed=1)[0] is None
     assert interval(of_one([5.0] * 3), confidence=0.95, seed=1) == ((5.0, 5.0), "exact values, no spread")
-    assert p_value(Estimate(0.0, ((0.0, 0.0),))) == 1.0
+    assert p_value(InfluenceEstimate(0.0, ((0.0, 0.0),))) == 1.0
 
 
 def test_the_same_seed_gives_the_same_ends():
@@ -65,22 +65,22 @@ def test_the_same_seed_gives_the_same_ends():
 
 
 def test_the_numbers_of_an_estimate_are_those_of_its_influences():
-    number = Estimate(2.0, ((-1.0, 0.0, 1.0),))
+    number = InfluenceEstimate(2.0, ((-1.0, 0.0, 1.0),))
     assert (number.n, number.df, number.error) == (3, 2.0, pytest.approx(math.sqrt(1 / 3)))
     assert p_value(number) == pytest.approx(1.0 - math.sqrt(12 / 14))
     reach = 4.302653 / math.sqrt(3)
     assert interval(number, confidence=0.95, seed=1) == (pytest.approx((2.0 - reach, 2.0 + reach)), "Welch t")
-    both = number.minus(Estimate(0.5, ((-2.0, 2.0), (0.0, 0.0, 0.0, 0.0))))
+    both = number.minus(InfluenceEstimate(0.5, ((-2.0, 2.0), (0.0, 0.0, 0.0, 0.0))))
     assert (both.value, both.n) == (1.5, 2)
     assert both.groups == ((-1.0, 0.0, 1.0), (2.0, -2.0), (-0.0,) * 4)
     assert both.df == pytest.approx((1 / 3 + 4.0) ** 2 / ((1 / 3) ** 2 / 2 + 4.0**2))
     assert both.error == pytest.approx(math.sqrt(1 / 3 + 4.0))
-    assert Estimate(1.0, ()).n == 0 and Estimate(1.0, ((5.0,),)).error == 0.0
+    assert InfluenceEstimate(1.0, ()).n == 0 and InfluenceEstimate(1.0, ((5.0,),)).error == 0.0
 
 
 def test_a_number_without_spread_is_zero_or_it_is_not():
-    assert p_value(Estimate(0.1, ((0.0, 0.0),))) == 0.0
-    assert interval(Estimate(0.1, ((0.0, 0.0),)), confidence=0.95, seed=1) == (
+    assert p_value(InfluenceEstimate(0.1, ((0.0, 0.0),))) == 0.0
+    assert interval(InfluenceEstimate(0.1, ((0.0, 0.0),)), confidence=0.95, seed=1) == (
         None, "none, too few equal values to call them exact",
     )  # fmt: skip
 

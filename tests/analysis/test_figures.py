@@ -19,10 +19,10 @@ import pytest
 from benchhouse.analysis.changes import find_changes
 from benchhouse.analysis.contrast import estimate, interval, p_value
 from benchhouse.analysis.online import learn, notice, watch
-from benchhouse.analysis.pareto import Knot, Scale, cross, drawn, gap, scale_of_level, scale_of_value
+from benchhouse.analysis.pareto import MetricScale, Vertex, cross, drawn, gap, scale_of_level, scale_of_value
 from benchhouse.analysis.saturation import peak_power_load
-from benchhouse.analysis.scaling import Stage, find_stop
-from benchhouse.analysis.slo_search import Batch, LoadRange, Search
+from benchhouse.analysis.scaling import ScalingStage, find_stop
+from benchhouse.analysis.slo_search import LoadRange, RequestBatch, Search
 
 FIGURES = Path(__file__).with_name("figures.json")
 
@@ -132,7 +132,7 @@ def search(name: str) -> list[Any]:
         for n in filter(None, counts):
             clumps, over = max(1, round(n / clump)), [service(probe.load) for service in services]
             draws = [sum(rng.random() < share for _ in range(clumps)) for share in over]
-            batches.append(Batch(n, tuple(min(n, round(clump * count)) for count in draws)))
+            batches.append(RequestBatch(n, tuple(min(n, round(clump * count)) for count in draws)))
         searching.tell(probe.load, batches, 0.97 * probe.load, latency_s=1.0 / max(1.0, 130.0 - probe.load))
         told.append(astuple(probe))
     found = searching.result()
@@ -153,7 +153,7 @@ CURVES: dict[str, Callable[[float], float]] = {
 def stop(name: str, n: int, spread: float) -> list[Any]:
     rng = random.Random(f"{name} {n} {spread}")
     stages = [
-        Stage(float(place), [CURVES[name](place) * (1.0 + spread * rng.gauss(0.0, 1.0)) for _ in range(n)])
+        ScalingStage(float(place), [CURVES[name](place) * (1.0 + spread * rng.gauss(0.0, 1.0)) for _ in range(n)])
         for place in (1, 2, 4, 8, 16, 32, 64)
     ]
     found = find_stop(stages, seed=1)
@@ -166,7 +166,7 @@ def trade_off(n: int, spread: float, direction: str, level: float) -> list[Any]:
     sides = []
     for faster in (1.0, 1.3):
         knots = [
-            Knot(
+            Vertex(
                 float(ef),
                 [min(1.0, 1.0 - 0.26 * (16.0 / ef) ** 0.9 + spread * rng.gauss(0.0, 1.0)) for _ in range(n)],
                 [faster * 1e6 / (30.0 + ef) * (1.0 + 5.0 * spread * rng.gauss(0.0, 1.0)) for _ in range(n)],
@@ -179,7 +179,7 @@ def trade_off(n: int, spread: float, direction: str, level: float) -> list[Any]:
         told += [astuple(crossing), drawn(knots, x_scale, y_scale, steps=3)]
         sides.append(crossing)
     if sides[0].bent and sides[1].bent:
-        told += [astuple(gap(*sides, scale, "lower", seed=1)) for scale in (Scale("log"), Scale("linear"))]
+        told += [astuple(gap(*sides, scale, "lower", seed=1)) for scale in (MetricScale("log"), MetricScale("linear"))]
     return told
 
 

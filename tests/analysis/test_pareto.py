@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tables import check_table
 
-from benchhouse.analysis.pareto import Knot, Scale, cross, drawn, frontier, gap, scale_of_level, scale_of_value
+from benchhouse.analysis.pareto import MetricScale, Vertex, cross, drawn, frontier, gap, scale_of_level, scale_of_value
 
 EFS = (16, 32, 64, 128, 256)
 
@@ -30,7 +30,7 @@ def at_recall(level):
 
 def sweep(source, n, spread_x, spread_y, efs=EFS, faster=1.0):
     return [
-        Knot(
+        Vertex(
             ef,
             np.clip(source.normal(recall(ef), spread_x, n), 0.0, 1.0).tolist(),
             (faster * qps(ef) * source.normal(1.0, spread_y, n)).tolist(),
@@ -66,7 +66,7 @@ def test_intervals_cover_the_truth_and_the_middle_is_not_off(n, spread_x, spread
 
 
 def test_without_noise_the_curve_is_within_a_third_of_a_percent_everywhere():
-    knots = [Knot(ef, [recall(ef)] * 3, [qps(ef)] * 3) for ef in EFS]
+    knots = [Vertex(ef, [recall(ef)] * 3, [qps(ef)] * 3) for ef in EFS]
     for level in np.linspace(recall(17), recall(250), 40):
         assert crossing(knots, float(level)).value == pytest.approx(at_recall(level), rel=0.0033)
 
@@ -76,8 +76,8 @@ def test_equal_targets_are_called_different_one_time_in_twenty_and_a_planted_fif
     source, called, found = np.random.default_rng([n, 2]), 0, 0
     for seed in range(40):
         one, twin, faster = (crossing(sweep(source, n, 0.002, 0.03, faster=f), 0.95, seed=seed) for f in (1, 1, 1.2))
-        called += gap(one, twin, Scale("log"), "higher", seed=seed).verdict != "no evidence of a difference"
-        judged = gap(one, faster, Scale("log"), "higher", seed=seed)
+        called += gap(one, twin, MetricScale("log"), "higher", seed=seed).verdict != "no evidence of a difference"
+        judged = gap(one, faster, MetricScale("log"), "higher", seed=seed)
         found += judged.verdict == "better"
     assert called <= 7  # two are expected; more than seven happen once in a thousand times
     assert found >= (20 if n == 3 else 38)
@@ -86,11 +86,11 @@ def test_equal_targets_are_called_different_one_time_in_twenty_and_a_planted_fif
 def test_a_gap_is_told_with_its_interval():
     source = np.random.default_rng(3)
     a, b = (crossing(sweep(source, 8, 0.001, 0.02, faster=faster), 0.95) for faster in (1.0, 0.5))
-    judged = gap(a, b, Scale("log"), "higher", seed=1)
+    judged = gap(a, b, MetricScale("log"), "higher", seed=1)
     assert judged.change == pytest.approx(-0.5, abs=0.05)
     assert judged.change_interval.covers(-0.5)
     assert judged.verdict == "worse"
-    assert gap(b, a, Scale("log"), "lower", seed=1).verdict == "worse"
+    assert gap(b, a, MetricScale("log"), "lower", seed=1).verdict == "worse"
     assert judged.p_value < 1e-6
 
 
@@ -104,15 +104,15 @@ def test_nothing_is_extrapolated():
 
 
 def test_of_a_metric_that_should_be_low_short_means_too_high():
-    knots = [Knot(c, [float(c)], [100.0 * c]) for c in (2, 4, 8)]
+    knots = [Vertex(c, [float(c)], [100.0 * c]) for c in (2, 4, 8)]
     assert crossing(knots, 1.0, "lower").reach == "short"
     assert crossing(knots, 9.0, "lower").reach == "beyond"
     assert crossing(knots, 4.0, "lower").value == pytest.approx(400.0)
 
 
 def test_a_curve_that_goes_back_is_pooled():
-    exact = [Knot(1, [0.8] * 3, [100.0] * 3), Knot(2, [0.92] * 3, [60.0] * 3), Knot(3, [0.90] * 3, [40.0] * 3),
-             Knot(4, [0.99] * 3, [10.0] * 3)]  # fmt: skip
+    exact = [Vertex(1, [0.8] * 3, [100.0] * 3), Vertex(2, [0.92] * 3, [60.0] * 3), Vertex(3, [0.90] * 3, [40.0] * 3),
+             Vertex(4, [0.99] * 3, [10.0] * 3)]  # fmt: skip
     found = crossing(exact, 0.91)
     middle_miss = math.sqrt(0.08 * 0.10)  # of the two that were pooled, whose qps is the middle of both, too
     assert crossing(exact, 1.0 - middle_miss).value == pytest.approx(math.sqrt(60.0 * 40.0))
@@ -128,7 +128,7 @@ def test_a_sweep_may_run_the_other_way_and_come_in_any_order():
 
 
 def test_of_points_that_tie_the_first_that_is_good_enough_counts():
-    knots = [Knot(1, [0.9] * 3, [90.0] * 3), Knot(2, [1.0] * 3, [50.0] * 3), Knot(4, [1.0] * 3, [20.0] * 3)]
+    knots = [Vertex(1, [0.9] * 3, [90.0] * 3), Vertex(2, [1.0] * 3, [50.0] * 3), Vertex(4, [1.0] * 3, [20.0] * 3)]
     assert crossing(knots, 1.0).value == pytest.approx(50.0)
     assert crossing(knots, 1.0).place == pytest.approx(2.0)
     assert 50.0 < crossing(knots, 0.95).value < 90.0
@@ -138,25 +138,25 @@ def test_one_repetition_gives_a_value_and_no_interval():
     found = crossing(sweep(np.random.default_rng(2), 1, 0.0, 0.02), 0.95)
     assert (found.n, found.interval, found.method) == (1, None, "none, too few repetitions")
     assert found.value == pytest.approx(at_recall(0.95), rel=0.1)
-    assert gap(found, found, Scale("log"), "higher", seed=1).verdict == "too few repetitions"
+    assert gap(found, found, MetricScale("log"), "higher", seed=1).verdict == "too few repetitions"
 
 
 def test_a_single_point_is_met_only_where_it_is():
-    flat = [Knot(0.0, [1.0] * 5, [19.0, 20.0, 21.0, 20.0, 20.0])]
+    flat = [Vertex(0.0, [1.0] * 5, [19.0, 20.0, 21.0, 20.0, 20.0])]
     assert crossing(flat, 1.0).value == pytest.approx(20.0)
     assert crossing(flat, 1.0).interval.covers(20.0)
     assert crossing(flat, 0.95).reach == "beyond"
 
 
 def test_a_value_that_may_be_zero_or_less_is_taken_as_it_is():
-    knots = [Knot(1, [1.0] * 3, [-4.0, -4.1, -3.9]), Knot(2, [4.0] * 3, [4.0, 4.1, 3.9])]
+    knots = [Vertex(1, [1.0] * 3, [-4.0, -4.1, -3.9]), Vertex(2, [4.0] * 3, [4.0, 4.1, 3.9])]
     found = crossing(knots, 2.0)
     assert found.value == pytest.approx(0.0, abs=1e-6)
-    assert gap(found, found, Scale("linear"), "higher", seed=1).change_interval is None
+    assert gap(found, found, MetricScale("linear"), "higher", seed=1).change_interval is None
 
 
 def test_the_drawn_curve_goes_through_the_points_and_never_turns():
-    knots = [Knot(ef, [recall(ef)], [qps(ef)]) for ef in EFS]
+    knots = [Vertex(ef, [recall(ef)], [qps(ef)]) for ef in EFS]
     line = drawn(knots, scale_of_level([recall(ef) for ef in EFS], "higher", 0.9), scale_of_value([1.0]))
     assert line[0] == pytest.approx((recall(16), qps(16)))
     assert line[-1] == pytest.approx((recall(256), qps(256)))
@@ -195,14 +195,14 @@ def test_a_difference_within_both_error_bounds_does_not_dominate(bounds, kept):
 
 def test_a_scale_bends_and_straightens():
     for scale, value, bent in (
-        (Scale("linear"), -2.0, -2.0),
-        (Scale("log"), 100.0, math.log(100.0)),
-        (Scale("miss"), 0.9, -math.log(0.1)),
+        (MetricScale("linear"), -2.0, -2.0),
+        (MetricScale("log"), 100.0, math.log(100.0)),
+        (MetricScale("miss"), 0.9, -math.log(0.1)),
     ):
         assert scale.bend(value) == pytest.approx(bent) and scale.straighten(bent) == pytest.approx(value)
-    assert Scale("miss", 0.01).bend(1.0) == pytest.approx(-math.log(0.01))
-    assert [Scale(kind).label("x") for kind in ("miss", "log", "linear")] == ["−log(1 − x)", "log x", "x"]
-    assert scale_of_level([1.0, 1.0], "higher", 1.0) == Scale("miss", 0.5)
+    assert MetricScale("miss", 0.01).bend(1.0) == pytest.approx(-math.log(0.01))
+    assert [MetricScale(kind).label("x") for kind in ("miss", "log", "linear")] == ["−log(1 − x)", "log x", "x"]
+    assert scale_of_level([1.0, 1.0], "higher", 1.0) == MetricScale("miss", 0.5)
 
 
 def test_scales_are_chosen_by_what_the_numbers_are():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from benchhouse.analysis.saturation import Point, Seen, capacity, peak_power_load, see, share_interval
+from benchhouse.analysis.saturation import ProbePoint, TrialCounts, capacity, peak_power_load, see, share_interval
 
 
 def curve(loads, delivered, latency=lambda load: None):
-    return [Point(load, 10_000, delivered(load), (), latency(load)) for load in loads]
+    return [ProbePoint(load, 10_000, delivered(load), (), latency(load)) for load in loads]
 
 
 def test_the_peak_power_load_of_a_single_queue_is_at_half_its_capacity():
@@ -38,6 +38,6 @@ def test_the_interval_of_a_share_covers_it_although_requests_clump():
 
 
 def test_a_share_of_zero_has_an_upper_limit_above_zero():
-    share = share_interval(Seen(0.0, 100, 0, 10, 1.0, 0), 0.95)
+    share = share_interval(TrialCounts(0.0, 100, 0, 10, 1.0, 0), 0.95)
     assert (share.observed, share.low) == (0.0, 0.0)
     assert 0.03 < share.high < 0.04

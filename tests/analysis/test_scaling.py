@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tables import check_table
 
-from benchhouse.analysis.scaling import Stage, find_stop, growth
+from benchhouse.analysis.scaling import ScalingStage, find_stop, growth
 
 PLACES = (1, 2, 4, 8, 16, 32, 64)
 CURVES = {
@@ -25,7 +25,7 @@ def truth(curve):
 
 def stages(curve, n=5, spread=0.0, source=None, places=PLACES):
     noise = (lambda: source.normal(1.0, spread, n)) if source else (lambda: np.ones(n))
-    return [Stage(place, (curve(place) * noise()).tolist()) for place in places]
+    return [ScalingStage(place, (curve(place) * noise()).tolist()) for place in places]
 
 
 @pytest.mark.parametrize(("name", "n"), list(zip(CURVES, [3, 5, 5, 3], strict=True)))  # more: tradeoff_coverage.py
@@ -51,7 +51,7 @@ def test_what_still_grows_at_the_end_has_no_stop():
 
 def test_growth_that_the_spread_may_have_made_up_is_not_called_growth():
     noisy = [(90.0, 100.0, 110.0), (60.0, 85.0, 110.0), (70.0, 88.0, 106.0), (75.0, 113.0, 151.0)]
-    found = find_stop([Stage(2**at, values) for at, values in enumerate(noisy)], seed=1)
+    found = find_stop([ScalingStage(2**at, values) for at, values in enumerate(noisy)], seed=1)
     assert (found.kind, found.at) == ("unclear", None)
 
 
@@ -69,8 +69,8 @@ def test_with_one_trial_the_interval_knows_only_what_lies_between():
 
 def test_too_little_to_say_is_none():
     assert find_stop(stages(CURVES["slow saturation"], places=(1, 2)), seed=1) is None
-    assert find_stop([Stage(0, [1.0]), Stage(1, [2.0]), Stage(2, [3.0])], seed=1) is None
-    assert find_stop([Stage(1, [0.0]), Stage(2, [2.0]), Stage(3, [3.0])], seed=1) is None
+    assert find_stop([ScalingStage(0, [1.0]), ScalingStage(1, [2.0]), ScalingStage(2, [3.0])], seed=1) is None
+    assert find_stop([ScalingStage(1, [0.0]), ScalingStage(2, [2.0]), ScalingStage(3, [3.0])], seed=1) is None
 
 
 def test_growth_is_told_against_the_first_whatever_the_order():
@@ -85,4 +85,4 @@ def test_growth_is_told_against_the_first_whatever_the_order():
 
 
 def test_growth_of_single_trials_has_no_interval():
-    assert growth([Stage(1, [1.0]), Stage(2, [2.0])], seed=1)[1].times_interval is None
+    assert growth([ScalingStage(1, [1.0]), ScalingStage(2, [2.0])], seed=1)[1].times_interval is None

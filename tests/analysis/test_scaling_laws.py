@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tables import check_table
 
-from benchhouse.analysis.scaling import Stage
+from benchhouse.analysis.scaling import ScalingStage
 from benchhouse.analysis.scaling_laws import fit
 
 PLACES = (1, 2, 4, 8, 16, 32)
@@ -19,7 +19,7 @@ CURVES = {
 
 def stages(curve, places=PLACES, n=5, spread=0.0, source=None):
     noise = (lambda: np.exp(source.normal(0.0, spread, n))) if source else (lambda: np.ones(n))
-    return [Stage(place, (curve(place) * noise()).tolist()) for place in places]
+    return [ScalingStage(place, (curve(place) * noise()).tolist()) for place in places]
 
 
 @check_table("name", CURVES)
@@ -102,5 +102,8 @@ def test_too_few_stages_fit_no_law(name, fewest):
 
 @check_table("values", [[0.0, 0.0], [-1.0, -1.0]])
 def test_values_that_are_not_positive_fit_no_law(values):
-    assert fit("amdahl", [Stage(1, values), Stage(2, [1.0, 2.0]), Stage(4, [1.0, 2.0])], seed=1) is None
-    assert fit("amdahl", [Stage(place, [1.0, 1.1]) for place in (0, 1, 2)], seed=1) is None
+    assert (
+        fit("amdahl", [ScalingStage(1, values), ScalingStage(2, [1.0, 2.0]), ScalingStage(4, [1.0, 2.0])], seed=1)
+        is None
+    )
+    assert fit("amdahl", [ScalingStage(place, [1.0, 1.1]) for place in (0, 1, 2)], seed=1) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tables import check_table
 
-from benchhouse.analysis.slo_search import Batch, LoadRange, Search
+from benchhouse.analysis.slo_search import LoadRange, RequestBatch, Search
 
 _SCRIPT = Path(__file__).parents[2] / "benchmarks" / "slo_search.py"
 
@@ -43,7 +43,9 @@ def run(search, services, seed=1, rate=None):
     while probe := search.next():
         a_second = max(1, round(rate(probe.load) if rate else probe.load))
         counts = [a_second] * (probe.requests // a_second) + [probe.requests % a_second]
-        batches = [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts if n]
+        batches = [
+            RequestBatch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts if n
+        ]
         search.tell(probe.load, batches, sum(counts) / len(batches), latency_s=0.1)
     return search.result()
 
@@ -128,7 +130,7 @@ def test_a_budget_too_small_for_a_bracket_gives_an_open_interval():
 
 def test_a_probe_without_requests_is_refused():
     with pytest.raises(ValueError, match="no requests"):
-        Search([0.01], first=1.0).tell(1.0, [Batch(0, (0,))], 0.0)
+        Search([0.01], first=1.0).tell(1.0, [RequestBatch(0, (0,))], 0.0)
 
 
 @check_table("arguments", [{"lowest": 5.0, "highest": 1.0}, {"lowest": -1.0}])
@@ -174,7 +176,7 @@ def limited(search, services, can_deliver, seed=1):
                 break
             continue
         counts = [max(1, round(probe.load))] * max(1, round(probe.requests / max(1, probe.load)))
-        batches = [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts]
+        batches = [RequestBatch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts]
         search.tell(probe.load, batches, sum(counts) / len(counts))
     return search.result(), in_vain
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from benchhouse.api import evaluation
-from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.chat import ChatActions
 from benchhouse.api.workspace import Workspace
-from benchhouse.automation.github.commands import Command
-from benchhouse.automation.github.deliveries import Order
+from benchhouse.automation.github.commands import CommentCommand
+from benchhouse.automation.github.deliveries import CommandOrder
 from benchhouse.nexus.evaluation_ledger import Used, find_evaluation
 from benchhouse.runs.ledger import list_runs, new_run_id
 from benchhouse.schema.errors import BenchError
@@ -131,27 +131,30 @@ def test_it_takes_an_admin_whoever_carries_it_on(workspace):
     with pytest.raises(BenchError, match="ada has the role run"):
         workspace.evaluations.carry_on(name)
     assert list_runs(workspace.folder) == []
-    deeds, stop = ChatDeeds(workspace, lambda text: None), Command("stop", name)
+    deeds, stop = ChatActions(workspace, lambda text: None), CommentCommand("stop", name)
     trusted.write_text("people: {ada: {role: admin}, bob: {role: approve}}\n")
     with pytest.raises(BenchError, match="ending an evaluation needs the role admin, and bob has the role approve"):
-        deeds.answer(stop, "bob", Order("k", "team/bench", "bob-l", "", 7), [])
-    assert "is stopped" in deeds.answer(stop, "ada", Order("k", "team/bench", "ada-l", "", 7), [])
+        deeds.answer(stop, "bob", CommandOrder("k", "team/bench", "bob-l", "", 7), [])
+    assert "is stopped" in deeds.answer(stop, "ada", CommandOrder("k", "team/bench", "ada-l", "", 7), [])
 
 
 def test_a_comment_evaluates_and_is_answered(workspace):
-    deeds, name = ChatDeeds(workspace, lambda text: None), new_run_id()
-    command, order = Command("evaluate", settings=(("package", "one"),)), Order("k", "team/bench", "ada-l", "", 7)
+    deeds, name = ChatActions(workspace, lambda text: None), new_run_id()
+    command, order = (
+        CommentCommand("evaluate", settings=(("package", "one"),)),
+        CommandOrder("k", "team/bench", "ada-l", "", 7),
+    )
     (workspace.root / "hold-2").touch()
     for _ in range(2):  # killed between the start and the mark
         deeds.start(command, name, "ada")
     until(lambda: "2" in began(workspace))
     assert "running, 1 of 3 runs done" in deeds.progress(name, 5.0).text
-    assert "one/m/b2" in deeds.answer(Command("status"), "ada", order, [name])
+    assert "one/m/b2" in deeds.answer(CommentCommand("status"), "ada", order, [name])
     (workspace.root / "hold-2").unlink()
     ended(workspace, name)
     over = deeds.progress(name, 500.0)
     assert over.good and "3 of 3 runs done" in over.text and over.final.count("1 succeeded") == 3
-    reused, nothing = new_run_id(), ChatDeeds(workspace, lambda text: None)
+    reused, nothing = new_run_id(), ChatActions(workspace, lambda text: None)
     nothing.start(command, reused, "ada")
     assert "nothing to run: what it asks for was measured before (3 reused" in nothing.progress(reused, 1.0).final
     assert len(list_runs(workspace.folder)) == 3

@@ -6,7 +6,7 @@ import pytest
 from services.lookups import lookups
 
 from benchhouse.api.execution import RunListener
-from benchhouse.api.lifecycle import Load
+from benchhouse.api.lifecycle import OfferedLoad
 from benchhouse.api.placement import Placement
 from benchhouse.schema.errors import BenchError
 
@@ -35,7 +35,7 @@ UP = ["up: server", "up: monitor", "up: load"]
 
 def test_a_load_brings_up_all_that_it_needs_in_order_and_takes_it_down_in_reverse(workspace):
     notes = Notes()
-    run = workspace.start("postgres", load=Load(lookups(), clients=1), progress=notes)
+    run = workspace.start("postgres", load=OfferedLoad(lookups(), clients=1), progress=notes)
     assert run.status().outcomes.keys() <= {"succeeded", "invalid"}, "whether the machine is quiet is not asked here"
     assert notes.steps() == [*UP, "down: load", "down: monitor", "down: server"]
     (trial,) = workspace.root.glob("results/s/*/meta.json")
@@ -53,7 +53,7 @@ class Interrupted(Notes):
 def test_an_interruption_leaves_nothing_behind(workspace):
     notes = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        workspace.start("postgres", load=Load(lookups(), clients=1), progress=notes)
+        workspace.start("postgres", load=OfferedLoad(lookups(), clients=1), progress=notes)
     assert notes.steps() == [*UP, "down: load", "down: monitor", "down: server"]
     assert left(workspace) == []
 
@@ -69,13 +69,13 @@ def test_an_interruption_leaves_nothing_behind(workspace):
 )
 def test_nothing_is_started_for_a_load_that_makes_no_sense(workspace, recipe, parameters, scenario, message):
     with pytest.raises(BenchError, match=message):
-        workspace.start(recipe, parameters, load=Load(scenario))
+        workspace.start(recipe, parameters, load=OfferedLoad(scenario))
     assert not workspace.folder.services.exists() or not list(workspace.folder.services.iterdir())
 
 
 def test_a_scenario_takes_no_options_of_a_recipe(workspace):
     path = workspace.root / "s.yaml"
     path.write_text(json.dumps(lookups()))
-    for options in ({"parameters": {"a": "b"}}, {"placement": Placement("slurm")}, {"load": Load(path)}):
+    for options in ({"parameters": {"a": "b"}}, {"placement": Placement("slurm")}, {"load": OfferedLoad(path)}):
         with pytest.raises(BenchError, match="is a scenario"):
             workspace.start(str(path), **options)

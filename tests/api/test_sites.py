@@ -8,7 +8,7 @@ from benchhouse.api.sites import profile_text
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.image import Image, Images
+from benchhouse.schema.image import Image, ImageList
 from benchhouse.schema.site import Site
 
 
@@ -46,7 +46,7 @@ def pin(folder, name, content):
 def test_images_of_a_site_are_listed_and_verified(workspace):
     folder = workspace.root / "images"
     folder.mkdir()
-    record = Images(images={name: pin(folder, name, name.encode()) for name in ("bad.sif", "gone.sif", "good.sif")})
+    record = ImageList(images={name: pin(folder, name, name.encode()) for name in ("bad.sif", "gone.sif", "good.sif")})
     (folder / "images.json").write_text(record.model_dump_json())
     (folder / "gone.sif").unlink()
     (folder / "bad.sif").write_bytes(b"other")

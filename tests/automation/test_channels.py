@@ -15,13 +15,13 @@ from services.mail import mail_server
 from services.triton import free_ports
 from tables import check_table
 
-from benchhouse.automation.alarms import Standing
+from benchhouse.automation.alarms import AlarmState
 from benchhouse.automation.channels import tell
 from benchhouse.schema.alarms import Channel
 from benchhouse.schema.github import GitHubThread
 
 TEXT = "p99 of chat is 300 ms"
-FIRED = asdict(Standing("slow", "firing", TEXT, case="chat/t", metric="lat", stat="p99")) | {"text": TEXT}
+FIRED = asdict(AlarmState("slow", "firing", TEXT, case="chat/t", metric="lat", stat="p99")) | {"text": TEXT}
 
 
 def test_a_webhook_gets_the_numbers_and_a_text():

@@ -11,7 +11,7 @@ from tables import check_table
 
 from benchhouse.automation.alarms import read_alarms, recorded
 from benchhouse.automation.channels import is_quiet
-from benchhouse.automation.notices import Event, deliver, notify
+from benchhouse.automation.notices import NoticeEvent, deliver, notify
 from benchhouse.evidence import journals
 from benchhouse.schema.alarms import Notice
 from benchhouse.schema.errors import BenchError
@@ -64,7 +64,7 @@ def test_quiet_hours_end_with_one_message_of_all_that_waited(workspace, tmp_path
         monkeypatch.setenv("OPS_HOOK", address)
         alarms(tmp_path, "$OPS_HOOK", "00:00-23:59")
         for number in range(3):
-            event = Event("failed", f"run {number}", f"run {number} failed", "x", f"R{number}")
+            event = NoticeEvent("failed", f"run {number}", f"run {number} failed", "x", f"R{number}")
             notify(workspace, event, print)
             notify(workspace, event, print)
         assert heard == []
@@ -81,7 +81,7 @@ def test_what_could_not_be_delivered_is_tried_again_and_given_up_after_a_week(wo
     with hears(500) as (address, _):
         monkeypatch.setenv("OPS_HOOK", address)
         alarms(tmp_path, "$OPS_HOOK")
-        notify(workspace, Event("approval", "plan 12ab", "x: plan 12ab needs approval", "x"), said.append)
+        notify(workspace, NoticeEvent("approval", "plan 12ab", "x: plan 12ab needs approval", "x"), said.append)
     assert said and said[0].startswith("ops could not be notified: it answered 500")
     assert "hunter2222" not in said[0] + workspace.notice_journal.read_text()
     with hears() as (address, heard):

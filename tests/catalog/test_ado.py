@@ -248,7 +248,7 @@ def test_without_ado_its_experiments_say_what_to_install(monkeypatch):
         raise ModuleNotFoundError("No module named 'ado'", name="ado")
 
     monkeypatch.setattr(ado_experiments, "describe", missing)
-    entry = listing.Entry("one", "ado_one", "ado-one", "0.3", "ado.custom_experiments")
+    entry = listing.EntryPointLine("one", "ado_one", "ado-one", "0.3", "ado.custom_experiments")
     (item,) = listing._describe(entry)["items"]
     assert item["broken"] == "ado is not installed: pip install 'benchhouse[ado]'"
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from benchhouse.catalog.benchmark_lookup import BenchmarkIndex
 from benchhouse.catalog.benchmarks import list_benchmarks
-from benchhouse.catalog.uses import Shelf
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 
@@ -13,7 +13,7 @@ STANDARD = "benchmark: standard\nexperiment: command\ndescription: what we agree
 
 
 def find_benchmark(name, folder):
-    return Shelf((folder,), None, lambda document, name: pytest.fail("no space is read")).find(name)
+    return BenchmarkIndex((folder,), None, lambda document, name: pytest.fail("no space is read")).find(name)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, FilePath, SecretStr, Validati
 
 from benchhouse.catalog.input_schemas import model_of, schema_of
 from benchhouse.catalog.listing import list_experiments
-from benchhouse.plan.checking import normal
+from benchhouse.plan.input_checks import normal
 from benchhouse.schema.input_paths import InputPath, has_paths
 from benchhouse.schema.quantities import Bytes, Seconds
 

@@ -8,7 +8,7 @@ import yaml
 
 from benchhouse.catalog.benchmarks import list_benchmarks
 from benchhouse.catalog.logical import (
-    Answer,
+    LogicalResult,
     Unreadable,
     answer,
     find_logical,
@@ -141,8 +141,8 @@ def test_two_bindings_that_take_the_same_results_are_a_mistake(tmp_path, changes
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ({"concurrency": 100}, Answer("m", ("heavy", "wiki"))),
-        ({"concurrency": 5}, Answer("m", ("light", "wiki"))),
+        ({"concurrency": 100}, LogicalResult("m", ("heavy", "wiki"))),
+        ({"concurrency": 5}, LogicalResult("m", ("light", "wiki"))),
         ({"concurrency": 1000}, "no value of 'workload'"),
         ({"concurrency": 100, "mode": "test"}, None),
         ({"concurrency": 100, "data_path": None}, "no value of 'dataset'"),

@@ -6,7 +6,7 @@ from claim_maker import NUMBER, STEADY, make, make_run_of, recollect
 from trial_maker import flip_byte, make_trial
 
 from benchhouse.api.opening import open_workspace
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.claims.creation import NotSafe
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.report.data import gather
@@ -30,9 +30,9 @@ def test_a_steady_number_becomes_a_file_that_is_named_by_its_digest(workspace):
     assert claim.interval[0] < claim.value < claim.interval[1]
     path = workspace.claims / f"{claim.id}.json"
     assert path.stat().st_mode & 0o222 == 0
-    assert shelf.read(workspace, claim.id) == claim
+    assert claim_files.read(workspace, claim.id) == claim
     assert make(workspace).id == claim.id  # the same claim twice is one file
-    assert shelf.list_ids(workspace) == [claim.id]
+    assert claim_files.list_ids(workspace) == [claim.id]
 
 
 def test_a_number_of_a_report_is_claimed_by_its_ref(workspace):

@@ -7,7 +7,7 @@ import pytest
 
 from benchhouse.claims.safety import (
     Basis,
-    Side,
+    ClaimedNumber,
     changes,
     drift,
     interval_of,
@@ -229,4 +229,4 @@ def test_a_basis_has_the_trials_of_its_points_in_the_order_of_their_values():
     ]  # fmt: skip
     assert [one.side for one in Basis([first], {}).trials()] == ["b", "b"]
     assert Basis([first], {}).changed() == []
-    assert Side(row(), []).used == []
+    assert ClaimedNumber(row(), []).used == []

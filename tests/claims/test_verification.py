@@ -7,9 +7,9 @@ from trial_maker import flip_byte
 from benchhouse.analysis.compare import DEFINITION
 from benchhouse.api.opening import open_workspace
 from benchhouse.api.verification import verify_all
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.claims.creation import comparison_fields, value_fields
-from benchhouse.schema.claim import Reason
+from benchhouse.schema.claim import UnsafeReason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import cell_ref
@@ -107,7 +107,7 @@ def test_a_label_that_does_not_hold_is_found(workspace):
 def test_a_claim_may_admit_more_than_is_asked_where_another_version_asked_for_it(workspace):
     number = make_run_of(workspace, "run-t", STEADY, meta={"git_dirty": True})
     claim = make(workspace, number, realism=True)
-    more = [*claim.reasons, Reason(code="unpinned_image", message="somebody else keeps it")]
+    more = [*claim.reasons, UnsafeReason(code="unpinned_image", message="somebody else keeps it")]
     assert "it does not lack unpinned_image" in said(forge(workspace, claim, reasons=more))
     assert forge(workspace, claim, reasons=more, benchhouse="0.0.1").ok
     less = forge(workspace, claim, reasons=more[1:], benchhouse="0.0.1")
@@ -199,10 +199,10 @@ def test_evidence_that_changed_later_breaks_the_claim(workspace, tmp_path):
 
 def test_claims_are_found_by_their_beginning(workspace):
     claim = make(workspace)
-    assert shelf.find(workspace, claim.id[:4]) == claim.id
-    assert shelf.find(workspace, claim.id[:3]) is None
+    assert claim_files.find(workspace, claim.id[:4]) == claim.id
+    assert claim_files.find(workspace, claim.id[:3]) is None
     with pytest.raises(BenchError, match="there is no claim"):
-        shelf.require(workspace, "../../etc/passwd")
+        claim_files.require(workspace, "../../etc/passwd")
 
 
 def test_a_claim_is_judged_by_the_policy_of_its_verifier_too(workspace, tmp_path):

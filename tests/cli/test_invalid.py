@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchhouse.report.terminal.progress import RunProgress
-from benchhouse.runs.orchestrate import Progress
+from benchhouse.runs.orchestrate import ProgressReport
 
 LATE = "late: requests were 40 ms late; ask for fewer a second; starved: the client had no CPU left"
 
@@ -110,7 +110,7 @@ def test_progress_counts_invalid_trials_by_their_own_name(capsys):
     progress = RunProgress()
     progress.logged -= 60
     outcomes = {"succeeded": 1, "invalid": 2, "failed": 1, "timeout": 1}
-    progress.update(Progress(done=5, total=5, running=0, outcomes=outcomes))
+    progress.update(ProgressReport(done=5, total=5, running=0, outcomes=outcomes))
     assert capsys.readouterr().err == "5/5 trials, 2 failed, 2 INVALID\n"
 
 

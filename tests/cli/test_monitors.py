@@ -90,7 +90,7 @@ def test_a_killed_monitor_loses_only_what_it_had_not_written_yet(lab):
     (lab.root / "site" / "sitecustomize.py").write_text(
         "import sys\n"
         "if '--monitor' in sys.argv or 'benchhouse.worker' in ' '.join(sys.orig_argv):\n"
-        "    import benchhouse.worker.monitors.standing as standing\n"
+        "    import benchhouse.worker.monitors.standing_monitor as standing\n"
         "    standing.PART_S = 0.3\n"
     )
     started = start(lab, "--interval", "0.1s")

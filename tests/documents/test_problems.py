@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from tables import check_table
 
-from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.validation_errors import from_pydantic
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.errors import BenchError, Exit
 

@@ -13,8 +13,8 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.drivers import fileio_loop
 from benchhouse.drivers.fileio import MOST_BLOCKS, FileIO
-from benchhouse.drivers.fileio_content import Content
-from benchhouse.drivers.fileio_loop import Order, shuffle
+from benchhouse.drivers.fileio_content import BlockContent
+from benchhouse.drivers.fileio_loop import OffsetOrder, shuffle
 from benchhouse.load.protocols.files import FileJob
 from benchhouse.schema.errors import BenchError
 
@@ -32,13 +32,14 @@ def job(tmp_path):
 
 
 def content(job: FileJob, generation: int) -> bytes:
-    return b"".join(Content(BLOCK, 7).of(at, generation) for at in range(0, SIZE, BLOCK))
+    return b"".join(BlockContent(BLOCK, 7).of(at, generation) for at in range(0, SIZE, BLOCK))
 
 
 def orders(job: FileJob) -> list[list[int]]:
     shuffled = shuffle(job)
     return [
-        list(chain.from_iterable(Order(job, number, shuffled).pieces(endless=False))) for number in range(job.workers)
+        list(chain.from_iterable(OffsetOrder(job, number, shuffled).pieces(endless=False)))
+        for number in range(job.workers)
     ]
 
 
@@ -93,8 +94,8 @@ def test_a_random_order_covers_the_file_and_repeats_with_the_seed(job):
 
 
 def test_content_follows_the_seed_and_the_place():
-    assert Content(BLOCK, 1).of(0) == Content(BLOCK, 1).of(0) != Content(BLOCK, 2).of(0)
-    assert Content(BLOCK, 1).of(0) != Content(BLOCK, 1).of(BLOCK)
+    assert BlockContent(BLOCK, 1).of(0) == BlockContent(BLOCK, 1).of(0) != BlockContent(BLOCK, 2).of(0)
+    assert BlockContent(BLOCK, 1).of(0) != BlockContent(BLOCK, 1).of(BLOCK)
 
 
 def test_writes_are_made_durable_as_often_as_asked(job, monkeypatch):

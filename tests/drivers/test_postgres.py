@@ -14,14 +14,14 @@ from benchhouse.drivers.postgres import Postgres
 from benchhouse.load.calls import CallTally
 from benchhouse.load.engine import NotReached, run_load
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.postgres import Login, Statement, Step, Work
+from benchhouse.load.protocols.postgres import Login, Statement, StatementCall, Work
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 
 BEGIN, COMMIT = Statement("b", "BEGIN", control=True), Statement("c", "COMMIT", control=True)
 
 
-def run(endpoint: str, steps: list[Step], *, prepared=True, timeout: float = 10, name: str = "test", **shape):
+def run(endpoint: str, steps: list[StatementCall], *, prepared=True, timeout: float = 10, name: str = "test", **shape):
     """The book of a short load of one transaction."""
     work = Work("it", steps)
     statements = [step.statement for step in steps]
@@ -32,7 +32,7 @@ def run(endpoint: str, steps: list[Step], *, prepared=True, timeout: float = 10,
 
     work.ready = make().request(work)
     given = Shape(**{"concurrency": 1, "requests": 3, "warmup": 0, "timeout": timeout} | shape)
-    return run_load(make, Pool([Planned(work, work.ready)], 0), given, CallTally)
+    return run_load(make, RequestPool([Planned(work, work.ready)], 0), given, CallTally)
 
 
 @pytest.mark.parametrize("prepared", [True, False])
@@ -40,7 +40,7 @@ def test_values_of_every_type_arrive_as_they_are(postgres_server, prepared):
     endpoint = postgres_server.endpoint
     ask(endpoint, "DROP TABLE IF EXISTS typed", "CREATE TABLE typed (a integer, b float8, c text, d boolean, e text)")
     insert = Statement("i", "INSERT INTO typed VALUES (:a, :b, :c, :d, :e)")
-    book = run(endpoint, [Step(insert, (-7, 0.25, "it's \\ 50% é", True, None), 1)], prepared=prepared)
+    book = run(endpoint, [StatementCall(insert, (-7, 0.25, "it's \\ 50% é", True, None), 1)], prepared=prepared)
     assert book.succeeded == 3, book.details
     assert ask(endpoint, "SELECT DISTINCT * FROM typed") == [(-7, 0.25, "it's \\ 50% é", True, None)]
     ask(endpoint, "DROP TABLE typed")
@@ -48,10 +48,10 @@ def test_values_of_every_type_arrive_as_they_are(postgres_server, prepared):
 
 def test_a_large_answer_and_a_large_request_are_whole(postgres_server):
     many = Statement("m", "SELECT repeat('x', 200) FROM generate_series(1, :n)")
-    book = run(postgres_server.endpoint, [Step(many, (5000,), 5000)])
+    book = run(postgres_server.endpoint, [StatementCall(many, (5000,), 5000)])
     assert (book.succeeded, book.tally.operations) == (3, 15_000), book.details
     long = Statement("l", "SELECT length(:word::text)")
-    book = run(postgres_server.endpoint, [Step(long, ("y" * 5_000_000,), 1)])
+    book = run(postgres_server.endpoint, [StatementCall(long, ("y" * 5_000_000,), 1)])
     assert book.succeeded == 3, book.details
 
 
@@ -60,7 +60,10 @@ def test_an_error_has_its_sqlstate_and_the_transaction_is_rolled_back(postgres_s
     ask(endpoint, "DROP TABLE IF EXISTS once", "CREATE TABLE once (n integer)")
     insert = Statement("i", "INSERT INTO once VALUES (:n)")
     divide = Statement("d", "SELECT 1 / (:n - 7)")
-    book = run(endpoint, [Step(BEGIN), Step(insert, (7,), 1), Step(divide, (7,)), Step(COMMIT)])
+    book = run(
+        endpoint,
+        [StatementCall(BEGIN), StatementCall(insert, (7,), 1), StatementCall(divide, (7,)), StatementCall(COMMIT)],
+    )
     assert dict(book.errors) == {"sqlstate_22012": 3}
     assert "division by zero" in book.details["sqlstate_22012"]
     assert ask(endpoint, "SELECT count(*) FROM once") == [(0,)]
@@ -68,20 +71,20 @@ def test_an_error_has_its_sqlstate_and_the_transaction_is_rolled_back(postgres_s
 
 
 def test_rows_that_are_not_as_many_as_they_must_be_are_an_error(postgres_server):
-    book = run(postgres_server.endpoint, [Step(Statement("s", "SELECT 1"), (), 2)])
+    book = run(postgres_server.endpoint, [StatementCall(Statement("s", "SELECT 1"), (), 2)])
     assert dict(book.errors) == {"wrong_rows": 3}
 
 
 def test_a_refused_copy_is_an_error_and_the_connection_goes_on(postgres_server):
     copy = Statement("c", "COPY no_such_table FROM STDIN", control=True)
-    book = run(postgres_server.endpoint, [Step(copy, (), 1, b"1\n")])
+    book = run(postgres_server.endpoint, [StatementCall(copy, (), 1, b"1\n")])
     assert dict(book.errors) == {"sqlstate_42P01": 3}
     assert book.connections == 1
 
 
 def test_a_statement_that_can_not_be_prepared_is_told_when_connecting(postgres_server):
     with pytest.raises(NotReached, match=r"sqlstate_42P01.*no_such_table"):
-        run(postgres_server.endpoint, [Step(Statement("s", "SELECT * FROM no_such_table"))])
+        run(postgres_server.endpoint, [StatementCall(Statement("s", "SELECT * FROM no_such_table"))])
 
 
 def test_a_session_that_hangs_ends_as_a_timeout(postgres_server):
@@ -99,7 +102,9 @@ def test_a_session_that_hangs_ends_as_a_timeout(postgres_server):
     freezer.start()
     try:
         nap = Statement("n", "SELECT pg_sleep(:s)")
-        book = run(endpoint, [Step(nap, (0.1,), 1)], timeout=0.5, name="to_freeze", requests=None, duration=1.0)
+        book = run(
+            endpoint, [StatementCall(nap, (0.1,), 1)], timeout=0.5, name="to_freeze", requests=None, duration=1.0
+        )
     finally:
         freezer.join()
         os.kill(frozen[0], signal.SIGCONT)
@@ -130,7 +135,7 @@ def test_a_session_that_is_ended_fails_its_call_alone_and_another_is_made(postgr
 
     ender = threading.Thread(target=end_all)
     ender.start()
-    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.02,), 1)
+    nap = StatementCall(Statement("n", "SELECT pg_sleep(:s)"), (0.02,), 1)
     book = run(endpoint, [nap], name="to_end", **{"concurrency": 2} | shape)
     ender.join()
     assert set(book.errors) == {"reset"}
@@ -138,7 +143,7 @@ def test_a_session_that_is_ended_fails_its_call_alone_and_another_is_made(postgr
 
 
 def test_an_open_loop_adds_connections_when_calls_take_long(postgres_server):
-    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.4,), 1)
+    nap = StatementCall(Statement("n", "SELECT pg_sleep(:s)"), (0.4,), 1)
     shape = {"concurrency": None, "rps": 60, "arrivals": "constant", "requests": 36}
     book = run(postgres_server.endpoint, [nap], **shape)
     assert (book.sent, book.succeeded, book.failed) == (36, 36, 0)
@@ -147,7 +152,7 @@ def test_an_open_loop_adds_connections_when_calls_take_long(postgres_server):
 
 
 def test_an_open_loop_keeps_to_the_most_in_flight_and_counts_from_the_due_time(postgres_server):
-    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.1,), 1)
+    nap = StatementCall(Statement("n", "SELECT pg_sleep(:s)"), (0.1,), 1)
     shape = {"concurrency": None, "rps": 100, "arrivals": "constant", "requests": 12, "max_in_flight": 2}
     book = run(postgres_server.endpoint, [nap], **shape)
     assert (book.succeeded, book.most_in_flight, book.connections) == (12, 2, 2)
@@ -172,7 +177,7 @@ def test_while_one_connects_or_copies_the_others_run(postgres_server):
     try:
         before = next(beats)
         copy = Statement("c", "COPY slow FROM STDIN", control=True)
-        assert run(endpoint, [Step(copy, (), 1, b"1\n")], requests=1).succeeded == 1
+        assert run(endpoint, [StatementCall(copy, (), 1, b"1\n")], requests=1).succeeded == 1
         copied = next(beats)
         with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(CallFailed, match="timeout"):
             mute = Login(f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db", timeout_s=2)

@@ -9,7 +9,7 @@ from benchhouse.drivers.s3_credentials import find_credentials
 from benchhouse.http.s3_bucket import error_text
 from benchhouse.http.s3_sign import EMPTY, Credentials, Signer, query_of
 from benchhouse.load.protocols.calls import Exchange, discard
-from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
+from benchhouse.load.protocols.s3 import ListingPage, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
 
 # The credentials and the signatures of the examples in the Amazon S3 API reference, "Signature Calculations".
@@ -122,8 +122,8 @@ def test_good_answers_are_understood():
     for status, body, expected in [
         (200, b"", "abc"),
         (204, b"", "abc"),
-        (200, PAGE + b"<NextContinuationToken>t&#43;</NextContinuationToken>", Page(("a&b", "c"), "t+")),
-        (200, PAGE + b"</ListBucketResult>", Page(("a&b", "c"), "")),
+        (200, PAGE + b"<NextContinuationToken>t&#43;</NextContinuationToken>", ListingPage(("a&b", "c"), "t+")),
+        (200, PAGE + b"</ListBucketResult>", ListingPage(("a&b", "c"), "")),
         (200, b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>", "u1"),
         (200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", None),
     ]:

@@ -14,7 +14,7 @@ from services.triton import Triton, counted, exchange, free_ports
 
 from benchhouse.drivers.triton import SharedRegion, TritonHttp, TritonTarget
 from benchhouse.drivers.triton_model import between
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.kserve import InferItem, sequence
 from benchhouse.schema.errors import BenchError
 
@@ -26,7 +26,7 @@ def drive(triton: Triton, **options) -> TritonHttp:
     return TritonHttp(TritonTarget(url=triton.url, **options))
 
 
-def call(driver: TritonHttp, item=0) -> tuple[Exchange, Reply]:
+def call(driver: TritonHttp, item=0) -> tuple[Exchange, CallResult]:
     done = exchange(driver.request(item), driver.url)
     return done, driver.read(done)
 

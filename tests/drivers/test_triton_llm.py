@@ -8,7 +8,7 @@ import pytest
 from services.triton import exchange
 
 from benchhouse.drivers.triton_llm import TritonLLM
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
 
@@ -25,7 +25,7 @@ class Prompt(NamedTuple):
         return self.text
 
 
-def ask(driver: TritonLLM, prompt: Prompt) -> Reply:
+def ask(driver: TritonLLM, prompt: Prompt) -> CallResult:
     return driver.read(exchange(driver.request(prompt), driver.url))
 
 

@@ -8,9 +8,9 @@ from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_grpc import TritonGrpc
 from benchhouse.experiments.serving.infer import Sequences
 from benchhouse.load.engine import run_load
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 
 FIXED = {"model": "identity_fp32", "shapes": {"INPUT0": [8]}}
 
@@ -21,7 +21,7 @@ class Kept:
     def __init__(self) -> None:
         self.batches, self.gaps_ms = 0.0, []
 
-    def add(self, call, reply: Reply, start_ns, end_ns) -> int:
+    def add(self, call, reply: CallResult, start_ns, end_ns) -> int:
         self.batches += reply.count
         self.gaps_ms += [(b - a) / 1e6 for a, b in zip(reply.token_ns, reply.token_ns[1:], strict=False)]
         return 0
@@ -34,8 +34,8 @@ class Kept:
         return ()
 
 
-def pool(driver: TritonHttp) -> Pool:
-    return Pool([Planned(number, driver.request(number)) for number in range(driver.distinct)], seed=0)
+def pool(driver: TritonHttp) -> RequestPool:
+    return RequestPool([Planned(number, driver.request(number)) for number in range(driver.distinct)], seed=0)
 
 
 def test_the_engine_gets_every_answer_and_the_server_counts_as_many(triton):
@@ -81,7 +81,7 @@ def test_the_engine_stamps_streamed_tokens_with_their_spacing(triton):
 def test_threads_make_calls_over_grpc(triton):
     pytest.importorskip("grpc", reason="grpcio is not installed")
     target = TritonTarget(url=triton.grpc_url, protocol="grpc", **FIXED)
-    numbers = Pool([Planned(number) for number in range(16)], seed=0)
+    numbers = RequestPool([Planned(number) for number in range(16)], seed=0)
     book = run_load(lambda: TritonGrpc(target), numbers, Shape(concurrency=4, requests=100, warmup=0), Kept)
     assert (book.failed, book.succeeded, book.connections) == (0, 100, 4)
 

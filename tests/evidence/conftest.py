@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from benchhouse.evidence.folder import seal
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
 
 FILES = {"a.txt": "x", "empty.txt": "", "sub/b.txt": "yy"}
@@ -18,7 +18,7 @@ def spec(tmp_path) -> TrialSpec:
     return TrialSpec(
         trial_id="t1", run_id="r1", scenario="demo", plan_digest="p", instance_digest="i", benchmark_case_id="c",
         workload_spec_digest="w", experiment=ref, component="custom", service="", target={}, parameters={"k": 3},
-        repetition=1, seed=7, resources=Resources(), limits=Limits(), executor="local", runtime=Runtime(),
+        repetition=1, seed=7, resources=Resources(), limits=Limits(), executor="local", runtime=RuntimeSettings(),
         cache="/cache", final=str(tmp_path / "demo" / "t1"),
     )  # fmt: skip
 

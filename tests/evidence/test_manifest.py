@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from tables import check_rows
 
-from benchhouse.evidence.manifest import FileEntry, Manifest, describe_file, list_files, walk
+from benchhouse.evidence.manifest import Manifest, ManifestEntry, describe_file, list_files, walk
 from benchhouse.schema.digests import digest
 
 ENTRY = {"sha256": "0" * 64, "bytes": 1}
@@ -25,7 +25,7 @@ def test_a_file_of_any_size_is_hashed_whole(tmp_path, open_files, size):
     content = bytes(at % 251 for at in range(size))
     (tmp_path / "file").write_bytes(content)
     entry = describe_file(str(tmp_path / "file"))
-    assert entry == FileEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=size)
+    assert entry == ManifestEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=size)
 
 
 def test_a_file_is_on_disk_once_it_is_described_for_a_seal(tmp_path, disk):
@@ -73,7 +73,7 @@ def test_a_digest_is_a_digest():
 
     def check(sha256):
         with pytest.raises(ValidationError):
-            FileEntry(sha256=sha256, bytes=1)
+            ManifestEntry(sha256=sha256, bytes=1)
 
     check_rows(check, rows)
 

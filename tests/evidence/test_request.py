@@ -6,9 +6,9 @@ from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.evidence.request import effective_config, make_folder
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.logs import LogSettings
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.service import ServiceUse, TrialService
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.telemetry import MonitorSettings
 from benchhouse.schema.trial import TrialSpec
 
 LEAST = {
@@ -35,7 +35,7 @@ def test_all_that_is_said_is_in_it_and_secrets_stay_references(spec, monkeypatch
             "folder": "/data/$x",
             "resources": Resources(nodes=2, memory=5 << 20),
             "limits": Limits(wall=3.0),
-            "runtime": Runtime(image="i"),
+            "runtime": RuntimeSettings(image="i"),
             "partition": "gpu",
             "account": "a",
             "qos": "q",
@@ -44,7 +44,7 @@ def test_all_that_is_said_is_in_it_and_secrets_stay_references(spec, monkeypatch
             "environment": {"A": "$HOME"},
             "services": {"db": TrialService(use=use)},
             "logs": LogSettings(cap=9),
-            "monitors": Monitors(interval=2.0, textfile="/tmp/$x"),
+            "monitors": MonitorSettings(interval=2.0, textfile="/tmp/$x"),
         }
     )
     assert read(effective_config(whole)) == LEAST | {

@@ -17,7 +17,7 @@ import pytest
 from benchhouse.evidence.data_cache import DataCache
 from benchhouse.evidence.sources import stage
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.sources import Source
+from benchhouse.schema.sources import DataSource
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def lay_out(tmp_path):
     cache = DataCache(tmp_path / "cache", "command", [])
 
     def call(*sources, folder="data"):
-        facts = stage([Source(**source) for source in sources], tmp_path / folder, cache.build)
+        facts = stage([DataSource(**source) for source in sources], tmp_path / folder, cache.build)
         return tmp_path / folder, facts
 
     return call
@@ -215,7 +215,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_made(web, lay_out, tmp_path):
 )
 def test_a_source_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(ValueError):
-        Source(**({"path": "x"} | wrong))
+        DataSource(**({"path": "x"} | wrong))
 
 
 def test_an_object_and_all_below_a_prefix_are_fetched_from_a_bucket(seaweedfs, lay_out, monkeypatch):

@@ -27,7 +27,7 @@ from benchhouse.evidence.store import (
     push,
 )
 from benchhouse.evidence.verify import manifest_digest, verify
-from benchhouse.runs import evidence_transfer, s3_shelf
+from benchhouse.runs import evidence_transfer, s3_object_store
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
@@ -249,7 +249,7 @@ def unwell(seaweedfs, workspace, tmp_path, monkeypatch):  # noqa: F811 - the fix
     """(address, proxy, shelf, one of its pointers) of a store with all trials, behind a proxy that may refuse."""
     for name, value in seaweedfs.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(s3_shelf, "_WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr(s3_object_store, "_WAITS_S", (0.01, 0.02))
     address = f"s3://evidence/{tmp_path.name}"
     shelf = evidence_transfer.S3Shelf(seaweedfs.bucket("evidence"), "", tmp_path.name)
     evidence_transfer.push(workspace, address, [], endpoint=seaweedfs.url)
@@ -311,7 +311,7 @@ def test_a_passing_error_is_asked_again_and_a_lasting_one_is_told_soon(workspace
     evidence_transfer.push(workspace, f"{address}/third", [], endpoint=proxy.url)
     assert evidence_transfer.verify(f"{address}/third", [], endpoint=proxy.url)[::2] == (3, [])
 
-    monkeypatch.setattr(s3_shelf, "_PATIENCE_S", 0.02)
+    monkeypatch.setattr(s3_object_store, "_PATIENCE_S", 0.02)
     proxy.refusals.append(Refusal("/objects/", 500))
     proxy.asked.clear()
     damage = evidence_transfer.verify(address, [], endpoint=proxy.url)[2]

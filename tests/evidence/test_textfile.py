@@ -13,14 +13,23 @@ from services.prometheus import is_clean, needs_prometheus, promtool
 from tables import check_rows
 
 from benchhouse.evidence import textfile
-from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, results, trial_labels, within
+from benchhouse.evidence.textfile import (
+    LiveFile,
+    RunFile,
+    TextfileSample,
+    count_series,
+    render,
+    results,
+    trial_labels,
+    within,
+)
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.hot_metrics import (
     GIVEN,
     LABELS,
     Allowance,
     concurrency_bucket,
-    given_labels,
+    labels_of_user,
     result_name,
     telemetry_name,
 )
@@ -96,7 +105,7 @@ def test_a_figure_that_is_invalid_is_not_exported():
 @needs_prometheus
 def test_every_series_that_is_declared_has_a_clean_name():
     samples = [
-        Sample(telemetry_name(item).name, 1.0, (("scope", "gpu0"),), item.description, item.kind)
+        TextfileSample(telemetry_name(item).name, 1.0, (("scope", "gpu0"),), item.description, item.kind)
         for item in (*nvml.SERIES, *prometheus.SERIES)
     ]
     assert len({sample.name for sample in samples}) == len(samples)
@@ -120,7 +129,7 @@ def test_every_series_that_is_declared_has_a_clean_name():
 )
 def test_whatever_a_strangers_metric_is_called_promtool_is_content(rows, label):
     samples = [
-        Sample(result_name(metric, stat, unit).name, value, (("cluster", label),), f"{metric} {label}")
+        TextfileSample(result_name(metric, stat, unit).name, value, (("cluster", label),), f"{metric} {label}")
         for metric, stat, unit, value in rows
     ]
     kept, _ = within(samples, 1000)
@@ -133,7 +142,7 @@ def test_whatever_a_strangers_metric_is_called_promtool_is_content(rows, label):
     "name", ["gauge", "x_count", "total", "time_hours", "milliseconds", "a_kb_b", "sum", "info", "m"]
 )
 def test_words_that_promtool_refuses_are_changed(name):
-    is_clean(render([Sample(result_name(name, "value", "1").name, 1.0, (), "h")]))
+    is_clean(render([TextfileSample(result_name(name, "value", "1").name, 1.0, (), "h")]))
 
 
 def test_labels_are_those_of_the_list_and_no_others():
@@ -150,7 +159,7 @@ def test_other_labels_are_refused():
 
     def check(name):
         with pytest.raises(BenchError) as raised:
-            given_labels({name: "x"})
+            labels_of_user({name: "x"})
         assert all(label in raised.value.hint for label in GIVEN)
 
     check_rows(check, rows)
@@ -330,15 +339,16 @@ def test_a_contract_can_not_ask_for_more_series_than_there_may_be():
 
 @needs_prometheus
 def test_odd_label_values_are_escaped(tmp_path):
-    text = render([Sample("benchhouse_x", 1.0, (("cluster", 'a"b\\c\nd'),), "a\\b\nc")])
+    text = render([TextfileSample("benchhouse_x", 1.0, (("cluster", 'a"b\\c\nd'),), "a\\b\nc")])
     assert promtool("check", "metrics", text=text).returncode == 0
     assert text.splitlines()[-1] == 'benchhouse_x{cluster="a\\"b\\\\c\\nd"} 1.0'
 
 
 def test_samples_of_a_name_stand_together_behind_its_explanation():
     samples = [
-        Sample("b", 1, (("x", "1"), ("y", 'q"')), "one\ntwo"), Sample("a", 2.5, help='say "a"', kind="counter"),
-        Sample("b", 3.0, (("x", "2"),), "other"),
+        TextfileSample("b", 1, (("x", "1"), ("y", 'q"')), "one\ntwo"),
+        TextfileSample("a", 2.5, help='say "a"', kind="counter"),
+        TextfileSample("b", 3.0, (("x", "2"),), "other"),
     ]  # fmt: skip
     text = render(samples)
     assert text == (
@@ -349,8 +359,10 @@ def test_samples_of_a_name_stand_together_behind_its_explanation():
 
 
 def test_the_first_ones_are_kept_and_none_twice():
-    one, two = Sample("a", 1.0), Sample("a", 2.0, (("x", "1"),))
-    assert within([one, Sample("b", math.nan), one, two, Sample("c", math.inf), Sample("d", 4.0)], 2) == ([one, two], 2)
+    one, two = TextfileSample("a", 1.0), TextfileSample("a", 2.0, (("x", "1"),))
+    assert within(
+        [one, TextfileSample("b", math.nan), one, two, TextfileSample("c", math.inf), TextfileSample("d", 4.0)], 2
+    ) == ([one, two], 2)
     assert within([one], 0) == ([], 1)
 
 
@@ -358,10 +370,10 @@ def test_results_are_of_whole_trials_in_base_units_and_say_what_they_are():
     rows = [measured(20.0), measured(2.0, "qps", "value", "1/s"), measured().model_copy(update={"scope": "node"})]
     labels = (("run_id", "r1"),)
     assert results(rows, labels) == [
-        Sample(
+        TextfileSample(
             "benchhouse_result_ttft_p99_seconds", pytest.approx(0.02), labels, "ttft, p99, of the last trial of a case."
         ),
-        Sample("benchhouse_result_qps_per_second", 2.0, labels, "qps, of the last trial of a case."),
+        TextfileSample("benchhouse_result_qps_per_second", 2.0, labels, "qps, of the last trial of a case."),
     ]
 
 

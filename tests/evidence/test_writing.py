@@ -17,7 +17,7 @@ from benchhouse.evidence.writing import (
     write_text,
 )
 from benchhouse.processes.durable import sync
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 from benchhouse.schema.telemetry import Phase
 
 

@@ -13,7 +13,7 @@ from services.refusing_proxy import Refusal, refusing
 from services.seaweedfs import SeaweedFS
 
 from benchhouse.executors import bucket_parcel
-from benchhouse.executors.bucket_parcel import Depot
+from benchhouse.executors.bucket_parcel import RunBucket
 from benchhouse.executors.cluster_bucket import BucketMirror
 from benchhouse.executors.cluster_node import LEFT, ORDERS, REPORTS, append
 from benchhouse.schema.errors import BenchError
@@ -40,7 +40,7 @@ class Ends:
         self.root, self.environ, self.said = root, environ, list[str]()
         self.home = root / "ws" / ".bench" / "runs" / "r1" / "slots"
         self.results = root / "ws" / "results" / "s"
-        self.slot = Depot(RUN, environ, self.said.append, lambda: None)
+        self.slot = RunBucket(RUN, environ, self.said.append, lambda: None)
 
     def mirror(self) -> BucketMirror:
         return BucketMirror(self.home, RUN, self.said.append, self.environ)

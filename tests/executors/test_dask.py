@@ -12,7 +12,7 @@ from services.dask_cluster import DaskCluster, TlsCluster
 from services.dask_cluster import tls_cluster as tls_cluster
 
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.cluster_engine import SlotRequest, WorkerSlot
 from benchhouse.executors.dask import read_security
 from benchhouse.executors.dask_engine import DaskEngine, Held, counted, described
 from benchhouse.executors.task_slots import DASK_SETS
@@ -170,24 +170,24 @@ def test_a_worker_is_as_large_as_its_threads_its_limit_and_what_it_declares():
 
 
 def test_dask_counts_what_a_worker_declares_so_that_others_are_counted_too():
-    ask = Ask(cpus=2, gpus=1, memory=100, custom={"licence": 1})
+    ask = SlotRequest(cpus=2, gpus=1, memory=100, custom={"licence": 1})
     assert counted(ask, {"CPU": 4, "GPU": 1, "licence": 3}) == {"CPU": 2, "GPU": 1, "licence": 1}
-    assert counted(Ask(cpus=2), {}) == {}
+    assert counted(SlotRequest(cpus=2), {}) == {}
 
 
 @pytest.mark.parametrize(
     ("ask", "taken", "goes_to"),
     [
-        (Ask(cpus=1), [], ["roomy"]),
-        (Ask(cpus=2), [Ask(cpus=3)], ["small"]),
-        (Ask(cpus=4), [Ask(cpus=1)], []),
-        (Ask(cpus=1, memory=6 << 30), [Ask(cpus=1, memory=4 << 30)], []),
-        (Ask(cpus=1, gpus=1), [], []),
-        (Ask(cpus=1, custom={"licence": 1}), [Ask(cpus=1, custom={"licence": 1})], []),
-        (Ask(cpus=1, nodes=2), [Ask(cpus=3)], ["small", "roomy"]),
-        (Ask(cpus=1, nodes=2), [Ask(cpus=4)], ["small", "beside"]),
-        (Ask(cpus=2, nodes=2), [Ask(cpus=4)], []),
-        (Ask(cpus=1, nodes=3), [], []),  # the third shares a host with the second
+        (SlotRequest(cpus=1), [], ["roomy"]),
+        (SlotRequest(cpus=2), [SlotRequest(cpus=3)], ["small"]),
+        (SlotRequest(cpus=4), [SlotRequest(cpus=1)], []),
+        (SlotRequest(cpus=1, memory=6 << 30), [SlotRequest(cpus=1, memory=4 << 30)], []),
+        (SlotRequest(cpus=1, gpus=1), [], []),
+        (SlotRequest(cpus=1, custom={"licence": 1}), [SlotRequest(cpus=1, custom={"licence": 1})], []),
+        (SlotRequest(cpus=1, nodes=2), [SlotRequest(cpus=3)], ["small", "roomy"]),
+        (SlotRequest(cpus=1, nodes=2), [SlotRequest(cpus=4)], ["small", "beside"]),
+        (SlotRequest(cpus=2, nodes=2), [SlotRequest(cpus=4)], []),
+        (SlotRequest(cpus=1, nodes=3), [], []),  # the third shares a host with the second
     ],
 )
 def test_a_slot_goes_where_it_fits_beside_our_others(ask, taken, goes_to):
@@ -198,7 +198,7 @@ def test_a_slot_goes_where_it_fits_beside_our_others(ask, taken, goes_to):
         "beside": worker(nthreads=1, memory_limit=1, host="b"),
     }
     for at, other in enumerate(taken):
-        engine.held[str(at)] = Held(Slot(name=str(at), ask=other, folder="/x", python=("p",)), "roomy", None)
+        engine.held[str(at)] = Held(WorkerSlot(name=str(at), ask=other, folder="/x", python=("p",)), "roomy", None)
     assert engine._roomiest(ask) == goes_to
 
 

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from benchhouse.executors import cluster_node, remote_cluster
-from benchhouse.executors.cluster_engine import Ask, Node, carried
+from benchhouse.executors.cluster_capacity import CapacityWatch, refuse_unless_fits
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest, carried
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, PLACED, REPORTS, Tail, append, keep_slot
-from benchhouse.executors.cluster_places import Vacancy, refuse_unless_fits
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.protocols import Assignment, Job
@@ -105,8 +105,8 @@ def test_node_and_worker_mean_the_same_variable(monkeypatch):
 
 
 NODES = [
-    Node(name="big", cpus=64, memory=10**12),
-    Node(name="gpu", cpus=8, gpus=4, memory=10**11, custom={"TPU": 2}),
+    ClusterNode(name="big", cpus=64, memory=10**12),
+    ClusterNode(name="gpu", cpus=8, gpus=4, memory=10**11, custom={"TPU": 2}),
 ]
 
 
@@ -121,24 +121,24 @@ def test_a_request_that_no_single_node_can_satisfy_is_refused_with_what_the_node
     ]
     for ask, words in wrong:
         with pytest.raises(BenchError) as found:
-            refuse_unless_fits("Ray", Ask(**ask), NODES)
+            refuse_unless_fits("Ray", SlotRequest(**ask), NODES)
         assert words in found.value.message
         assert "gpu has 8 cores, 4 GPUs" in found.value.message
 
 
 def test_what_one_node_has_is_accepted():
-    refuse_unless_fits("Ray", Ask(cpus=8, gpus=4, memory=10**11, custom={"TPU": 2}), NODES)
+    refuse_unless_fits("Ray", SlotRequest(cpus=8, gpus=4, memory=10**11, custom={"TPU": 2}), NODES)
 
 
 def test_a_cluster_without_a_node_is_waited_for_in_bounded_time_and_told_once():
     said: list[str] = []
-    vacancy = Vacancy("Dask", 3600.0, said.append)
-    assert vacancy.look(Ask(), []) == vacancy.look(Ask(), []) == ""
+    vacancy = CapacityWatch("Dask", 3600.0, said.append)
+    assert vacancy.look(SlotRequest(), []) == vacancy.look(SlotRequest(), []) == ""
     assert len(said) == 1 and "no node is left in the Dask cluster: waiting 1 h" in said[0]
-    assert vacancy.look(Ask(), NODES) == ""  # they came back, and the time begins anew
+    assert vacancy.look(SlotRequest(), NODES) == ""  # they came back, and the time begins anew
     assert len(said) == 2 and "there again" in said[1]
     vacancy.patience_s = -1.0
-    assert "none came within" in vacancy.look(Ask(cpus=65), NODES)
+    assert "none came within" in vacancy.look(SlotRequest(cpus=65), NODES)
     assert "no node that is left can hold a trial" in said[2]
 
 

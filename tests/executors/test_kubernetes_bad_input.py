@@ -14,7 +14,7 @@ from services.kubernetes_cluster import IMAGE, KubernetesCluster
 from services.registry import Registry
 from services.registry import registry as registry
 
-from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.cluster_engine import SlotRequest, WorkerSlot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine
 from benchhouse.executors.kubernetes_manifest import CODE, Pods
 from benchhouse.http.kubeconfig import find_access
@@ -159,7 +159,7 @@ def test_a_pod_that_cannot_begin_is_reported_with_the_reason_of_the_cluster(
             pods = Pods(site, where, f"r-{name}", "s", "me", (site.python, "-c", "pass"))
             engines[name] = KubernetesEngine(KubeClient(find_access()), pods, 1.0, lambda text: None)
             (folder := tmp_path / name).mkdir()
-            engines[name].start(Slot(name=f"r-{name}-1", ask=Ask(), folder=str(folder), python=()))
+            engines[name].start(WorkerSlot(name=f"r-{name}-1", ask=SlotRequest(), folder=str(folder), python=()))
         reported |= wait_for_reports(engines)
     failures = [
         (name, reported.get(name, "nothing was reported"))

@@ -11,7 +11,7 @@ from services.busy_api import RETRY_S, busy
 from services.kubernetes_cluster import KubernetesCluster
 
 from benchhouse.http.kubeconfig import find_access
-from benchhouse.http.kubernetes import KubeClient, Refused
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused
 
 OURS = ("--selector", "app.kubernetes.io/managed-by=benchhouse")
 
@@ -72,7 +72,9 @@ def test_daemons_may_die_and_a_node_that_loses_power_costs_its_trials_an_attempt
         kubernetes_cluster.bring_back(daemon)
     kubernetes_cluster.wait_ready()
     client = KubeClient(find_access())
-    with pytest.raises(Refused) as refused:  # the new API server knows no version that an earlier watch has seen
+    with pytest.raises(
+        KubernetesRefused
+    ) as refused:  # the new API server knows no version that an earlier watch has seen
         list(client.watch("/api/v1/pods", "1", 5))
     assert refused.value.status == 410
     assert held.began() == 2, "no trial was lost with a daemon"

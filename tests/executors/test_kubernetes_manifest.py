@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from services.on_demand import module
 
 from benchhouse.documents.manifest_yaml import as_yaml
-from benchhouse.executors.cluster_engine import Ask, Slot
-from benchhouse.executors.kubernetes_manifest import Pods, kept_fields, name
+from benchhouse.executors.cluster_engine import SlotRequest, WorkerSlot
+from benchhouse.executors.kubernetes_manifest import Pods, name, supported_fields
 from benchhouse.executors.kubernetes_nodes import place_of
 from benchhouse.executors.kubernetes_server import ImageServer
-from benchhouse.executors.kubernetes_words import read_pod, why_deleted
+from benchhouse.executors.kubernetes_status import deletion_reason, read_pod
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import label, read_quantity
@@ -48,8 +48,11 @@ def pods(known: frozenset[str] = frozenset(), **settings: Any) -> Pods:
     return Pods(site, "team", "20260101-000000-1", "s", "me", ("python3",), known=known)
 
 
-def slots(count: int = 1, **ask: Any) -> list[Slot]:
-    return [Slot(name=f"20260101-000000-1-{n}", ask=Ask(**ask), folder=f"/data/{n}", python=()) for n in range(count)]
+def slots(count: int = 1, **ask: Any) -> list[WorkerSlot]:
+    return [
+        WorkerSlot(name=f"20260101-000000-1-{n}", ask=SlotRequest(**ask), folder=f"/data/{n}", python=())
+        for n in range(count)
+    ]
 
 
 def validate(manifests: list[dict[str, Any]], *versions: str) -> None:
@@ -154,7 +157,7 @@ def test_the_pods_of_a_gang_need_jobs_of_their_own_only_without_indexed_jobs():
 
 def test_a_server_that_drops_a_field_is_never_sent_it():
     answer = {"spec": {"backoffLimit": 0, "completions": 1, "template": {}}}  # as 1.20 answers to the probe
-    job = pods(kept_fields(answer), queue="team").job(slots())
+    job = pods(supported_fields(answer), queue="team").job(slots())
     assert not INDEXED & job["spec"].keys()
     assert job["spec"]["backoffLimit"] == 0
 
@@ -237,9 +240,9 @@ def test_an_image_that_cannot_be_pulled_is_told_in_the_registry_s_words():
 
 def test_why_a_pod_was_deleted_stands_in_its_job_or_its_events():
     late = {"type": "Failed", "reason": "DeadlineExceeded", "message": "too long"}
-    assert "lived longer" in why_deleted([], [late])
-    assert "higher priority" in why_deleted([{"reason": "Preempted", "message": "by x"}], [])
-    assert why_deleted([{"reason": "Killing"}], []) == "its pod was deleted"
+    assert "lived longer" in deletion_reason([], [late])
+    assert "higher priority" in deletion_reason([{"reason": "Preempted", "message": "by x"}], [])
+    assert deletion_reason([{"reason": "Killing"}], []) == "its pod was deleted"
 
 
 def test_evidence_names_the_place_as_the_cluster_knows_it():

@@ -17,7 +17,7 @@ from services.kubernetes_accounts import Accounts
 from services.kubernetes_accounts import accounts as accounts
 from services.kubernetes_cluster import KubernetesCluster
 
-from benchhouse.executors.cluster_engine import Ask
+from benchhouse.executors.cluster_engine import SlotRequest
 from benchhouse.executors.kuberay import KubeRayJobs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kuberay import KubeRay
@@ -58,13 +58,13 @@ def test_settings_that_cannot_work_are_refused_without_a_cluster(tmp_path: Path)
 
     failures = []
     for settings, ask, words in [
-        ({"image": "registry.example/ray:2.60"}, Ask(), "is not pinned"),
-        ({"image": None}, Ask(), "there is no image"),
-        ({"volume": None}, Ask(), "needs a volume"),
-        ({"volume": {"claim": "a", "path": "/elsewhere"}}, Ask(), "is not on the volume a"),
-        ({"queue": "team"}, Ask(), "admits a cluster as it is"),
-        ({"code": "volume"}, Ask(), "benchhouse is in the image"),
-        ({}, Ask(cpus=9), "a pod of gpu has 8 cores"),
+        ({"image": "registry.example/ray:2.60"}, SlotRequest(), "is not pinned"),
+        ({"image": None}, SlotRequest(), "there is no image"),
+        ({"volume": None}, SlotRequest(), "needs a volume"),
+        ({"volume": {"claim": "a", "path": "/elsewhere"}}, SlotRequest(), "is not on the volume a"),
+        ({"queue": "team"}, SlotRequest(), "admits a cluster as it is"),
+        ({"code": "volume"}, SlotRequest(), "benchhouse is in the image"),
+        ({}, SlotRequest(cpus=9), "a pod of gpu has 8 cores"),
     ]:
         try:
             jobs(**settings).check(ask)

@@ -9,7 +9,7 @@ import pytest
 
 from benchhouse.executors.kubernetes_manifest import Pods
 from benchhouse.executors.kubernetes_server import ImageServer
-from benchhouse.executors.kubernetes_server_state import ServerState
+from benchhouse.executors.kubernetes_server_state import PodServerState
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceState, read_state
@@ -31,12 +31,14 @@ def folder(tmp_path: Path) -> ServiceFolder:
     return made
 
 
-def followed(folder: ServiceFolder, replicas: int = 1, **more: Any) -> ServerState:
+def followed(folder: ServiceFolder, replicas: int = 1, **more: Any) -> PodServerState:
     recipe = Recipe.model_validate(RECIPE | more)
     pods = Pods(KubernetesSite(image="i"), "team", "r", "s", "me", ("python3",))
     spec = ServiceSpec(id="web", recipe=recipe, replicas=replicas, run_id="r")
     server = ImageServer(pods, spec, "web", "bench-r-web-1", "sesame-open-1234", {})
-    return ServerState(folder, server, lambda pod, query: f"{pod} says sesame-open-1234 {sorted(query.items())[-1]}\n")
+    return PodServerState(
+        folder, server, lambda pod, query: f"{pod} says sesame-open-1234 {sorted(query.items())[-1]}\n"
+    )
 
 
 def pod(number: int = 0, uid: str = "a", ready: bool = True, **container: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from laboratory import wait_until
 from pydantic import ValidationError
 from services.spark_cluster import spark_cluster as spark_cluster
 
-from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest
 from benchhouse.executors.spark import unanswered
 from benchhouse.executors.spark_engine import essence, properties, slots_in
 from benchhouse.executors.task_slots import SPARK_SETS
@@ -117,7 +117,7 @@ def test_what_spark_would_not_understand_is_refused(spark, words):
 
 
 def test_on_a_cluster_each_trial_has_an_executor_as_large_as_itself(tmp_path):
-    asked = properties("spark://h:7077", Ask(cpus=3, memory=2 << 30, gpus=1), 4, tmp_path)
+    asked = properties("spark://h:7077", SlotRequest(cpus=3, memory=2 << 30, gpus=1), 4, tmp_path)
     assert asked["spark.task.cpus"] == asked["spark.executor.cores"] == "3"
     assert asked["spark.executor.memory"] == "2048m"
     assert asked["spark.cores.max"] == "12"
@@ -128,18 +128,18 @@ def test_on_a_cluster_each_trial_has_an_executor_as_large_as_itself(tmp_path):
 @pytest.mark.parametrize(
     ("ask", "slots", "room"),
     [
-        (Ask(cpus=1), 3, 3),
-        (Ask(cpus=2), 8, 2),
-        (Ask(cpus=1, memory=6 << 30), 8, 1),
-        (Ask(cpus=1, gpus=1), 8, 2),
+        (SlotRequest(cpus=1), 3, 3),
+        (SlotRequest(cpus=2), 8, 2),
+        (SlotRequest(cpus=1, memory=6 << 30), 8, 1),
+        (SlotRequest(cpus=1, gpus=1), 8, 2),
     ],
 )
 def test_local_spark_runs_as_many_as_the_machine_holds(ask, slots, room):
-    assert slots_in(Node(name="here", cpus=4, gpus=2, memory=8 << 30), ask, slots) == room
+    assert slots_in(ClusterNode(name="here", cpus=4, gpus=2, memory=8 << 30), ask, slots) == room
 
 
 def test_local_spark_listens_to_nobody_else(tmp_path):
-    asked = properties("local[2]", Ask(cpus=1), 2, tmp_path)
+    asked = properties("local[2]", SlotRequest(cpus=1), 2, tmp_path)
     assert asked["spark.driver.bindAddress"] == "127.0.0.1"
     assert asked["spark.authenticate"] == "true"
 

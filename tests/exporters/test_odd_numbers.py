@@ -9,16 +9,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from benchhouse.catalog.entries import plug
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.exported import ExportedPoint, ExportedRun, Figure
+from benchhouse.schema.exported import ExportedPoint, ExportedRun, ExportedStatistic
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def figure(metric: str, unit: str = "ms", stat: str = "value", *values: float, **more) -> Figure:
+def figure(metric: str, unit: str = "ms", stat: str = "value", *values: float, **more) -> ExportedStatistic:
     values = values or (1.0, 2.0)
     several = len(values) > 1
     given = {"direction": "lower", "headline": True, "shaky": False} | more
-    return Figure(
+    return ExportedStatistic(
         metric=metric, stat=stat, unit=unit, mean=sum(values) / len(values), stdev=0.5 if several else None,
         interval=(0.5, 2.5) if several else None, values=values, trials=tuple(f"t{at}" for at in range(len(values))),
         ref=f"r:instance=d:{metric}.{stat}", **given,
@@ -29,7 +29,7 @@ def figure(metric: str, unit: str = "ms", stat: str = "value", *values: float, *
 def run():
     """A run of one point with these figures."""
 
-    def made(*figures: Figure, name: str = "p") -> ExportedRun:
+    def made(*figures: ExportedStatistic, name: str = "p") -> ExportedRun:
         point = ExportedPoint(name, "t", {}, {}, "d", "c", AT, AT, figures, {}, ())
         return ExportedRun("r", "s", "command", "1.0", "local", ("h",), "", "0.1.0", (point,), ())
 

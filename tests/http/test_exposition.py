@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.http.exposition import Family, Sample, families, parse_sample, samples
+from benchhouse.http.exposition import ExpositionSample, Family, families, parse_sample, samples
 
 PAGE = """# HELP done_total Requests that ended.
 # TYPE done_total counter
@@ -45,4 +45,4 @@ def test_what_is_no_sample_is_none(line):
 
 
 def test_a_sample_is_read_with_its_labels():
-    assert parse_sample('x{a="\\"b\\\\"} 1.5e3') == Sample("x", {"a": '"b\\'}, 1500.0)
+    assert parse_sample('x{a="\\"b\\\\"} 1.5e3') == ExpositionSample("x", {"a": '"b\\'}, 1500.0)

@@ -12,11 +12,11 @@ import pytest
 from tables import check_rows
 
 from benchhouse.evidence.store import check, pointers, pull
-from benchhouse.http.kubeconfig import Access
+from benchhouse.http.kubeconfig import ClusterAccess
 from benchhouse.http.kubernetes import KubeClient
 from benchhouse.http.s3_bucket import Bucket, S3Refused, place_of
 from benchhouse.http.s3_sign import Credentials, Signer
-from benchhouse.runs.s3_shelf import S3Shelf
+from benchhouse.runs.s3_object_store import S3Shelf
 from benchhouse.schema.errors import BenchError
 
 TIMEOUT_S = 1.0
@@ -144,7 +144,7 @@ def test_a_fake_store_with_an_object_without_end_is_refused(fake_server, bucket,
 
 
 def test_a_fake_kubernetes_that_answers_garbage_is_named_in_an_error(fake_server):
-    access = Access(context="fake", server=f"http://127.0.0.1:{fake_server.server_port}")
+    access = ClusterAccess(context="fake", server=f"http://127.0.0.1:{fake_server.server_port}")
     client = KubeClient(access, outage_s=1.0, timeout_s=TIMEOUT_S)
     rows = [
         ("no JSON", lambda _: iter([b"<html>welcome</html>"])),

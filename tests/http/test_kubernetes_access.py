@@ -14,8 +14,8 @@ import pytest
 import yaml
 from services.kubernetes_cluster import KubernetesCluster
 
-from benchhouse.http.kubeconfig import Access, find_access
-from benchhouse.http.kubernetes import KubeClient, Refused, Unreachable, path_of
+from benchhouse.http.kubeconfig import ClusterAccess, find_access
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Unreachable, path_of
 from benchhouse.schema.errors import BenchError
 
 
@@ -87,7 +87,7 @@ def test_no_kubeconfig_at_all_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.fixture
-def access(kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> Access:
+def access(kubernetes_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterAccess:
     """The administrator's, at the real server."""
     monkeypatch.setenv("KUBECONFIG", kubernetes_cluster.kubeconfig)
     return find_access()
@@ -102,11 +102,11 @@ def token(kubernetes_cluster: KubernetesCluster) -> str:
     pytest.fail("the account of kube-public has no token")
 
 
-def who(access: Access) -> str:
+def who(access: ClusterAccess) -> str:
     """Whose account it is, by what the server says when it refuses; the administrator is refused nothing."""
     try:
         KubeClient(access).get(path_of("v1", "default", "pods"))
-    except Refused as error:
+    except KubernetesRefused as error:
         assert (error.status, error.reason) == (403, "Forbidden")
         return error.message.split('User "')[1].split('"')[0]
     return "admin"
@@ -115,14 +115,14 @@ def who(access: Access) -> str:
 ACCOUNT = "system:serviceaccount:kube-public:default"
 
 
-def test_a_certificate_and_a_token_are_credentials(access: Access, token: str, tmp_path: Path):
+def test_a_certificate_and_a_token_are_credentials(access: ClusterAccess, token: str, tmp_path: Path):
     assert who(access) == "admin"
-    bare = Access(access.server, authority=access.authority)
-    with pytest.raises(Refused, match=r"system:anonymous|Unauthorized"):
+    bare = ClusterAccess(access.server, authority=access.authority)
+    with pytest.raises(KubernetesRefused, match=r"system:anonymous|Unauthorized"):
         KubeClient(bare).get(path_of("v1", "default", "pods"))
     (tmp_path / "token").write_text(f"{token}\n")
-    assert who(Access(access.server, authority=access.authority, token=token)) == ACCOUNT
-    assert who(Access(access.server, authority=access.authority, token_file=str(tmp_path / "token"))) == ACCOUNT
+    assert who(ClusterAccess(access.server, authority=access.authority, token=token)) == ACCOUNT
+    assert who(ClusterAccess(access.server, authority=access.authority, token_file=str(tmp_path / "token"))) == ACCOUNT
 
 
 def plugin(folder: Path, *tokens: str) -> dict[str, Any]:
@@ -140,9 +140,9 @@ def plugin(folder: Path, *tokens: str) -> dict[str, Any]:
 
 
 def test_a_plugin_is_asked_for_a_token_and_again_when_the_server_does_not_know_it(
-    access: Access, token: str, tmp_path: Path
+    access: ClusterAccess, token: str, tmp_path: Path
 ):
-    asking = Access(access.server, authority=access.authority, plugin=plugin(tmp_path, "out-of-date", token))
+    asking = ClusterAccess(access.server, authority=access.authority, plugin=plugin(tmp_path, "out-of-date", token))
     assert who(asking) == ACCOUNT
     assert len(list(tmp_path.glob("called-*"))) == 2
 
@@ -154,21 +154,21 @@ def test_a_plugin_is_asked_for_a_token_and_again_when_the_server_does_not_know_i
 def test_a_plugin_that_fails_is_told(tmp_path: Path, script: str, words: str):
     asked = {"command": "/bin/sh", "args": ["-c", script]}
     with pytest.raises(BenchError, match=words):
-        KubeClient(Access("https://127.0.0.1:1", plugin=asked)).get("/version")
+        KubeClient(ClusterAccess("https://127.0.0.1:1", plugin=asked)).get("/version")
 
 
 def test_a_plugin_that_is_not_installed_is_told():
     asked = {"command": "no-such-program", "installHint": "install it from there"}
     with pytest.raises(BenchError, match="no-such-program for a token, and it is not installed") as raised:
-        KubeClient(Access("https://127.0.0.1:1", plugin=asked)).get("/version")
+        KubeClient(ClusterAccess("https://127.0.0.1:1", plugin=asked)).get("/version")
     assert raised.value.hint == "install it from there"
 
 
-def test_a_server_that_is_not_there_and_one_with_another_authority_are_told(access: Access):
+def test_a_server_that_is_not_there_and_one_with_another_authority_are_told(access: ClusterAccess):
     with pytest.raises(Unreachable, match="can't be reached: Connection refused"):
-        KubeClient(Access("https://127.0.0.1:1"), outage_s=0.1).get("/version")
+        KubeClient(ClusterAccess("https://127.0.0.1:1"), outage_s=0.1).get("/version")
     with pytest.raises(Unreachable, match=r"can't be reached: .*certificate"):
-        KubeClient(Access(access.server)).get("/version")
+        KubeClient(ClusterAccess(access.server)).get("/version")
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def proxy() -> Iterator[tuple[str, list[str]]]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}", asked
 
 
-def test_a_proxy_of_the_kubeconfig_carries_requests(access: Access, proxy: tuple[str, list[str]]):
+def test_a_proxy_of_the_kubeconfig_carries_requests(access: ClusterAccess, proxy: tuple[str, list[str]]):
     access.proxy, asked = proxy
     assert KubeClient(access).get("/version")["major"]
     assert asked[0].startswith("CONNECT ")

@@ -15,7 +15,7 @@ import pytest
 from services.registry import Registry, start_registry
 from services.registry import registry as registry
 
-from benchhouse.http.pod_image import ask_image
+from benchhouse.http.pod_image import probe_image
 from benchhouse.schema.kubernetes import KubernetesSite
 
 SITE = KubernetesSite()
@@ -39,45 +39,45 @@ def test_an_image_is_there_by_tag_and_digest_and_nodes_of_both_kinds_can_run_it(
     digest = registry.push_index("tools/box", "2", tmp_path / "content", ["amd64", "arm64"])
     nodes = [node("arm64"), node("amd64")]
     for name in (f"{box}:1", f"{box}@{digest}", f"{box}:2@{digest}"):
-        assert ask_image(name, SITE, nodes).state == "there"
-    assert ask_image(f"{box}:s390x", SITE, []).state == "there"  # of nodes that nobody may list nothing is known
+        assert probe_image(name, SITE, nodes).state == "there"
+    assert probe_image(f"{box}:s390x", SITE, []).state == "there"  # of nodes that nobody may list nothing is known
 
 
 def test_what_the_registry_does_not_have_is_missing_unless_it_may_hide_it(box: str):
     for name in (f"{box}:9", f"{box}@sha256:{'0' * 64}", f"{box}es:1"):
         for nodes in ([node("arm64")], []):
-            answer = ask_image(name, SITE, nodes)
+            answer = probe_image(name, SITE, nodes)
             assert answer.state == "missing" and f"has no {name.partition('/')[2]}" in answer.text
-    answer = ask_image(f"{box}:9", SITE.model_copy(update={"pull_secrets": ("registry",)}), [])
+    answer = probe_image(f"{box}:9", SITE.model_copy(update={"pull_secrets": ("registry",)}), [])
     assert answer.state == "unknown" and "only to who has an account" in answer.text
 
 
 def test_an_image_for_other_machines_is_missing_and_one_for_some_is_told(box: str):
-    answer = ask_image(f"{box}:s390x", SITE, [node("arm64"), node("amd64")])
+    answer = probe_image(f"{box}:s390x", SITE, [node("arm64"), node("amd64")])
     assert answer.state == "missing" and "is for s390x, and nodes are amd64, arm64" in answer.text
-    answer = ask_image(f"{box}:1", SITE, [node("arm64"), node("s390x")])
+    answer = probe_image(f"{box}:1", SITE, [node("arm64"), node("s390x")])
     assert answer.state == "there" and "for amd64, arm64 only" in answer.text
     assert answer.hint == "node_selector: {kubernetes.io/arch: arm64}"
-    assert ask_image(f"{box}:s390x", SITE.model_copy(update={"autoscaled": True}), [node("arm64")]).state == "there"
+    assert probe_image(f"{box}:s390x", SITE.model_copy(update={"autoscaled": True}), [node("arm64")]).state == "there"
     chosen = SITE.model_copy(update={"autoscaled": True, "node_selector": {"kubernetes.io/arch": "riscv64"}})
-    assert "nodes are riscv64" in ask_image(f"{box}:1", chosen, []).text
+    assert "nodes are riscv64" in probe_image(f"{box}:1", chosen, []).text
 
 
 def test_nodes_that_have_it_are_believed_and_nobody_else_is_asked():
     digest = f"sha256:{'1' * 64}"
     names = [f"127.0.0.1:1/box@{digest}", "docker.io/library/python:3.11", "localhost/python:3.11"]
     for image in (f"127.0.0.1:1/box:1@{digest}", "python:3.11", "localhost/python:3.11"):
-        assert ask_image(image, SITE, [node("arm64"), node("arm64", *names)]).state == "there"
-    assert "no node is seen to have localhost/other:1" in ask_image("localhost/other:1", SITE, [node("arm64")]).text
+        assert probe_image(image, SITE, [node("arm64"), node("arm64", *names)]).state == "there"
+    assert "no node is seen to have localhost/other:1" in probe_image("localhost/other:1", SITE, [node("arm64")]).text
 
 
 def test_what_can_not_be_asked_is_unknown_with_the_reason(box: str, registry: Registry, tmp_path: Path):
     registry.stop()
-    answer = ask_image(f"{box}:1", SITE, [node("arm64")])
+    answer = probe_image(f"{box}:1", SITE, [node("arm64")])
     assert answer.state == "unknown" and "can't be asked from here" in answer.text and "gives no answer" in answer.text
     login = f"auth: {{htpasswd: {{realm: box, path: {tmp_path}/users}}}}"
     with start_registry(tmp_path, login) as private:
-        assert "answers 401" in ask_image(f"{private.address}/tools/box:1", SITE, []).text
+        assert "answers 401" in probe_image(f"{private.address}/tools/box:1", SITE, []).text
 
 
 def test_a_page_that_is_no_registry_is_not_believed():
@@ -91,12 +91,12 @@ def test_a_page_that_is_no_registry_is_not_believed():
         def log_message(self, *_: object) -> None: ...
 
     with serving(Page) as port:
-        answer = ask_image(f"127.0.0.1:{port}/box:1", SITE, [])
+        answer = probe_image(f"127.0.0.1:{port}/box:1", SITE, [])
     assert answer.state == "unknown" and "answers 404" in answer.text
 
 
 def test_an_image_by_no_name_is_missing():
-    assert "does not name an image" in ask_image("../../etc/passwd", SITE, []).text
+    assert "does not name an image" in probe_image("../../etc/passwd", SITE, []).text
 
 
 def test_anybody_gets_a_token_where_the_registry_wants_one(box: str, registry: Registry, tmp_path: Path):
@@ -121,8 +121,8 @@ def test_anybody_gets_a_token_where_the_registry_wants_one(box: str, registry: R
         bundle = f"realm: 'http://127.0.0.1:{port}/token', service: box, issuer: tokens, rootcertbundle: {certificate}"
         with start_registry(tmp_path, f"auth: {{token: {{{bundle}}}}}") as private:
             name = f"{private.address}/tools/box"
-            assert ask_image(f"{name}:1", SITE, [node("arm64")]).state == "there"
-            assert ask_image(f"{name}:s390x", SITE, [node("arm64")]).state == "missing"
+            assert probe_image(f"{name}:1", SITE, [node("arm64")]).state == "there"
+            assert probe_image(f"{name}:s390x", SITE, [node("arm64")]).state == "missing"
     assert len(scopes) == 2 and all("scope=repository%3Atools%2Fbox%3Apull" in path for path in scopes)
 
 

@@ -15,7 +15,7 @@ from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.runs.imports import choose, kinds_of, read
 from benchhouse.runs.preparation import Where, prepare
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Reading
+from benchhouse.schema.imported import ImportedReading
 from benchhouse.schema.layout import WorkspaceFolder
 
 DATA = Path(__file__).parent / "data"
@@ -67,7 +67,7 @@ def test_only_its_own_importer_claims_a_file(kind, name):
 @every_file
 def test_statistics_of_samples_equal_a_reference_computation(kind, name, tmp_path):
     folder = read(WorkspaceFolder(tmp_path), DATA / name, kind, mapping_of(name))
-    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    reading = ImportedReading.model_validate_json(folder.reading.read_bytes())
     importer = plug("importers", kind)
     found = importer.read(ForeignFile(DATA / name, mapping_of(name), importer.parts(DATA / name)[1:]))
     assert found.tool == reading.tool and len(found.cases) == len(reading.cases)
@@ -287,7 +287,7 @@ def test_a_hostile_name_is_refused_or_remains_text(kind, words, tmp_path):
         assert str(path) in error.message and len(error.message) < 1000
         assert not workspace.imports.exists() or not list(workspace.imports.iterdir())
         return
-    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    reading = ImportedReading.model_validate_json(folder.reading.read_bytes())
     prepared = prepare(workspace, folder.scenario, Where())
     assert len(list(prepared.plan.trials())) == len(reading.cases)
     written = {item.relative_to(root).as_posix() for item in root.rglob("*") if item.is_file()}

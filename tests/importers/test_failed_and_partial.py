@@ -7,7 +7,7 @@ from tables import check_table
 
 from benchhouse.runs import imports
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Reading
+from benchhouse.schema.imported import ImportedReading
 from benchhouse.schema.layout import WorkspaceFolder
 
 
@@ -230,7 +230,9 @@ def test_a_time_to_the_first_token_below_zero_and_more_errors_than_requests_are_
         document["failed"] = 41
 
     path = changed("vllm-0.33.0-published-format.json", spoil)
-    reading = Reading.model_validate_json(imports.read(WorkspaceFolder(tmp_path), path, None).reading.read_bytes())
+    reading = ImportedReading.model_validate_json(
+        imports.read(WorkspaceFolder(tmp_path), path, None).reading.read_bytes()
+    )
     assert ("negative_time", "ttft@vllm-bench goes down to -250 ms: a clock was set back") in reading.cases[0].doubts
     assert ("no_share", "error_rate@vllm-bench is 1.025: errors are a share of what was tried") in reading.cases[
         0

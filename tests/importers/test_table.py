@@ -8,7 +8,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.documents.foreign_file import ForeignFile
 from benchhouse.runs.imports import read
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import Reading
+from benchhouse.schema.imported import ImportedReading
 from benchhouse.schema.layout import WorkspaceFolder
 
 
@@ -24,7 +24,7 @@ def test_cases_are_told_apart_by_what_stands_there(mapping, tmp_path):
     texts = ["7", "7.0", "007", "1.1", "1.10", "inf", "nan", "1_000", "1000", "1e3", "Infinity", "9" * 5000, "٣", ""]
     path.write_text("v,x\n" + "".join(f"{text},{at}\n" for at, text in enumerate(texts)))
     folder = read(WorkspaceFolder(tmp_path), path, None, mapping)
-    cases = Reading.model_validate_json(folder.reading.read_bytes()).cases
+    cases = ImportedReading.model_validate_json(folder.reading.read_bytes()).cases
     assert [list(case.series[0].values(folder.samples)) for case in cases] == [[at] for at in range(len(texts))]
     numbers = [case.settings["v"] for case in cases if isinstance(case.settings["v"], int | float)]
     assert numbers == [7, 1.1, 1000]

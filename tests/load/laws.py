@@ -1,6 +1,6 @@
 """Laws of arrival that tests go through."""
 
-from benchhouse.load.arrivals import Constant, Gamma, Poisson, Ramp, Steps
+from benchhouse.load.arrivals import Constant, Gamma, Poisson, Ramp, StepRates
 
 ENDLESS = (
     Constant(),
@@ -9,6 +9,6 @@ ENDLESS = (
     Gamma(shape=4),
     Ramp(to=900, over=10),
     Ramp(to=20, over=10, gaps="constant"),
-    Steps(rates=(100, 400, 50), each=3),
-    Steps(rates=(100, 400, 50), each=3, gaps="constant"),
+    StepRates(rates=(100, 400, 50), each=3),
+    StepRates(rates=(100, 400, 50), each=3, gaps="constant"),
 )

@@ -12,7 +12,7 @@ from tables import check_table
 
 from benchhouse.load import answers, answers_python
 from benchhouse.load.answers_python import MARK, READ
-from benchhouse.schema.histogram import LARGEST, Histogram, Measured
+from benchhouse.schema.histogram import LARGEST, Histogram, PreparedValues
 
 try:
     from benchhouse.load import _answers as compiled
@@ -317,7 +317,7 @@ def test_a_time_without_its_doubt_is_an_error(made):
 
 @given(st.lists(st.integers(0, LARGEST) | st.integers(0, 10**9), max_size=40))
 def test_what_a_histogram_wants_to_know_is_the_same(values):
-    fast, plain = answers.measured(array("q", values)), Measured(values)
+    fast, plain = answers.measured(array("q", values)), PreparedValues(values)
     for name in ("n", "low", "high", "total", "squares"):
         assert getattr(fast, name) == getattr(plain, name), name
     assert Counter(fast.buckets) == Counter(plain.buckets)

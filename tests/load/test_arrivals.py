@@ -22,8 +22,8 @@ from benchhouse.load.arrivals import (
     Gamma,
     Poisson,
     Ramp,
-    Steps,
-    Trace,
+    StepRates,
+    TraceArrivals,
 )
 
 NS = 1_000_000_000
@@ -51,7 +51,7 @@ def test_arrivals_are_read_from_a_word_or_a_mapping_and_come_back_from_json():
         ("constant", Constant()),
         ({"kind": "gamma", "shape": 0.5}, Gamma(shape=0.5)),
         ({"kind": "ramp", "to": 50, "over": "1m30s"}, Ramp(to=50, over=90)),
-        ({"kind": "steps", "rates": [1, 2], "each": "10s"}, Steps(rates=(1, 2), each=10)),
+        ({"kind": "steps", "rates": [1, 2], "each": "10s"}, StepRates(rates=(1, 2), each=10)),
         (Poisson(), Poisson()),
     ]
 
@@ -177,9 +177,9 @@ def test_a_poisson_ramp_keeps_to_the_integral_within_chance_and_over_overrules_t
 
 
 def test_steps_change_the_rate_at_their_time_and_the_last_one_stays():
-    even = Steps(rates=(10, 200, 50), each=2, gaps="constant")
+    even = StepRates(rates=(10, 200, 50), each=2, gaps="constant")
     assert [len(until(second, even)) for second in (2, 4, 6, 8)] == pytest.approx([20, 420, 520, 620], abs=1)
-    counts = [len(until(4, Steps(rates=(10, 200, 50), each=2), seed=seed)) for seed in range(40)]
+    counts = [len(until(4, StepRates(rates=(10, 200, 50), each=2), seed=seed)) for seed in range(40)]
     assert statistics.fmean(counts) == pytest.approx(420, abs=4 * math.sqrt(420 / 40))
 
 
@@ -197,7 +197,7 @@ def test_a_course_is_inverted_exactly(pieces, hold, seconds):
 
 
 def test_a_long_schedule_needs_no_memory(trace):
-    made = Trace(file=trace("".join(f"{k}\n" for k in range(6_000))))
+    made = TraceArrivals(file=trace("".join(f"{k}\n" for k in range(6_000))))
     for arrivals in (Poisson(), Gamma(shape=0.5), Ramp(to=50, over=60), made):
         tracemalloc.start()
         deque(islice(arrivals.due(100.0, 1, 60.0), 6_000), maxlen=0)

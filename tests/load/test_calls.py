@@ -9,9 +9,9 @@ from tables import check_rows
 
 from benchhouse.experiments.storage.postgres_tables import PostgresTally
 from benchhouse.experiments.vector.search_load import AnswerTally
-from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.calls import CallTally
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Answers, Call, LoadRecord
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.postgres import Effect, Work
 from benchhouse.load.slo import parse_slo
 
@@ -29,12 +29,12 @@ def calls(count, seed=1, first_ms=0, open_loop=False):
         call.sent_ns = due + (rng.randrange(5 * MS) if open_loop else 0)
         call.ended_ns = call.sent_ns + rng.randrange(1, 40) * MS
         first_byte = (call.sent_ns + MS // 2,) if rng.random() < 0.5 else ()
-        made.append((call, Reply(size=rng.randrange(1000), count=rng.randrange(1, 4), token_ns=first_byte)))
+        made.append((call, CallResult(size=rng.randrange(1000), count=rng.randrange(1, 4), token_ns=first_byte)))
     return made
 
 
 def book(slo=None):
-    return Book(CallTally(slo), objectives=len(slo.clauses) if slo else 0, start_ns=START, end_ns=END)
+    return LoadRecord(CallTally(slo), objectives=len(slo.clauses) if slo else 0, start_ns=START, end_ns=END)
 
 
 def content(one):
@@ -55,7 +55,7 @@ def odd_ones():
     made = calls(20, seed=3)
     made[3][0].measured = False
     made[5][0].ended_ns = END + 5
-    made[7] = (made[7][0], Reply(error="timeout", detail="too long"))
+    made[7] = (made[7][0], CallResult(error="timeout", detail="too long"))
     return made
 
 
@@ -87,7 +87,7 @@ def searches(count, seed=5):
     rows = []
     for number, (call, _) in enumerate(sorted(calls(count, seed), key=lambda row: row[0].sent_ns)):
         call.item = rng.randrange(count // 2)
-        rows.append((call, Reply(count=2, value=number)))
+        rows.append((call, CallResult(count=2, value=number)))
     return rows
 
 
@@ -103,7 +103,7 @@ def columns(rows):
 
 @pytest.mark.parametrize("drains", [0, 4])
 def test_columns_come_to_the_same_as_one_by_one(drains):
-    one_by_one, at_once = (Book(AnswerTally(), start_ns=START, end_ns=END, drains=drains) for _ in range(2))
+    one_by_one, at_once = (LoadRecord(AnswerTally(), start_ns=START, end_ns=END, drains=drains) for _ in range(2))
     rows = searches(300)
     for call, reply in rows:
         one_by_one.wrote(call)
@@ -120,12 +120,12 @@ def test_columns_come_to_the_same_as_one_by_one(drains):
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_columns_of_transactions_come_to_the_same_as_one_by_one(writes):
-    one_by_one, at_once = (Book(PostgresTally(writes=writes), start_ns=START, end_ns=END) for _ in range(2))
+    one_by_one, at_once = (LoadRecord(PostgresTally(writes=writes), start_ns=START, end_ns=END) for _ in range(2))
     rows = []
     for number, (call, _) in enumerate(calls(300)):
         kind, effect = (("update", Effect(balance=number, hits=1)), ("lookup", None))[number % 3 > 0]
         call.item = Work(kind, [], effect)
-        rows.append((call, Reply(count=2, value=number)))
+        rows.append((call, CallResult(count=2, value=number)))
     for call, reply in rows:
         one_by_one.wrote(call)
         one_by_one.settle(call, reply)
@@ -148,7 +148,7 @@ def test_columns_that_are_not_plain_are_left_to_be_written_one_by_one():
     ]
 
     def check(change):
-        one = dataclasses.replace(Book(AnswerTally(), start_ns=START, end_ns=END), **change)
+        one = dataclasses.replace(LoadRecord(AnswerTally(), start_ns=START, end_ns=END), **change)
         assert not one.settle_answers(columns(searches(50)))
         assert (one.sent, one.succeeded, one.tally.calls, one.seconds) == (0, 0, 0, {})
 
@@ -170,11 +170,11 @@ def test_tallies_of_two_processes_merge_exactly():
 def test_a_failed_call_is_in_no_latency_and_over_every_objective():
     tally = CallTally(parse_slo("latency.p99<1s,error<1%"))
     ((call, _),) = calls(1)
-    assert tally.add(call, Reply(error="reset"), START, END) == 0b11
+    assert tally.add(call, CallResult(error="reset"), START, END) == 0b11
     assert (tally.calls, tally.latency.histogram.n) == (0, 0)
-    assert tally.add(call, Reply(), START, END) == 0
+    assert tally.add(call, CallResult(), START, END) == 0
     call.ended_ns = call.due_ns + 2_000 * MS
-    assert tally.add(call, Reply(), START, END) == 0b01
+    assert tally.add(call, CallResult(), START, END) == 0b01
 
 
 def test_latency_by_kind_adds_up_to_the_whole():

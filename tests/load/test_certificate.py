@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from tables import check_rows
 
-from benchhouse.load.arrivals import Steps
-from benchhouse.load.book import Book, Lost
+from benchhouse.load.arrivals import StepRates
 from benchhouse.load.certificate import Lag, certify
-from benchhouse.load.endpoint import Place
+from benchhouse.load.endpoint import EndpointStats
+from benchhouse.load.load_record import LoadRecord, Lost
 from benchhouse.load.shape import Shape
 
 MS = 1_000_000
@@ -19,7 +19,7 @@ OPEN = Shape(rps=100, duration=10, warmup=0, arrivals="constant")
 
 def book(lag_ms=0.1, loop_ms=1.0, **more):
     """Of a thousand requests, sent each 10 ms and `lag_ms` late."""
-    made = Book(None, start_ns=0, end_ns=10_000 * MS, sent=1000, succeeded=1000, most_in_flight=4, cpu_share=0.2)
+    made = LoadRecord(None, start_ns=0, end_ns=10_000 * MS, sent=1000, succeeded=1000, most_in_flight=4, cpu_share=0.2)
     for number in range(1000):
         made.lag.add(round(lag_ms * MS))
         made.loop_lag.add(round(loop_ms * MS))
@@ -127,13 +127,13 @@ def test_what_is_sent_when_all_had_long_been_due_is_not_delivered():
     assert certify(late, shape).delivered == 998
     assert certify(late, OPEN).delivered == 1000, "a duration ends it, not a number"
     assert certify(late, shape.model_copy(update={"error_limit": 0.02})).delivered == 1000
-    assert certify(Book(None, sent=3, most_in_flight=1), CLOSED).delivered == 3
+    assert certify(LoadRecord(None, sent=3, most_in_flight=1), CLOSED).delivered == 3
 
 
 def test_an_endpoint_that_takes_no_connection_is_named_with_what_the_others_bore():
     places = {
-        "http://a": Place(good=30, refused_ns=1, good_ns=1),
-        "http://b": Place(good=5, refused_ns=2, good_ns=1, why="refused"),
+        "http://a": EndpointStats(good=30, refused_ns=1, good_ns=1),
+        "http://b": EndpointStats(good=5, refused_ns=2, good_ns=1, why="refused"),
     }
     (problem,) = certify(book(places=places), CLOSED).problems
     assert problem.code == "endpoint_dead"
@@ -168,7 +168,7 @@ def test_gaps_are_judged_up_to_a_lag_of_two_milliseconds():
 
 
 def test_the_schedule_of_changing_rates_begins_with_the_warm_up():
-    shape = Shape(arrivals=Steps(rates=(100, 200), each=5, gaps="constant"), duration=8, warmup=2)
+    shape = Shape(arrivals=StepRates(rates=(100, 200), each=5, gaps="constant"), duration=8, warmup=2)
     due = [at * 10 * MS for at in range(500)] + [5000 * MS + at * 5 * MS for at in range(1000)]
     shifted = book(start_ns=2000 * MS, sent=1500)
     shifted.due_times[:], shifted.sent_times[:] = array("q", due), array("q", due)

@@ -7,7 +7,7 @@ import pytest
 from laws import ENDLESS
 from tables import check_rows
 
-from benchhouse.load.arrivals import Constant, Gamma, Poisson, Ramp, Steps, Trace
+from benchhouse.load.arrivals import Constant, Gamma, Poisson, Ramp, StepRates, TraceArrivals
 from benchhouse.load.certificate import gamma_cdf, gaps_fit
 
 NS = 1_000_000_000
@@ -18,7 +18,7 @@ def first(n, arrivals, rate=None, seed=1, duration_s=None):
 
 
 def test_exact_schedules_of_random_gaps_raise_at_most_one_false_alarm_in_fifty():
-    laws = (Poisson(), Gamma(shape=0.3), Gamma(shape=5), Ramp(to=40, over=20), Steps(rates=(9, 30), each=9))
+    laws = (Poisson(), Gamma(shape=0.3), Gamma(shape=5), Ramp(to=40, over=20), StepRates(rates=(9, 30), each=9))
     alarms = {}
     for arrivals, rate in product(laws, (10.0, 3_000.0)):
         schedules = [first(300, arrivals, rate, seed) for seed in range(50)]
@@ -41,7 +41,9 @@ def test_the_critical_distance_is_neither_too_wide_nor_too_narrow():
 @pytest.mark.parametrize("arrivals", [*ENDLESS, "trace"], ids=str)
 def test_small_delays_of_every_send_pass_for_every_kind(arrivals, trace):
     if arrivals == "trace":
-        arrivals = Trace(file=trace("".join(f"{due / NS:.9f}\n" for due in first(5_000, Gamma(shape=0.4), 300.0))))
+        arrivals = TraceArrivals(
+            file=trace("".join(f"{due / NS:.9f}\n" for due in first(5_000, Gamma(shape=0.4), 300.0)))
+        )
     late = random.Random(2)
     times = first(5_000, arrivals, 300.0, seed=4)
     sent = [due + round(late.expovariate(1 / 20_000)) for due in times]
@@ -93,7 +95,7 @@ def test_sends_bunched_by_a_tick_of_ten_milliseconds_fail():
 
 def test_a_trace_sent_with_other_gaps_fails(trace):
     times = first(500, Gamma(shape=0.4), 100.0)
-    made = Trace(file=trace("".join(f"{due / NS:.9f}\n" for due in times)))
+    made = TraceArrivals(file=trace("".join(f"{due / NS:.9f}\n" for due in times)))
     assert gaps_fit(made, times, times, None).passed
     assert not gaps_fit(made, first(500, Constant(), 100.0), times, None).passed
 

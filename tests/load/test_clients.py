@@ -12,7 +12,7 @@ from laboratory import children, wait_until
 from services.started import running
 from test_nodes import spread_load
 
-from benchhouse.load.clients import RECIPE, Connection
+from benchhouse.load.clients import RECIPE, LoadNodeConnection
 from benchhouse.load.shape import Shape
 from benchhouse.schema.errors import BenchError
 
@@ -27,7 +27,7 @@ def clients():
 
 def spread(clients, tmp_path, monkeypatch, shape):
     by_name = {f"client-{number}": client.endpoint for number, client in enumerate(clients)}
-    link = lambda node, arguments: Connection(by_name[node], arguments)  # noqa: E731
+    link = lambda node, arguments: LoadNodeConnection(by_name[node], arguments)  # noqa: E731
     return spread_load(tmp_path, monkeypatch, shape, nodes=list(by_name), link=link)
 
 
@@ -60,7 +60,7 @@ def test_a_client_that_dies_is_named_while_the_other_goes_on(clients, tmp_path, 
 
 
 def test_a_load_ends_with_its_connection(clients, tmp_path):
-    link = Connection(clients[0].endpoint, [str(tmp_path), "client-0", "0"])
+    link = LoadNodeConnection(clients[0].endpoint, [str(tmp_path), "client-0", "0"])
     link.close()
     wait_until(lambda: not children(clients[0].pid), "its end")
 
@@ -68,7 +68,7 @@ def test_a_load_ends_with_its_connection(clients, tmp_path):
 def test_whoever_does_not_know_the_secret_gets_nothing(clients, tmp_path):
     head, _, place = clients[0].endpoint.rpartition("@")
     with pytest.raises(BenchError, match="was asked with another secret"):
-        Connection(f"{head[:-1]}@{place}", [str(tmp_path), "client-0", "0"])
+        LoadNodeConnection(f"{head[:-1]}@{place}", [str(tmp_path), "client-0", "0"])
     with socket.create_connection(place.split(":")) as stranger:
         stranger.recv(100)
         stranger.sendall(b"GET / HTTP/1.0\n\n")
@@ -78,5 +78,5 @@ def test_whoever_does_not_know_the_secret_gets_nothing(clients, tmp_path):
 
 def test_nobody_there_is_told_with_what_to_look_at():
     with pytest.raises(BenchError, match=r"no load client answers at 127\.0\.0\.1:1:") as caught:
-        Connection("client://:secret@127.0.0.1:1", [])
+        LoadNodeConnection("client://:secret@127.0.0.1:1", [])
     assert caught.value.hint == "see: bench clients list"

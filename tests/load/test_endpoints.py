@@ -10,19 +10,19 @@ from mocks.llm import MockLLM
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.certificate import certify
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
 from benchhouse.load.engine import NotReached, run_load
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 
 ASKED = SimpleNamespace(as_text=lambda: "a", output_tokens=2)
 
 
 def load(urls, tally=lambda: ServingTally(None), **shape):
     driver = OpenAI(urls[0], "mock", Generation("completions"))
-    pool = Pool([Planned(ASKED, driver.request(ASKED))], 1)
-    return run_load(lambda: driver, pool, Shape(warmup=0, **shape), tally, servers=Servers(tuple(urls)))
+    pool = RequestPool([Planned(ASKED, driver.request(ASKED))], 1)
+    return run_load(lambda: driver, pool, Shape(warmup=0, **shape), tally, servers=EndpointServers(tuple(urls)))
 
 
 def problems(book, **shape):

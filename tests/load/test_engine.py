@@ -18,13 +18,13 @@ from mocks.scripted import ScriptedServer
 
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.arrivals import Steps, Trace
-from benchhouse.load.book import Call
+from benchhouse.load.arrivals import StepRates, TraceArrivals
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.load_record import Call
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.errors import BenchError
 
 MS = 1_000_000
@@ -64,7 +64,7 @@ def load(url, records=None, prompts=50, tokens=4, **shape):
     """`records` is the file for them."""
     driver = OpenAI(url, "mock", Generation("completions"))
     made = [Prompt(f"prompt {number}", tokens) for number in range(prompts)]
-    pool = Pool([Planned(prompt, driver.request(prompt)) for prompt in made], seed=1)
+    pool = RequestPool([Planned(prompt, driver.request(prompt)) for prompt in made], seed=1)
     return run_load(lambda: driver, pool, Shape(records=records is not None, **shape), Kept, records=records)
 
 
@@ -150,7 +150,7 @@ class KeptAndCounted(ServingTally):
 def test_a_stall_in_a_closed_loop_hits_only_those_in_flight_and_is_a_silence_of_its_length():
     with MockLLM(ttft_ms=5, stall_at=0.5, stall_for=1) as server:
         driver = OpenAI(server.url, "mock", Generation("completions"))
-        pool = Pool([Planned(Prompt("a"), driver.request(Prompt("a")))], 1)
+        pool = RequestPool([Planned(Prompt("a"), driver.request(Prompt("a")))], 1)
         book = run_load(lambda: driver, pool, Shape(concurrency=2, duration=2, warmup=0), KeptAndCounted)
         ends = sorted(row.end_ns for row in server.truth())
     waits_s = [(row[4] - row[2]) / 1e9 for row in book.tally.kept.measured]
@@ -214,7 +214,7 @@ def test_waiting_for_room_is_latency_and_no_doubt_of_the_client():
     with MockLLM(ttft_ms=100) as server:
         shape = {"rps": 20, "duration": 1, "warmup": 0, "arrivals": "constant", "max_in_flight": 1}
         driver = OpenAI(server.url, "mock", Generation("completions"))
-        pool = Pool([Planned(prompt, driver.request(prompt)) for prompt in [Prompt("prompt", 1)]], seed=1)
+        pool = RequestPool([Planned(prompt, driver.request(prompt)) for prompt in [Prompt("prompt", 1)]], seed=1)
         book = run_load(lambda: driver, pool, Shape(**shape), lambda: ServingTally(None))
     waits, lag = book.tally.e2e.histogram, book.lag.histogram
     assert lag.max > 500 * MS
@@ -260,10 +260,10 @@ def test_steps_and_traces_bring_their_own_times(tmp_path):
     file = tmp_path / "trace.txt"
     file.write_text("10.0\n10.1\n10.1\n10.3\n")
     with MockLLM() as server:
-        book = load(server.url, arrivals=Trace(file=str(file)), warmup=0)
+        book = load(server.url, arrivals=TraceArrivals(file=str(file)), warmup=0)
         assert [(row[2] - book.start_ns) // MS for row in sorted(book.tally.all)] == [0, 100, 100, 300]
         assert 0.3 <= book.window_s < 1  # the load was over with the trace
-        steps = Steps(rates=(20, 60), each=0.5, gaps="constant")
+        steps = StepRates(rates=(20, 60), each=0.5, gaps="constant")
         assert load(server.url, arrivals=steps, duration=1, warmup=0).sent == 40
 
 
@@ -383,7 +383,7 @@ def test_a_bug_in_a_driver_is_an_error_of_the_client_and_ends_nothing():
 
     with MockLLM() as server:
         driver = Buggy(server.url, "mock", Generation("completions"))
-        pool = Pool([Planned(None, driver.request(Prompt("a")))], 1)
+        pool = RequestPool([Planned(None, driver.request(Prompt("a")))], 1)
         book = run_load(lambda: driver, pool, Shape(concurrency=2, requests=6, warmup=0), Kept)
     assert book.errors == Counter(client=6)
     assert book.details == {"client": "KeyError: 'oops'"}
@@ -488,7 +488,7 @@ def test_a_failure_inside_a_load_process_is_told_with_its_words(capfd):
 
     with MockLLM() as server:
         driver = OpenAI(server.url, "mock", Generation("completions"))
-        pool = Pool([Planned(None, driver.request(Prompt("a")))], 1)
+        pool = RequestPool([Planned(None, driver.request(Prompt("a")))], 1)
         with pytest.raises(BenchError, match="RuntimeError: no room"):
             run_load(lambda: driver, pool, Shape(concurrency=2, requests=6, warmup=0, processes=2), Broken)
     assert "Traceback" in capfd.readouterr().err

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tables import check_rows
 
 from benchhouse.load.answers_python import MARK, READ
-from benchhouse.load.framing import Answer, Malformed, chunk_size, read_head
+from benchhouse.load.framing import IncomingResponse, Malformed, chunk_size, read_head
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WHOLE = {
@@ -41,7 +41,7 @@ WHOLE = {
 
 def fed(data, *cuts):
     """The answer, and after how many bytes it said that it was complete."""
-    answer, taken = Answer(), 0
+    answer, taken = IncomingResponse(), 0
     for start, end in zip((0, *cuts), (*cuts, len(data)), strict=True):
         taken = end
         if answer.feed(data[start:end]):
@@ -151,7 +151,7 @@ def reads(ends):
 
 def fed_at_once(data, cuts, handovers):
     """Reads that end at these cuts, handed over a few at a time: what each hand-over said, and the answer."""
-    answer, told, start = Answer(), [], 0
+    answer, told, start = IncomingResponse(), [], 0
     ends = [*cuts, len(data)]
     while start < len(ends):
         count = handovers[len(told) % len(handovers)] if handovers else 1
@@ -189,7 +189,7 @@ def test_many_reads_at_once_are_the_same_as_one_after_the_other(kind, chunks, si
     cuts = sorted(cuts - {len(raw)})
     handovers = data.draw(st.lists(st.integers(1, 13), max_size=5))
 
-    singly, sizes, complete = Answer(), [], False
+    singly, sizes, complete = IncomingResponse(), [], False
     for start, end in zip((0, *cuts), (*cuts, len(raw)), strict=True):
         if complete:
             break
@@ -217,7 +217,7 @@ def test_many_reads_of_a_body_with_a_length_are_the_same_as_one_after_the_other(
 
 
 def test_a_malformed_read_among_many_is_told():
-    answer = Answer()
+    answer = IncomingResponse()
     answer.feed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     with pytest.raises(Malformed, match="no size"):
         answer.feed_reads(b"1\r\na\r\nxyz\r\n", reads([6, 11]))
@@ -232,7 +232,7 @@ EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n
 
 
 def test_a_line_of_a_stream_that_does_not_end_is_the_servers_fault():
-    answer = Answer()
+    answer = IncomingResponse()
     give(answer, EVENTS + b"Transfer-Encoding: chunked\r\n\r\n")
     piece = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"
     for _ in range(8):
@@ -243,7 +243,7 @@ def test_a_line_of_a_stream_that_does_not_end_is_the_servers_fault():
 
 
 def test_many_lines_of_a_stream_may_be_longer_together():
-    answer = Answer()
+    answer = IncomingResponse()
     give(answer, EVENTS + b"Transfer-Encoding: chunked\r\n\r\n")
     for _ in range(20):
         give(answer, b"%x\r\n" % (1 << 20) + b"x" * ((1 << 20) - 1) + b"\n\r\n")
@@ -255,8 +255,10 @@ def test_many_lines_of_a_stream_may_be_longer_together():
 )
 def test_a_body_that_no_memory_is_for_is_refused_when_it_is_announced(framing):
     with pytest.raises(Malformed, match="more than 128 MiB"):
-        give(Answer(), b"HTTP/1.1 200 OK\r\n" + framing)
+        give(IncomingResponse(), b"HTTP/1.1 200 OK\r\n" + framing)
 
 
 def test_what_a_sink_takes_has_no_bound():
-    assert give(Answer(lambda piece: None), b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\nx")[0] is False
+    assert (
+        give(IncomingResponse(lambda piece: None), b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\nx")[0] is False
+    )

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from benchhouse.load.endpoint import Endpoint
-from benchhouse.load.http import Connection
+from benchhouse.load.endpoint import HttpEndpoint
+from benchhouse.load.http import HttpConnection
 from benchhouse.load.poller import PythonPoller
 from benchhouse.load.reactor import Reactor
 from tests.mocks.scripted import ScriptedServer
@@ -34,7 +34,7 @@ def ask(url, poller, times):
         else:
             reactor.stop()
 
-    connection = Connection(reactor, Endpoint(url), done)
+    connection = HttpConnection(reactor, HttpEndpoint(url), done)
     connection.send(b"GET / HTTP/1.1\r\n\r\n")
     reactor.at(time.monotonic_ns() + 60_000_000_000, lambda _: reactor.stop())
     reactor.run()

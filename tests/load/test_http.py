@@ -11,8 +11,8 @@ import time
 import pytest
 from mocks.scripted import ScriptedServer
 
-from benchhouse.load.endpoint import Endpoint
-from benchhouse.load.http import Connection
+from benchhouse.load.endpoint import HttpEndpoint
+from benchhouse.load.http import HttpConnection
 from benchhouse.load.reactor import Reactor
 from benchhouse.schema.errors import BenchError
 
@@ -30,7 +30,7 @@ class Asking:
 
     def __init__(self, url, verify=True):
         self.reactor = Reactor()
-        self.connection = Connection(self.reactor, Endpoint(url, verify=verify), self.done)
+        self.connection = HttpConnection(self.reactor, HttpEndpoint(url, verify=verify), self.done)
         self.heard = []
 
     def done(self, connection, exchange, error, detail):
@@ -327,7 +327,7 @@ def test_too_many_open_files_are_a_refusal_and_no_crash():
 )
 def test_an_address_that_cannot_be_is_refused_before_anything_is_measured(url, said):
     with pytest.raises(BenchError, match=said):
-        Endpoint(url)
+        HttpEndpoint(url)
 
 
 def test_of_the_addresses_of_a_host_the_one_that_answers_is_taken(monkeypatch):
@@ -339,7 +339,7 @@ def test_of_the_addresses_of_a_host_the_one_that_answers_is_taken(monkeypatch):
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port)),
         ]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        assert Endpoint("http://localhost:1").address == ("127.0.0.1", server.port)
+        assert HttpEndpoint("http://localhost:1").address == ("127.0.0.1", server.port)
 
 
 def test_tls_without_a_trusted_signature_is_an_error_unless_it_need_not_be_verified(tls):

@@ -8,9 +8,9 @@ import time
 import pytest
 from mocks.scripted import ScriptedServer
 
-from benchhouse.load.endpoint import Endpoint
-from benchhouse.load.framing import Answer
-from benchhouse.load.http import Connection
+from benchhouse.load.endpoint import HttpEndpoint
+from benchhouse.load.framing import IncomingResponse
+from benchhouse.load.http import HttpConnection
 from benchhouse.load.protocols.calls import discard
 from benchhouse.load.reactor import Reactor
 
@@ -35,8 +35,8 @@ def tls(tmp_path_factory):
 def ask(url, pieces=(), sink=None, times=1):
     """What `done` was told of each request, one after the other on one connection."""
     reactor, heard = Reactor(), []
-    connection = Connection(
-        reactor, Endpoint(url, verify=False), lambda *told: (heard.append(told[1:]), reactor.stop())
+    connection = HttpConnection(
+        reactor, HttpEndpoint(url, verify=False), lambda *told: (heard.append(told[1:]), reactor.stop())
     )
     size = sum(map(len, pieces))
     for _ in range(times):
@@ -165,14 +165,14 @@ def test_a_body_cut_short_is_a_reset():
 
 def test_more_than_was_announced_goes_into_no_sink():
     taken = []
-    answer = Answer(taken.append)
+    answer = IncomingResponse(taken.append)
     assert answer.feed(HEAD % 3 + b"abcdef")
     assert (taken, answer.size, answer.closing) == ([b"abc"], 3, True)
 
 
 def test_a_body_up_to_the_end_of_the_connection_goes_into_the_sink():
     taken = []
-    answer = Answer(taken.append)
+    answer = IncomingResponse(taken.append)
     assert not answer.feed(b"HTTP/1.1 200 OK\r\n\r\nab")
     assert not answer.feed(b"cd")
     assert (b"".join(taken), answer.ends_with_connection) == (b"abcd", True)

@@ -13,10 +13,10 @@ from laboratory import children, wait_until
 
 from benchhouse.load.calls import CallTally
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.nodes import Spread, Step
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.nodes import LoadNodes, NodeCommand
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.errors import BenchError
 
 ANOTHER_CLOCK = ["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]
@@ -32,7 +32,7 @@ class Sleeper:
 
     def call(self, item):
         time.sleep(0.01)
-        return Reply()
+        return CallResult()
 
     def close(self):
         pass
@@ -64,9 +64,9 @@ class Marking(Sleeper):
 def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally, link=None):
     here = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))  # for classes of this file
-    spread = Spread(nodes, link or (lambda node, arguments: Step(prefix, arguments)), tmp_path / "spread")
+    spread = LoadNodes(nodes, link or (lambda node, arguments: NodeCommand(prefix, arguments)), tmp_path / "spread")
     records = tmp_path / "requests.parquet"
-    return run_load(driver, Pool([Planned(None)], 1), shape, tally, records=records, spread=spread), spread
+    return run_load(driver, RequestPool([Planned(None)], 1), shape, tally, records=records, spread=spread), spread
 
 
 def test_shards_of_several_nodes_merge_exactly(tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_shards_of_several_nodes_merge_exactly(tmp_path, monkeypatch):
 
 def test_the_engine_chooses_as_many_for_each_node(tmp_path, monkeypatch):
     """Other numbers are in test_choose.py."""
-    monkeypatch.setattr("benchhouse.load.choose.usable_cores", lambda: 8)
+    monkeypatch.setattr("benchhouse.load.process_count.usable_cores", lambda: 8)
     shape = Shape(concurrency=16, requests=200, warmup=0, nodes="others")
     book, spread = spread_load(tmp_path, monkeypatch, shape)
     assert (book.succeeded, book.processes, book.most_in_flight) == (200, 4, 16)

@@ -1,7 +1,7 @@
 from pyarrow import parquet
 
-from benchhouse.load.book import Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.records import Spool, write_parquet
 
 WINDOW = 5_000_000_000
@@ -18,10 +18,10 @@ def spooled(path, *replies):
 
 
 def test_times_are_seconds_of_the_window_and_what_was_not_told_is_null(tmp_path):
-    first = Reply(
+    first = CallResult(
         token_ns=[WINDOW + 20_000_000, WINDOW + 30_000_000], input_tokens=5, output_tokens=3, size=99, count=2
     )
-    spool = spooled(tmp_path / "r.0.spool", first, Reply(error="http_503"))
+    spool = spooled(tmp_path / "r.0.spool", first, CallResult(error="http_503"))
     write_parquet([spool], tmp_path / "r.parquet")
     good, bad = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert good == {
@@ -35,8 +35,8 @@ def test_times_are_seconds_of_the_window_and_what_was_not_told_is_null(tmp_path)
 
 
 def test_half_a_record_of_a_process_that_was_killed_is_left_out(tmp_path):
-    whole = spooled(tmp_path / "r.0.spool", Reply(), Reply())
-    killed = spooled(tmp_path / "r.1.spool", Reply(), Reply(), Reply())
+    whole = spooled(tmp_path / "r.0.spool", CallResult(), CallResult())
+    killed = spooled(tmp_path / "r.1.spool", CallResult(), CallResult(), CallResult())
     killed.write_bytes(killed.read_bytes()[:-7])
     write_parquet([whole, killed], tmp_path / "r.parquet")
     assert parquet.read_table(tmp_path / "r.parquet").num_rows == 4

@@ -15,11 +15,11 @@ from benchhouse.drivers.openai import OpenAI
 from benchhouse.load.calls import CallTally
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import run_load
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
 from benchhouse.load.shards import AllLost
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 
 
 class Sleeper:
@@ -32,21 +32,21 @@ class Sleeper:
 
     def call(self, item):
         time.sleep(0.02)
-        return Reply()
+        return CallResult()
 
     def close(self):
         pass
 
 
 def by_threads(shape, tally=CallTally):
-    return run_load(Sleeper, Pool([Planned(None)], 1), shape, tally)
+    return run_load(Sleeper, RequestPool([Planned(None)], 1), shape, tally)
 
 
 def by_sockets(shape, tally=CallTally):
     with MockLLM(ttft_ms=20) as server:
         driver = OpenAI(server.url, "mock", Generation("completions"))
         asked = SimpleNamespace(as_text=lambda: "a", output_tokens=2)
-        book = run_load(lambda: driver, Pool([Planned(None, driver.request(asked))], 1), shape, tally)
+        book = run_load(lambda: driver, RequestPool([Planned(None, driver.request(asked))], 1), shape, tally)
         if len(book.lost) == 1 and book.lost[0].at_s:  # what the server saw is what was booked, and what was lost
             lost = book.lost[0]
             seen = [row.outcome for row in server.truth()]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchhouse.load.streams import FINE_NS, FINEST_NS, SharedWaits, Stream, Waits, figures
+from benchhouse.load.streams import FINE_NS, FINEST_NS, SharedWaits, ValueStream, Waits, figures
 from benchhouse.schema.histogram import Histogram
 
 MS = 1_000_000
@@ -27,7 +27,7 @@ def exact(values):
 
 
 def stream_of(times):
-    made = Stream()
+    made = ValueStream()
     for value, earlier, later, _ in times:
         made.add_unsure(value, earlier, later)
     return made
@@ -60,7 +60,7 @@ def test_the_bound_holds_where_every_time_is_the_least_or_the_most_that_it_can_b
 
 
 def test_the_largest_of_few_times_is_doubted_as_much_as_it_can_be_off():
-    made = Stream()
+    made = ValueStream()
     made.extend([MS] * 9)
     made.add_unsure(300 * MS, 299 * MS)
     bounds = made.bounds_ns()
@@ -70,7 +70,7 @@ def test_the_largest_of_few_times_is_doubted_as_much_as_it_can_be_off():
 
 
 def test_one_doubtful_time_in_a_thousand_leaves_the_median_as_it_is():
-    made = Stream()
+    made = ValueStream()
     made.extend([10 * MS + number for number in range(999)])
     made.add_unsure(310 * MS, 300 * MS)
     bounds = made.bounds_ns()
@@ -80,13 +80,13 @@ def test_one_doubtful_time_in_a_thousand_leaves_the_median_as_it_is():
 
 
 def test_what_is_finer_than_anybody_looks_is_in_every_bound_and_in_no_doubt():
-    made = Stream()
+    made = ValueStream()
     made.extend_unsure([5 * MS, 6 * MS], [FINE_NS, 0])
     assert FINE_NS <= made.bounds_ns()["mean"] < FINE_NS + 0.01 * MS
 
 
 def test_an_empty_stream_has_no_bounds():
-    assert Stream().bounds_ns() == {}
+    assert ValueStream().bounds_ns() == {}
 
 
 @given(st.lists(UNSURE, max_size=20), st.lists(UNSURE, max_size=20))
@@ -109,7 +109,7 @@ def test_a_histogram_of_a_stream_holds_every_time_as_measured_doubted_or_not(tim
 
 @given(st.lists(st.tuples(TIMES, TIMES), max_size=20))
 def test_many_at_once_are_the_same_as_one_by_one(times):
-    at_once, singly = Stream(), Stream()
+    at_once, singly = ValueStream(), ValueStream()
     at_once.extend_unsure([value for value, _ in times], [earlier for _, earlier in times])
     for value, earlier in times:
         singly.add_unsure(value, earlier)
@@ -151,7 +151,7 @@ def test_the_bound_holds_where_only_some_calls_hold_waits(both):
 
 
 def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
-    made = Stream()
+    made = ValueStream()
     made.extend([10 * MS + number * 100 for number in range(995)] + [310 * MS] * 5)
     rare = Histogram([0] * 995 + [300 * MS] * 5)
     bounds = made.bounds_ns(Waits([rare]))
@@ -164,7 +164,7 @@ def test_rare_waits_leave_the_median_as_it_is_and_no_waits_all():
 
 def test_a_bound_is_no_more_than_the_time_itself_and_nothing_where_no_thread_was_ever_away():
     """Calls of 0.1 ms of an index in the process that asks."""
-    made = Stream()
+    made = ValueStream()
     made.extend([100_000 + number for number in range(1000)])
     published, rounding = figures(made.histogram), 1000
     for stat, bound in made.bounds_ns(Waits([Histogram([300_000] * 10)])).items():
@@ -185,7 +185,7 @@ def test_the_bound_holds_where_only_the_sum_of_the_waits_of_several_times_is_kno
     """Each time may hold a share of that sum, and a wait of which there are samples."""
     pairs = [pair for group in groups for pair in group]
     other = [sampled[at % len(sampled)] if sampled else 0 for at in range(len(pairs))]
-    made, shared = Stream(), SharedWaits()
+    made, shared = ValueStream(), SharedWaits()
     made.extend(time + wait + more for (time, wait), more in zip(pairs, other, strict=True))
     for group in groups:
         shared.add(sum(wait for _, wait in group), len(group))
@@ -201,7 +201,7 @@ def finest(shared):
 
 
 def test_waits_of_few_times_leave_the_figures_of_many_as_they_are():
-    made, shared = Stream(), SharedWaits()
+    made, shared = ValueStream(), SharedWaits()
     made.extend([100_000] * 995 + [2_000_000] * 5)
     shared.add(5_000_000, 50)
     bounds = made.bounds_ns(finest(shared))

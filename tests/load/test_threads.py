@@ -11,9 +11,9 @@ from tables import check_rows
 from benchhouse.load import threads
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.protocols.calls import CallFailed, Reply
+from benchhouse.load.protocols.calls import CallFailed, CallResult
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.errors import BenchError
 
 LOCK = threading.Lock()
@@ -41,7 +41,7 @@ class Sleeper:
             self._log["now"] -= 1
         if item == "bad":
             raise ValueError("bad item")
-        return Reply(count=3)
+        return CallResult(count=3)
 
     def close(self):
         with LOCK:
@@ -68,7 +68,7 @@ class Latencies:
 
 def load(driver=Sleeper, items=("good",), **shape):
     log = Counter()
-    pool = Pool([Planned(item) for item in items], seed=1)
+    pool = RequestPool([Planned(item) for item in items], seed=1)
     return run_load(lambda: driver(log), pool, Shape(**shape), Latencies), log
 
 
@@ -184,7 +184,7 @@ class Mortal(Sleeper):
             raise CallFailed("refused", "nobody listens")
         else:
             time.sleep(self.seconds)
-        return Reply(count=1)
+        return CallResult(count=1)
 
 
 @pytest.mark.parametrize("loop", [{"concurrency": 4}, {"concurrency": 4, "think_time": 0.01}, {"rps": 100}])
@@ -215,7 +215,7 @@ def test_each_process_gets_the_items_that_the_source_has_for_its_numbers():
     rows = [(1, 1), (7, 2), (8, 2), (9, 3), (4, 6)]
 
     def check(size, processes):
-        pool = Pool([Planned(number) for number in range(size)], seed=1)
+        pool = RequestPool([Planned(number) for number in range(size)], seed=1)
         for shard in range(processes):
             calls = list(islice(pool.following(shard, processes), 3 * size))
             assert calls == [(index, pool.take(index).item) for index, _ in calls]

@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from tables import check_rows
 
-from benchhouse.load.arrivals import Arrivals, Trace
+from benchhouse.load.arrivals import Arrivals, TraceArrivals
 
 NS = 1_000_000_000
 READ = TypeAdapter(Arrivals)
@@ -24,15 +24,15 @@ def test_a_trace_is_replayed_from_its_first_arrival_whatever_its_form(trace):
 
     def check(name, text):
         file = trace(text, name)
-        assert list(Trace(file=file).due(None, 1)) == [0, NS // 2, NS // 2, 3_750_000_000]
-        assert list(Trace(file=file, speed=2).due(None, 1)) == [0, NS // 4, NS // 4, 1_875_000_000]
+        assert list(TraceArrivals(file=file).due(None, 1)) == [0, NS // 2, NS // 2, 3_750_000_000]
+        assert list(TraceArrivals(file=file, speed=2).due(None, 1)) == [0, NS // 4, NS // 4, 1_875_000_000]
 
     check_rows(check, rows)
 
 
 def test_a_trace_keeps_nanoseconds_of_the_epoch(trace):
     file = trace("1700000000.123456789\n1700000000.123456790\n1700000001.123456789\n")
-    assert list(Trace(file=file).due(None, 1)) == [0, 1, NS]
+    assert list(TraceArrivals(file=file).due(None, 1)) == [0, 1, NS]
 
 
 def test_a_bad_trace_is_refused_with_file_and_line(trace):
@@ -64,25 +64,25 @@ def test_a_bad_trace_is_refused_with_file_and_line(trace):
 
 def test_a_trace_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValidationError, match="No such file"):
-        Trace(file=str(tmp_path / "none.txt"))
+        TraceArrivals(file=str(tmp_path / "none.txt"))
     with pytest.raises(ValidationError, match="Is a directory"):
-        Trace(file=str(tmp_path))
+        TraceArrivals(file=str(tmp_path))
 
 
 def test_a_trace_changed_after_its_check_is_found_out(trace):
     file = trace("1\n2\n3\n")
-    made = Trace(file=file)
+    made = TraceArrivals(file=file)
     trace("1\n9\n3\n")
     os.utime(file, (1, 1))
     with pytest.raises(ValueError, match="must ascend"):
         list(made.due(None, 1))
     with pytest.raises(ValidationError, match="must ascend"):
-        Trace(file=file)
+        TraceArrivals(file=file)
 
 
 def test_the_digest_of_a_trace_follows_its_content_not_its_place(trace):
     one, same, other = (
-        Trace(file=trace(text, name)) for name, text in (("a", "1\n2\n"), ("b", "1\n2\n"), ("c", "1\n3\n"))
+        TraceArrivals(file=trace(text, name)) for name, text in (("a", "1\n2\n"), ("b", "1\n2\n"), ("c", "1\n3\n"))
     )
     assert one.digest() == same.digest() != other.digest()
     assert len(one.digest()) == 64

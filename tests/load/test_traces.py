@@ -9,9 +9,9 @@ from pyarrow import parquet
 
 from benchhouse.load.calls import CallTally
 from benchhouse.load.engine import run_load
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.load.traces import Traces
 
 REQUEST = b"POST /ask HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
@@ -28,7 +28,7 @@ class Driver:
         return REQUEST
 
     def read(self, exchange):
-        return Reply()
+        return CallResult()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def server():
 def load(server, records, **more):
     driver = Driver(f"http://127.0.0.1:{server.server_address[1]}")
     shape = Shape(concurrency=2, requests=20, warmup=0, records=records is not None, **more)
-    return run_load(lambda: driver, Pool([Planned(None, REQUEST)], 1), shape, CallTally, records=records)
+    return run_load(lambda: driver, RequestPool([Planned(None, REQUEST)], 1), shape, CallTally, records=records)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

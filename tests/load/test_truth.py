@@ -14,11 +14,11 @@ from mocks.llm import MockLLM
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.certificate import certify
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
 from benchhouse.load.engine import run_load
 from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, Shape
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.load.streams import figures
 
 MS = 1_000_000
@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.usefixtures("each_engine"), pytest.mark.serial]  # the
 
 def load(servers, **shape):
     driver = OpenAI(servers[0].url, "mock", Generation("completions"))
-    pool = Pool([Planned(ASKED, driver.request(ASKED))], 1)
+    pool = RequestPool([Planned(ASKED, driver.request(ASKED))], 1)
     shape = Shape(warmup=0, processes=1, **shape)
-    urls = Servers(tuple(server.url for server in servers))
+    urls = EndpointServers(tuple(server.url for server in servers))
     book = run_load(lambda: driver, pool, shape, lambda: ServingTally(None), servers=urls)
     return book, [row for server in servers for row in server.truth()], certify(book, shape)
 

@@ -12,8 +12,8 @@ import pytest
 
 from benchhouse.catalog.nexus_requirements import Requirement
 from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.nexus.joint_install import smallest_conflict
 from benchhouse.nexus.resolution import UnresolvedError, find_uv, resolve_together
-from benchhouse.nexus.together import smallest_conflict
 
 NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
 

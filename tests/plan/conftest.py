@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, model_validator
 
 from benchhouse.catalog.benchmarks import Registered
-from benchhouse.documents.misfits import validated
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.expand import Plan, make_plan
 from benchhouse.plan.scenario_file import parse_scenario

@@ -59,7 +59,7 @@ def test_a_target_without_a_driver_gets_none(plan_of):
 )
 def test_component_and_service_come_from_the_workload_or_the_declaration(plan_of, code, workload, said, parameters):
     plan = plan_of(f"workload: {{{workload}}}", code=code)
-    assert (plan.component, plan.service, plan.service_is_said) == said
+    assert (plan.component, plan.service, plan.service_is_explicit) == said
     assert next(plan.instances()).parameters == parameters
 
 

@@ -5,7 +5,7 @@ from tables import check_table
 
 from benchhouse.catalog.logical import Logical
 from benchhouse.documents.yaml_reader import parse_yaml
-from benchhouse.plan.logical import Asked, make_scenario
+from benchhouse.plan.logical import LogicalSelection, make_scenario
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import LogicalFile
 
@@ -38,7 +38,7 @@ bindings:
 def scenario(text=TEXT, targets=("m",), repetitions=1, settings=None, **where):
     document = parse_yaml(text, "serving.yaml")
     logical = Logical(LogicalFile.model_validate(document.data), document)
-    asked = Asked(tuple(targets), where, settings or {}, repetitions)
+    asked = LogicalSelection(tuple(targets), where, settings or {}, repetitions)
     return make_scenario(logical, logical.file.bindings[0], "e", "1.0", asked)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tables import check_table
 
-from benchhouse.plan.space import Block, Shuffle, Space
+from benchhouse.plan.space import PointSpace, Shuffle, VaryingKeys
 
 TWO = "workload: {size: [1, 2]}\nrepetitions: 2\nwarmup: 1\nseed: 7\n"
 
@@ -59,11 +59,11 @@ def test_a_shuffle_has_no_favourite_place():
 
 
 def test_any_point_is_found_by_its_number():
-    blocks = (Block(("a", "b"), ((1, 2), (3, 4))), Block(("c",), ((5,), (6,), (7,))))
-    space = Space(blocks, ({0: frozenset({1}), 1: frozenset({0, 2})},))
+    blocks = (VaryingKeys(("a", "b"), ((1, 2), (3, 4))), VaryingKeys(("c",), ((5,), (6,), (7,))))
+    space = PointSpace(blocks, ({0: frozenset({1}), 1: frozenset({0, 2})},))
     assert (space.raw_size, space.keys) == (6, ("a", "b", "c"))
     first = [{"a": 1, "b": 2, "c": c} for c in (5, 6, 7)]
     assert [space.point(index) for index in range(6)] == [*first, None, {"a": 3, "b": 4, "c": 6}, None]
     assert list(space.points()) == [*first, {"a": 3, "b": 4, "c": 6}]
-    assert list(Space(()).points()) == [{}] and Space(()).raw_size == 1
-    assert list(Space(blocks).rows()) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert list(PointSpace(()).points()) == [{}] and PointSpace(()).raw_size == 1
+    assert list(PointSpace(blocks).rows()) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]

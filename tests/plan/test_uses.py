@@ -5,9 +5,9 @@ import json
 import pytest
 from tables import check_table
 
-from benchhouse.catalog.uses import Shelf
-from benchhouse.documents.misfits import validated
+from benchhouse.catalog.benchmark_lookup import BenchmarkIndex
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 from benchhouse.plan.scenario_file import expand_benchmark
 from benchhouse.schema.scenario import Benchmark
@@ -64,7 +64,7 @@ def test_a_benchmark_names_an_experiment_or_another_benchmark(tmp_path):
 
 
 def shelf(*folders):
-    return Shelf(folders, None, read_space=None)
+    return BenchmarkIndex(folders, None, read_space=None)
 
 
 def test_benchmarks_in_a_circle_are_refused_and_each_of_them_named(tmp_path):

@@ -13,11 +13,11 @@ from laboratory import wait_until
 from services.small_server import recipe
 
 from benchhouse.processes.forking import can_fork, fork
-from benchhouse.processes.owner import OWNER
-from benchhouse.runs.keepers import start_keeper, stop_keepers, wait_ready
+from benchhouse.processes.process_identity import OWNER
+from benchhouse.runs.service_control import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
-from benchhouse.worker.keeper import keep
+from benchhouse.worker.service_supervisor import keep
 
 
 @pytest.fixture

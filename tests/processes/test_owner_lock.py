@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from benchhouse.processes.owner import identity
 from benchhouse.processes.owner_lock import OwnerLock, interrupt
+from benchhouse.processes.process_identity import identity
 from benchhouse.schema.errors import BenchError
 
 

@@ -10,12 +10,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from benchhouse.processes.probes import Probe
+from benchhouse.processes.probes import ServerProbe
 from benchhouse.schema.recipe import Ready
 
 
 def probe(endpoint="", places=None, log="", **ready):
-    return Probe(Ready(**ready), endpoint, places or {}, lambda lines: log)
+    return ServerProbe(Ready(**ready), endpoint, places or {}, lambda lines: log)
 
 
 @pytest.fixture

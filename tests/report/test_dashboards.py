@@ -9,12 +9,12 @@ import yaml
 from services.prometheus import Prometheus, is_clean, needs_prometheus, promtool
 
 from benchhouse.api.observation import RULES, write_dashboards
-from benchhouse.evidence.textfile import Sample, render, telemetry
+from benchhouse.evidence.textfile import TextfileSample, render, telemetry
 from benchhouse.report.dashboards import Declared, dashboards, rules, rules_yaml
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.hot_metrics import TELEMETRY, telemetry_name
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors.declared import all_series
+from benchhouse.worker.monitors.series_catalog import all_series
 
 NAMES = ["runs", "telemetry", "serving"]
 EVERY = [*NAMES, "served"]  # that one asks no Prometheus: tests/serve/test_outlets.py
@@ -44,7 +44,7 @@ def filled(expression: str) -> str:
     return text
 
 
-def live_page() -> list[Sample]:
+def live_page() -> list[TextfileSample]:
     """A value of everything that can be sampled, as a worker writes it."""
     labels = (("run_id", "r1"), ("benchmark_case_id", "c1"))
     once = {telemetry_name(item).name: item for item in all_series()}
@@ -136,12 +136,12 @@ def test_every_panel_and_every_rule_runs_on_a_live_prometheus(written, made, tmp
     file.write_text(page)
     mine = (("run_id", "r1"),)
     run = [
-        Sample("benchhouse_run_trials_planned", 9, mine, "h"),
-        Sample("benchhouse_run_trials_failed", 1, mine, "h"),
-        Sample("benchhouse_run_trials_invalid", 1, mine, "h"),
-        Sample("benchhouse_run_trials_succeeded", 2, mine, "h"),
-        Sample("benchhouse_run_series_dropped", 3, mine, "h"),
-        Sample("benchhouse_run_last_trial_timestamp_seconds", time.time() - 7200, mine, "h"),
+        TextfileSample("benchhouse_run_trials_planned", 9, mine, "h"),
+        TextfileSample("benchhouse_run_trials_failed", 1, mine, "h"),
+        TextfileSample("benchhouse_run_trials_invalid", 1, mine, "h"),
+        TextfileSample("benchhouse_run_trials_succeeded", 2, mine, "h"),
+        TextfileSample("benchhouse_run_series_dropped", 3, mine, "h"),
+        TextfileSample("benchhouse_run_last_trial_timestamp_seconds", time.time() - 7200, mine, "h"),
     ]
     (place / "benchhouse_run_r1.prom").write_text(render(run))
     with Prometheus(home, place, [written / RULES]) as server:

@@ -5,8 +5,8 @@ import trial_maker
 from benchhouse.report import html, markdown
 from benchhouse.report.data import gather
 from benchhouse.report.payload import payload
-from benchhouse.results.comparisons import compare_beside
-from benchhouse.results.sides import compare_selected
+from benchhouse.results.comparison_sides import compare_selected
+from benchhouse.results.comparisons import compare_target_rankings
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
@@ -36,7 +36,7 @@ def test_runs_on_three_executors_are_one_table_with_the_executor_as_a_column(tmp
     (axis,) = (axis for axis in payload(data)["axes"] if axis["name"] == "@executor")
     assert (axis["title"], axis["values"]) == ("executor", list(three))
     assert "executor (3)" in html.render(data)
-    found = compare_beside(workspace, list(three), [], 0.95)
+    found = compare_target_rankings(workspace, list(three), [], 0.95)
     assert [member.executor for member in found.members] == list(three)
     assert "differs: executor: dask | local | ray" in found.notes
 

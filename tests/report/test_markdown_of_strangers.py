@@ -11,7 +11,7 @@ import pytest
 from services import on_demand
 from tables import check_table
 
-from benchhouse.report.gate_comment import GateAnswer, gate_markdown
+from benchhouse.report.gate_comment import GateCommentAnswer, gate_markdown
 from benchhouse.report.markdown_text import code, folded, plain, table
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -108,7 +108,7 @@ def test_a_gate_of_a_fork_is_a_comment_without_any_link_of_its_own(rendered):
     rows = [{**row, "point": text, "metric": text, "stat": text} for text in HOSTILE]
     gate = {"judgement": "can't tell", "rows": rows, "missing": HOSTILE, "selftest": "; ".join(HOSTILE)[:500]}
     for message in ["", *HOSTILE]:
-        answer = GateAnswer.model_validate_json(json.dumps(gate | {"message": message}))
+        answer = GateCommentAnswer.model_validate_json(json.dumps(gate | {"message": message}))
         shown = rendered(gate_markdown(answer, message, "https://ours.example/1", foreign=True))
         assert shown.tags.count("a") == 1 and "img" not in shown.tags
         assert shown.tags.count("h3") == 1 and not {"h1", "h2", "li", "blockquote"} & {*shown.tags}

@@ -9,8 +9,8 @@ from asking import resize
 from benchhouse.report import html
 from benchhouse.report.data import make_spreads
 from benchhouse.results.content import Point, RefusedFigure
-from benchhouse.results.loads import LoadFacts
-from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
+from benchhouse.results.load_certificates import LoadFacts
+from benchhouse.results.machine import MachineFacts, Panel, PhaseSummary, SeriesLine
 from benchhouse.schema.telemetry import Phase
 
 pytestmark = pytest.mark.browser
@@ -270,8 +270,8 @@ def test_the_machine_is_drawn_over_its_phases_and_folded_after_a_few_points(visi
     facts = {"run_id": made_up.RUN, "trial_id": "t", "repetition": 1, "chosen": "the only trial", "folder": "results/t"}
     facts["outcome"] = "succeeded"
     kept = {"file": "telemetry/node.parquet", "sha256": "ab" * 32, "samples": 3}
-    cpu = Line(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
-    figure = Figure(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
+    cpu = SeriesLine(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
+    figure = PhaseSummary(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
     machines = [
         MachineFacts(point=f"p{at}", **facts, duration_s=10, interval_s=1, ticks_missed=0, energy_j=None, phases=phases,
                      panels=[Panel(title="CPU", unit="cores", lines=[cpu])], figures=[figure], summary_sha256="cd" * 32)

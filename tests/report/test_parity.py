@@ -11,8 +11,8 @@ import pytest
 from benchhouse.report import html, markdown
 from benchhouse.report.figures import figure_files
 from benchhouse.results.content import WarningGroup
-from benchhouse.results.loads import LoadFacts
-from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
+from benchhouse.results.load_certificates import LoadFacts
+from benchhouse.results.machine import MachineFacts, Panel, PhaseSummary, SeriesLine
 from benchhouse.results.ranks import RankFacts
 from benchhouse.results.scaling import automatic
 from benchhouse.results.series import members_of_points
@@ -68,8 +68,8 @@ def full(sweep):
     numbers = {"loop": "open", "asked": 50, "offered": 150, "delivered": 150, "in_flight": 4, "cpu_share": 0.1}
     numbers |= {"problems": [], "lag_ms": 0.1, "wake_ms": 0.2, "rates": [50, 40, 60], "errors": [0, 10, 0]}
     kept = {"file": "telemetry/node.parquet", "sha256": "ab" * 32, "samples": 3}
-    cpu = Line(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
-    figure = Figure(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
+    cpu = SeriesLine(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
+    figure = PhaseSummary(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
     machine = MachineFacts(
         point="p", **facts, chosen="the only trial", folder="results/t", duration_s=10, interval_s=1, ticks_missed=2,
         energy_j=120.0, phases=[Phase(name="steady", begin_s=4, end_s=10)],

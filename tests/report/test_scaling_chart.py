@@ -5,13 +5,13 @@ import re
 import pytest
 
 from benchhouse.report.scaling_chart import scaling_chart
-from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
+from benchhouse.results.curves import CurveMetric, CurveStage, Scaling, ScalingCurve
 
 
 def places(*sizes: float) -> tuple[list[float], str]:
     """Where the marks of the first panel are, and the whole drawing."""
-    stages = [Stage(point=at, place=size, throughput=1.0 + at, n=3) for at, size in enumerate(sizes)]
-    speed = Axis(metric="bus_bandwidth", stat="value", unit="GB/s", direction="higher")
+    stages = [CurveStage(point=at, place=size, throughput=1.0 + at, n=3) for at, size in enumerate(sizes)]
+    speed = CurveMetric(metric="bus_bandwidth", stat="value", unit="GB/s", direction="higher")
     curve = ScalingCurve(name="gloo", case=0, stages=stages)
     drawing = str(
         scaling_chart(Scaling(along="bytes", throughput=speed, resource=False, confidence=0.95, curves=[curve]))

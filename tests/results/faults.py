@@ -18,8 +18,8 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.telemetry import Series
 from benchhouse.warehouse.ingest import collect
-from benchhouse.worker.monitors.declared import all_series
 from benchhouse.worker.monitors.sampler import Recording, Track
+from benchhouse.worker.monitors.series_catalog import all_series
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from trial_maker import START, make_trial

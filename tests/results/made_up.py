@@ -4,17 +4,17 @@ import random
 import statistics
 
 from benchhouse.results.content import (
-    Environment,
     FailureFacts,
-    Number,
     Point,
+    PointNumber,
     ReportData,
+    RunEnvironment,
     RunFacts,
     TrialFacts,
     WarningGroup,
 )
 from benchhouse.results.numbers import mean_interval, shaky
-from benchhouse.results.standings import make_headline, make_rankings
+from benchhouse.results.rankings import make_headline, make_rankings
 from benchhouse.schema.query import Cell, QueryInput, QuerySpec, cell_ref
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&|`\u2028"
@@ -44,7 +44,7 @@ def number(metric, stat, unit, direction, values, trials, key, samples=None, pri
         n=len(values),
         trials=trials,
     )
-    return Number(
+    return PointNumber(
         cell=cell,
         metric=metric,
         stat=stat,
@@ -170,7 +170,7 @@ def sweep(repetitions=5, seed=1, failures=1):
             "axes:\n- grid:\n    index: [hnsw, ivf, flat]\n    ef_search: [16, 32, 64, 128, 256]\nrepetitions: 5\n"
         ),
         environments=[
-            Environment(
+            RunEnvironment(
                 run_id=RUN,
                 trial_id=trials[0].trial_id,
                 hosts=["node-17"],
@@ -247,7 +247,7 @@ def hostile():
         warnings=[WarningGroup(code=EVIL, count=1, messages=[EVIL])],
         configuration=EVIL,
         environments=[
-            Environment(
+            RunEnvironment(
                 **dict.fromkeys(("run_id", "trial_id", "cpu", "memory", "kernel", "python"), EVIL),
                 hosts=[EVIL],
                 package_lock_digest=EVIL,

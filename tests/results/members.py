@@ -1,6 +1,6 @@
 """Points with planted numbers, as series, trade-offs and scaling take them."""
 
-from benchhouse.results.series import Member, Sample
+from benchhouse.results.series import FlatPoint, MetricSample
 
 NOISE = (1.0, 1.01, 0.99, 1.005, 0.995)
 
@@ -10,16 +10,16 @@ def member(at, target, *, run="r", experiment="vector.search", label="", repetit
     """One point; each metric is given as its mean, and its trials are a percent apart (recall: all the same)."""
     given = {"experiment": experiment, **parameters, **{f"target.{key}": value for key, value in target.items()}}
     name = target.get("name", "")
-    found = Member(label or f"{name} {at}".strip(), run, name, f"{run}-{at}", given, at=at)
+    found = FlatPoint(label or f"{name} {at}".strip(), run, name, f"{run}-{at}", given, at=at)
     trials = [f"{run}-{at}-{number}" for number in range(repetitions)]
     noise = NOISE[:repetitions]
     if qps is not None:
-        found.samples["qps", "value"] = Sample("1/s", "higher", [qps * one for one in noise], trials)
+        found.samples["qps", "value"] = MetricSample("1/s", "higher", [qps * one for one in noise], trials)
     if recall is not None:
-        found.samples["recall", "value"] = Sample("1", "higher", [recall] * repetitions, trials)
+        found.samples["recall", "value"] = MetricSample("1", "higher", [recall] * repetitions, trials)
     if latency is not None:
-        found.samples["latency", "p50"] = Sample("ms", "lower", [latency / one for one in noise], trials)
-        found.samples["latency", "p99"] = Sample("ms", "lower", [3 * latency / one for one in noise], trials)
+        found.samples["latency", "p50"] = MetricSample("ms", "lower", [latency / one for one in noise], trials)
+        found.samples["latency", "p99"] = MetricSample("ms", "lower", [3 * latency / one for one in noise], trials)
     return found
 
 

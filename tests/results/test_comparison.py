@@ -6,10 +6,10 @@ from tables import check_table
 from trial_maker import make_trial
 
 from benchhouse.report.pull_request import comparison_markdown, comparison_svg
-from benchhouse.results.comparison import CompareOptions, Side, compare_runs
-from benchhouse.results.refusals import caveats
+from benchhouse.results.comparison import CompareOptions, ComparisonSide, compare_runs
+from benchhouse.results.comparison_sides import compare_selected
+from benchhouse.results.invalid_trials import caveats
 from benchhouse.results.selection import Selector, parse_selector, select
-from benchhouse.results.sides import compare_selected
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
@@ -43,7 +43,9 @@ def row(run="a", point="ef=16", target="hnsw", values=(10.0, 10.1, 9.9, 10.0, 10
 
 
 def compare_rows(a, b, *, selected=(), names=("A", "B"), facts=({}, {}), order=None, **options):
-    one, two = (Side(name, rows, selected, known) for name, rows, known in zip(names, (a, b), facts, strict=True))
+    one, two = (
+        ComparisonSide(name, rows, selected, known) for name, rows, known in zip(names, (a, b), facts, strict=True)
+    )
     return compare_runs(one, two, CompareOptions(**options), order)
 
 
@@ -284,8 +286,10 @@ def refused(metric, stat, at="hnsw/ef=16"):
 
 def test_figures_that_are_invalid_in_every_trial_are_named_with_their_side():
     latency = {"metric": "latency", "unit": "ms", "direction": "lower", "stat": "p99"}
-    a = Side("A", [row(), row(**latency)], refused=[refused("latency", "max")])
-    b = Side("B", [row(run="b")], refused=[refused("latency", "p99"), refused("other", "mean", "of another point")])
+    a = ComparisonSide("A", [row(), row(**latency)], refused=[refused("latency", "max")])
+    b = ComparisonSide(
+        "B", [row(run="b")], refused=[refused("latency", "p99"), refused("other", "mean", "of another point")]
+    )
     table = compare_runs(a, b)
     assert [item.name for item in table.rows] == ["qps"]
     assert table.invalid_metrics == ["latency p99 is INVALID in every trial of B"]

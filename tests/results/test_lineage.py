@@ -8,8 +8,8 @@ import pytest
 from benchhouse.evidence.writing import write_text
 from benchhouse.report.data import gather
 from benchhouse.report.files import write_report as write_files
-from benchhouse.results.cells import make_cells
-from benchhouse.results.lineage import Trace, publish, trace
+from benchhouse.results.lineage import LineageTrace, publish, trace
+from benchhouse.results.table_cells import make_cells
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import WorkspaceFolder
@@ -47,11 +47,11 @@ def write_report(workspace: WorkspaceFolder, run: str = "run-a", name: str = "on
     return cells
 
 
-def said(found: Trace, name: str) -> str:
+def said(found: LineageTrace, name: str) -> str:
     return "\n".join(next(step for step in found.steps if step.name == name).says)
 
 
-def failing(found: Trace) -> list[str]:
+def failing(found: LineageTrace) -> list[str]:
     assert found.ok == all(step.ok for step in found.steps)
     return [step.name for step in found.steps if not step.ok]
 

@@ -18,7 +18,7 @@ from benchhouse.report.data import gather
 from benchhouse.report.files import report_json
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.time_chart import nice_step, scaled, time_chart
-from benchhouse.results.machine import MOST_POINTS, MOST_SAMPLES, Line, Panel, rates, thinned
+from benchhouse.results.machine import MOST_POINTS, MOST_SAMPLES, Panel, SeriesLine, rates, thinned
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.telemetry import NodeSummary, Phase, Series, TelemetrySummary
 from benchhouse.warehouse.ingest import collect
@@ -250,7 +250,9 @@ def test_units_fit_the_size(unit, greatest, told):
 
 
 def test_a_line_of_zeros_or_of_one_value_is_drawn():
-    line = Line(scope="gpu0", series="x", label="gpu0", file="f", sha256="", samples=1, times_s=[0.5], values=[0.0])
+    line = SeriesLine(
+        scope="gpu0", series="x", label="gpu0", file="f", sha256="", samples=1, times_s=[0.5], values=[0.0]
+    )
     drawn = time_chart(Panel(title="t", unit="W", lines=[line]), [], 1.0, {"gpu0": "red"})
     assert "nan" not in drawn and str(inf) not in drawn and 'h0"' in drawn
 

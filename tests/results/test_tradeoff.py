@@ -7,7 +7,7 @@ from tables import check_table
 
 from benchhouse.report import html, markdown
 from benchhouse.report.payload import payload
-from benchhouse.results.series import Sample, members_of_points
+from benchhouse.results.series import MetricSample, members_of_points
 from benchhouse.results.tradeoff import automatic, find_column, make_tradeoff, parse_level
 from benchhouse.schema.errors import BenchError
 
@@ -169,11 +169,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason():
     with pytest.raises(BenchError, match="no point has both recall and qps"):
         trade([member(0, {"name": "a"}, qps=1.0)])
     sample = points[0].samples[QPS]
-    points[0].samples[QPS] = Sample("1/min", "higher", sample.values, sample.trials)
+    points[0].samples[QPS] = MetricSample("1/min", "higher", sample.values, sample.trials)
     with pytest.raises(BenchError, match="its unit is 1/min here and 1/s there"):
         trade(points)
     for one in points:
-        one.samples[QPS] = Sample("1/s", None, one.samples[QPS].values, one.samples[QPS].trials)
+        one.samples[QPS] = MetricSample("1/s", None, one.samples[QPS].values, one.samples[QPS].trials)
     with pytest.raises(BenchError, match="qps has no direction"):
         trade(points)
 

@@ -6,7 +6,7 @@ from intermittent import Shape, make_run
 from trial_maker import make_trial
 
 from benchhouse.analysis.compare import compare
-from benchhouse.analysis.playbooks.values import Case, Number
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint
 from benchhouse.api.why import why
 from benchhouse.results.cases import correct_waits
 from benchhouse.results.comparisons import compare as compare_workspace
@@ -118,9 +118,9 @@ def test_a_metric_whose_unit_changed_is_refused(tmp_path):
 
 
 def test_the_wait_is_corrected_for_all_that_was_compared():
-    wait = Number(metric="queue_s", stat="value", unit="s", direction="lower", base=1, now=60, verdict="worse")
+    wait = ComparedNumber(metric="queue_s", stat="value", unit="s", direction="lower", base=1, now=60, verdict="worse")
     waits = [wait.model_copy(update={"p_adjusted": p}) for p in (0.002, 0.02, None)]
-    cases = [Case(point=str(at), numbers=[], wait=one) for at, one in enumerate([*waits, None])]
+    cases = [ComparedPoint(point=str(at), numbers=[], wait=one) for at, one in enumerate([*waits, None])]
     first, second, unknown, none = correct_waits(cases, compared=7)
     assert first.wait.p_adjusted == pytest.approx(0.002 * 10) and first.wait.worse
     assert second.wait.p_adjusted == pytest.approx(0.02 * 9) and not second.wait.worse

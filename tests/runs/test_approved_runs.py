@@ -16,7 +16,7 @@ from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import create_run, resume_run
 from benchhouse.runs.signed_files import signed_text
 from benchhouse.runs.ssh_signatures import sign
-from benchhouse.runs.trusted import account
+from benchhouse.runs.trust_file import account
 from benchhouse.schema.approval import NAMESPACE, Approval, SignedApproval
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.resources import Budget

@@ -3,7 +3,7 @@
 import json
 
 from benchhouse.runs.budget import Spent
-from benchhouse.runs.ledger import Event
+from benchhouse.runs.ledger import RunEvent
 from benchhouse.schema.resources import Budget
 
 
@@ -42,7 +42,7 @@ def test_a_run_that_just_fits_its_budget_is_finished(lab):
 
 
 def event(time, kind, **more):
-    return Event(time=f"2026-01-01T00:00:{time:02}.000+00:00", event=kind, **more)
+    return RunEvent(time=f"2026-01-01T00:00:{time:02}.000+00:00", event=kind, **more)
 
 
 LATER = "2026-01-01T00:00:50.000+00:00"

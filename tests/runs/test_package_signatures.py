@@ -15,7 +15,7 @@ from benchhouse.runs.commits import changed_since_commit
 from benchhouse.runs.package_signatures import of_folder
 from benchhouse.runs.signed_files import signed_text
 from benchhouse.runs.ssh_signatures import sign
-from benchhouse.runs.trusted import login, read_trusted
+from benchhouse.runs.trust_file import login, read_trusted
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.packages import SignedPackage
 

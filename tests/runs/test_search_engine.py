@@ -9,7 +9,7 @@ import pytest
 from elasticsearch import Elasticsearch, helpers
 from mocks.fake_search_engine import FakeSearchEngine
 
-from benchhouse.runs.search_engine import Document, SearchEngine, templates
+from benchhouse.runs.search_engine import SearchDocument, SearchEngine, templates
 from benchhouse.schema.errors import BenchError
 
 
@@ -25,7 +25,7 @@ def engine(server, waits):
 
 
 def some(count, **more):
-    return [Document("b-measurements", f"id{number}", {"value": number, **more}) for number in range(count)]
+    return [SearchDocument("b-measurements", f"id{number}", {"value": number, **more}) for number in range(count)]
 
 
 def test_what_we_send_is_what_the_official_client_sends_and_reads(server):
@@ -66,8 +66,8 @@ def test_a_server_that_stays_busy_ends_the_sending_and_what_it_took_stays(server
 
 
 def test_what_is_refused_for_good_comes_back_with_its_reason(server):
-    bad = Document("b-measurements", "bad", {"value": "text"})
-    large = Document("b-logs", "large", {"line": "x" * 5000})
+    bad = SearchDocument("b-measurements", "bad", {"value": "text"})
+    large = SearchDocument("b-logs", "large", {"line": "x" * 5000})
     server.largest = 3000
     refused = list(engine(server, []).send([*some(3), bad, large]))
     assert [(item.document.id, item.status) for item in refused] == [("bad", 400), ("large", 413)]

@@ -5,7 +5,7 @@ from tables import check_rows
 from trial_maker import make_run
 
 from benchhouse.runs.ledger import Ledger, RunRecord
-from benchhouse.runs.selection import find_run, find_selector, known_runs
+from benchhouse.runs.selection import find_run, find_selector, local_and_pulled_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import ExperimentRef
@@ -70,5 +70,5 @@ def test_a_run_that_was_not_collected_is_known_by_its_ledger(tmp_path):
         executor="local", runtime="process", host="h", command=[],
     )  # fmt: skip
     Ledger.create(workspace, record, {"scenario": "scenario: fresh\n"}).release()
-    assert known_runs(workspace) == [old, new]
+    assert local_and_pulled_runs(workspace) == [old, new]
     assert [find_run(workspace, token) for token in ("@last", "@last-1", "fresh", "demo")] == [new, old, new, old]

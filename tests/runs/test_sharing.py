@@ -19,7 +19,7 @@ from trial_maker import flip_byte, make_trial
 from benchhouse.evidence.deposits import deposits
 from benchhouse.evidence.store import object_key
 from benchhouse.http.s3_bucket import S3Refused
-from benchhouse.runs import evidence_transfer, s3_shelf, sharing
+from benchhouse.runs import evidence_transfer, s3_object_store, sharing
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
@@ -128,7 +128,7 @@ def test_a_full_store_is_a_warning_and_what_fitted_is_known(tmp_path, small_disk
 
 def test_a_full_bucket_is_said_and_the_rest_goes_when_there_is_room(bench, tmp_path, monkeypatch):
     workspace = filled(tmp_path / "ada")
-    monkeypatch.setattr(s3_shelf, "_WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr(s3_object_store, "_WAITS_S", (0.01, 0.02))
     with seaweedfs_servers.running_small() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)

@@ -18,13 +18,13 @@ from benchhouse.processes.worker_layer import OURS
 from benchhouse.runtimes.apptainer import ApptainerRuntime
 from benchhouse.schema.container import BIND_GONE, IMAGE_CHANGED, NO_MODULE, Bind, explain_exit, parse_bind
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 from benchhouse.schema.site import Site
 from benchhouse.sites.images import add
 
 DEBIAN_PACKAGES = "/usr/local/lib/python3.11/dist-packages"
-SPEC = Runtime(kind="apptainer")
+SPEC = RuntimeSettings(kind="apptainer")
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ def place(tmp_path, images):
     for name in ("ws", "cache"):
         (tmp_path / name).mkdir(exist_ok=True)
     images.use_prepared_layers(tmp_path / "cache")
-    return Place(cache=tmp_path / "cache", image=str(images.python), folders=(tmp_path / "ws", tmp_path / "cache"))
+    return RuntimeContext(
+        cache=tmp_path / "cache", image=str(images.python), folders=(tmp_path / "ws", tmp_path / "cache")
+    )
 
 
 def enter(place, *words, **variables):
@@ -155,7 +157,9 @@ def test_the_inside_has_what_was_named_and_nothing_else(place, tells, tmp_path):
     (odd / "json.py").write_text("raise SystemExit('the current folder is not searched for modules')")
     named = "a 'quoted' $(touch /tmp/evil) `id` \"text\"\nof two lines"
     site = Site(environment={"FROM_SITE": "x"})
-    place = Place(place.cache, site, place.image, (odd, *place.folders), (tells,), 0, ("NAMED", "UNSET", "PATH"))
+    place = RuntimeContext(
+        place.cache, site, place.image, (odd, *place.folders), (tells,), 0, ("NAMED", "UNSET", "PATH")
+    )
     variables = {
         "NAMED": named, "LEAKED": "1", "FROM_SITE": "s", "SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "",
         "APPTAINERENV_SNEAKED": "1", "APPTAINER_BIND": "/nowhere", "PYTHONPATH": "/nowhere", "BENCH_CACHE_DIR": "/c",
@@ -202,7 +206,9 @@ def test_no_root_is_needed(images, apptainer, tells):
         add(home / "images" / "python.sif")
         (home / "ws").chmod(0o777)
         binds = (f"{home / 'site'}:{DEBIAN_PACKAGES}:ro",)
-        place = Place(home / "cache", image=str(home / "images" / "python.sif"), folders=(home / "ws",), binds=binds)
+        place = RuntimeContext(
+            home / "cache", image=str(home / "images" / "python.sif"), folders=(home / "ws",), binds=binds
+        )
         runtime = ApptainerRuntime()
         runtime.prepare(SPEC, place)
         become = ["unshare", "--mount", "bash", "-c", AS_NOBODY, "as-nobody", home]
@@ -216,7 +222,7 @@ def test_the_script_checks_image_and_binds_on_the_node_before_it_enters(place, i
     os.utime(images.python)
     assert enter(place, "-m", "benchhouse.worker", "--nonsense").returncode == 2, "an image that was only touched"
     (tmp_path / "data").mkdir()
-    place = Place(place.cache, place.site, place.image, place.folders, (f"{tmp_path}/data:/data",))
+    place = RuntimeContext(place.cache, place.site, place.image, place.folders, (f"{tmp_path}/data:/data",))
     ApptainerRuntime().prepare(SPEC, place)
     command = [*ApptainerRuntime().python(SPEC, place), "-m", "benchhouse.worker"]
     (tmp_path / "data").rmdir()
@@ -245,10 +251,10 @@ def test_what_cannot_be_entered_is_refused_with_the_next_command(place, images):
     ]
     for given, message, hint in cases:
         with pytest.raises(BenchError) as refused:
-            ApptainerRuntime().prepare(SPEC, Place(place.cache, **given))
+            ApptainerRuntime().prepare(SPEC, RuntimeContext(place.cache, **given))
         assert message in refused.value.message and hint in refused.value.hint, given
     with pytest.raises(BenchError, match="requirements"):
-        ApptainerRuntime().prepare(Runtime(kind="apptainer", requirements=["x"]), place)
+        ApptainerRuntime().prepare(RuntimeSettings(kind="apptainer", requirements=["x"]), place)
     for text in ("relative:/x", "/x:relative", "/x", "/a:/b:writable"):
         with pytest.raises(BenchError):
             parse_bind(text)
@@ -314,7 +320,7 @@ def test_killed_and_stopped_containers_leave_nothing(lab, inside):
 
 def test_modules_of_the_site_are_loaded_if_there_are_any(place, tmp_path):
     site = Site(modules=("Apptainer/1.4", "CUDA"))
-    place = Place(place.cache, site, place.image, place.folders)
+    place = RuntimeContext(place.cache, site, place.image, place.folders)
     loaded = tmp_path / "loaded"
     function = {"BASH_FUNC_module%%": f'() {{ echo "noise"; echo "$@" >> {loaded}; [ "$2" != "$BAD" ]; }}'}
     assert enter(place, "-m", "benchhouse.worker", "--x").returncode == 2, "without `module` it goes on"
@@ -327,7 +333,9 @@ def test_modules_of_the_site_are_loaded_if_there_are_any(place, tmp_path):
 
 def test_gpus_are_shown_only_when_they_are_requested(place):
     scripts = [
-        ApptainerRuntime().container(SPEC, Place(place.cache, place.site, place.image, place.folders, (), gpus)).script
+        ApptainerRuntime()
+        .container(SPEC, RuntimeContext(place.cache, place.site, place.image, place.folders, (), gpus))
+        .script
         for gpus in (0, 2)
     ]
     assert [("--nv" in script) for script in scripts] == [False, True]

@@ -16,8 +16,8 @@ from benchhouse.runtimes.process import ProcessRuntime
 from benchhouse.runtimes.venv import VenvRuntime
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.local_packages import SourceBuilds
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 
 EXPERIMENT = """
 import sys
@@ -95,8 +95,8 @@ def test_a_changed_local_package_is_measured_as_it_is_now(tmp_path):
     for value in ("one", "two"):
         with zipfile.ZipFile(wheel, "a") as archive:
             archive.writestr(f"{value}.py", "")
-        runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
-        place = Place(tmp_path / "cache", builds=SourceBuilds(folder=tmp_path))
+        runtime, spec = VenvRuntime(), RuntimeSettings(kind="venv", requirements=[str(package)])
+        place = RuntimeContext(tmp_path / "cache", builds=SourceBuilds(folder=tmp_path))
         runtime.prepare(spec, place)
         site = Path(runtime.python(spec, place)[0]).parent.parent
         found.append({path.stem for path in site.glob("lib/python*/site-packages/*.py")} & {"one", "two"})
@@ -142,8 +142,11 @@ def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
     """The name of an environment is the digest of its lock: another wording finds it, a new lock makes a new one."""
     wheel = str(make_package(lab.root / "wheels", 2))
     cache, runtime = lab.root / "cache", VenvRuntime()
-    place = Place(cache)
-    one, other = Runtime(kind="venv", requirements=[wheel]), Runtime(kind="venv", requirements=["pydantic>=2", wheel])
+    place = RuntimeContext(cache)
+    one, other = (
+        RuntimeSettings(kind="venv", requirements=[wheel]),
+        RuntimeSettings(kind="venv", requirements=["pydantic>=2", wheel]),
+    )
     assert "to be resolved and made" in runtime.packages(one, place)
     before = runtime.python(one, place)
     runtime.prepare(one, place)
@@ -169,8 +172,8 @@ def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
     monkeypatch.setattr("benchhouse.runtimes.venv.find_uv", lambda: None)
     monkeypatch.setenv("PIP_NO_COMPILE", "1")  # compiling what the test does not import takes many seconds
     wheel = make_package(lab.root / "wheels", 2)
-    runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
-    place = Place(lab.root / "cache")
+    runtime, spec = VenvRuntime(), RuntimeSettings(kind="venv", requirements=[str(wheel)])
+    place = RuntimeContext(lab.root / "cache")
     runtime.prepare(spec, place)
     (made,) = environments(lab)
     lines = dict(line.split(" @ ") for line in (made / "requirements.lock").read_text().splitlines())
@@ -320,18 +323,18 @@ def test_a_request_follows_the_content_of_local_packages(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "a.py").write_text("x = 1")
-    runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
-    first = runtime.python(spec, Place(tmp_path))
-    assert runtime.python(spec, Place(tmp_path)) == first
+    runtime, spec = VenvRuntime(), RuntimeSettings(kind="venv", requirements=[str(package)])
+    first = runtime.python(spec, RuntimeContext(tmp_path))
+    assert runtime.python(spec, RuntimeContext(tmp_path)) == first
     (package / "a.py").write_text("x = 10")
-    assert runtime.python(spec, Place(tmp_path)) != first
-    assert runtime.python(Runtime(kind="venv", requirements=["b"]), Place(tmp_path)) != first
+    assert runtime.python(spec, RuntimeContext(tmp_path)) != first
+    assert runtime.python(RuntimeSettings(kind="venv", requirements=["b"]), RuntimeContext(tmp_path)) != first
 
 
 def test_the_process_runtime_takes_no_requirements(tmp_path):
-    assert ProcessRuntime().python(Runtime(), Place(tmp_path))[0] == sys.executable
+    assert ProcessRuntime().python(RuntimeSettings(), RuntimeContext(tmp_path))[0] == sys.executable
     with pytest.raises(BenchError, match="uses the installed packages as they are") as found:
-        ProcessRuntime().prepare(Runtime(requirements=["x"]), Place(tmp_path))
+        ProcessRuntime().prepare(RuntimeSettings(requirements=["x"]), RuntimeContext(tmp_path))
     assert "kind: venv" in found.value.hint
 
 

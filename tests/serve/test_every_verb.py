@@ -88,7 +88,7 @@ WRITES = {
 }  # fmt: skip
 ONLY_HERE = {
     "convert": "reads variables of the environment, which is the server's",
-    "evidence verify": "goes to a store that the asker names, with the server's credentials",
+    "evidence verify": "goes to a store that the caller names, with the server's credentials",
     "images verify": "reads every image of the machine, gigabytes of it",
     "packages together": "has a resolver work for minutes, which asks the network",
     "packages verify": "hashes all that is installed here; `packages` says in short how it stands",

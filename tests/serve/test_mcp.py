@@ -19,10 +19,10 @@ from mcp import MCPError
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.serve import tools
-from benchhouse.serve.access import Asker
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.access import Caller
+from benchhouse.serve.idempotent_writes import ServerWrites
+from benchhouse.serve.state import ServerDatabase
 from benchhouse.serve.tools import TOOLS
-from benchhouse.serve.writes import Writes
 
 SMALL = "scenario: small\nexperiment: certified\nrepetitions: 2\n"
 LARGE = "scenario: large\nexperiment: certified\nrepetitions: 200\n"
@@ -168,8 +168,8 @@ def test_what_no_agent_can_read_is_cut_and_it_is_told_of(served):
 
 def test_a_page_that_is_cut_leads_on_without_a_gap(served, monkeypatch):
     monkeypatch.setattr(tools, "_LARGEST", 4000)
-    workspace, reader = Workspace(served.lab.workspace), Asker("reader", "read", "stdio")
-    writes = Writes(workspace, ServerState(workspace.folder.server_state))
+    workspace, reader = Workspace(served.lab.workspace), Caller("reader", "read", "stdio")
+    writes = ServerWrites(workspace, ServerDatabase(workspace.folder.server_state))
     rows, after, pages = [], {}, 0
     while pages == 0 or after["after"]:
         answer, left_out = TOOLS["points"].call(workspace, writes, reader, {"run": "@last", **after})

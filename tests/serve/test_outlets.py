@@ -18,7 +18,7 @@ from services.prometheus import Prometheus, is_clean, needs_prometheus
 from starlette.requests import Request as ServerRequest
 
 import benchhouse
-from benchhouse.api.changes import Changes, Moved
+from benchhouse.api.changes import Changes, MovedLevel
 from benchhouse.report.badge import badge
 from benchhouse.schema.hot_metrics import LABELS, SERIES_BUDGET
 from benchhouse.schema.layout import WorkspaceFolder
@@ -203,7 +203,7 @@ def test_a_feed_behind_a_proxy_has_the_addresses_that_its_readers_have(site, sho
 
 
 def test_names_in_a_feed_are_text_however_they_read():
-    item = Moved(HOSTILE * 500, HOSTILE, "\ud800", "r1", "2026-03-01 12:00:00")
+    item = MovedLevel(HOSTILE * 500, HOSTILE, "\ud800", "r1", "2026-03-01 12:00:00")
     found = Changes("", runs=[], levels=[item], broken=[item], alarms=[], notices=[], notes=[])
     scope = {"type": "http", "scheme": "http", "root_path": "/x", "path": "/x/feed.atom", "query_string": b"since=<&"}
     text = atom(entries_of(found), uuid.uuid4(), ServerRequest(scope | {"headers": [(b"host", b"h")]}))

@@ -12,7 +12,7 @@ from benchhouse.api.rows import as_json
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import embedded_json
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import hide_places, words_of
+from benchhouse.serve.verb_requests import hide_places, words_of
 
 TALKING = """
 import os

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchhouse.executors.bucket_slot import carried
 from benchhouse.executors.cluster_bucket import BucketMirror
-from benchhouse.executors.cluster_engine import Node, Slot
+from benchhouse.executors.cluster_capacity import this_machine
+from benchhouse.executors.cluster_engine import ClusterNode, WorkerSlot
 from benchhouse.executors.cluster_node import keep_slot
-from benchhouse.executors.cluster_places import this_machine
 from benchhouse.executors.remote_cluster import ClusterExecutor
 from benchhouse.schema.protocols import Assignment
 
@@ -34,7 +34,7 @@ class ApartExecutor(ClusterExecutor):
     def settings(self) -> Mapping[str, Any]:
         return {}
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         return [this_machine()]
 
     def _require(self) -> None:
@@ -54,7 +54,7 @@ class Processes:
         self._workspace, self._address = workspace, address
         self._slots: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, slot: Slot) -> None:
+    def start(self, slot: WorkerSlot) -> None:
         command = [sys.executable, __file__, self._address, slot.model_dump_json()]
         shell = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _EMPTY, "sh", self._workspace]
         shell.append(os.environ["BENCH_CACHE_DIR"])
@@ -65,7 +65,7 @@ class Processes:
             if process := self._slots.get(name):
                 process.kill()
 
-    def look(self, limit_s: float) -> list[Node]:
+    def look(self, limit_s: float) -> list[ClusterNode]:
         return self.nodes
 
     def ask_nodes(self) -> None:
@@ -89,7 +89,7 @@ class Processes:
 
 
 def main() -> None:
-    address, slot = sys.argv[1], Slot.model_validate_json(sys.argv[2])
+    address, slot = sys.argv[1], WorkerSlot.model_validate_json(sys.argv[2])
     placed = {"executor": "apart", "id": str(os.getpid())}
     with carried(address, Path(slot.folder)):
         keep_slot(slot.folder, slot.python, slot.environment, placed, slot.patience_s)

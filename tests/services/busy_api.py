@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from benchhouse.http.kubeconfig import Access, tls_context
+from benchhouse.http.kubeconfig import ClusterAccess, tls_context
 
 RETRY_S = 1
 _STAMP = re.compile(rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"')
@@ -63,7 +63,7 @@ class BusyApi:
 
 
 @contextmanager
-def busy(access: Access, ahead_s: float = 0.0) -> Iterator[BusyApi]:
+def busy(access: ClusterAccess, ahead_s: float = 0.0) -> Iterator[BusyApi]:
     """Requests are made as `access` says, whoever asks."""
     server, context = urlsplit(access.server), tls_context(access)
 

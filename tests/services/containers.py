@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchhouse.runtimes.apptainer import ApptainerRuntime
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 from benchhouse.sites.images import add
 
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -48,7 +48,7 @@ def _made() -> tuple[str, str]:
 def _worker_layers() -> Path:
     """The folder with the worker layers of the test image; a machine makes them once, named by their content."""
     image = Path(_made()[0]) / "python.sif"
-    ApptainerRuntime().prepare(Runtime(kind="apptainer"), Place(cache=_CACHE, image=str(image)))
+    ApptainerRuntime().prepare(RuntimeSettings(kind="apptainer"), RuntimeContext(cache=_CACHE, image=str(image)))
     return _CACHE / "containers"
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchhouse.automation.schedules.agent import Agent, Ending, own_name, process_is_gone
-from benchhouse.automation.schedules.store import Kept, ScheduleStore, Slot, opened
+from benchhouse.automation.schedules.store import ScheduleSlot, ScheduleStore, StoredSchedule, opened
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.schedules import Schedule
@@ -48,7 +48,7 @@ class FakeRuns:
     notes: list[str] = field(default_factory=list)
     deaf: bool = False
 
-    def begin(self, schedule: Schedule, slot: Slot) -> None:
+    def begin(self, schedule: Schedule, slot: ScheduleSlot) -> None:
         if self.broken:
             raise BenchError("the scenario is gone")
         temporary = self.folder.with_name(f"{slot.run_id}.{os.getpid()}")
@@ -56,11 +56,11 @@ class FakeRuns:
         with suppress(FileExistsError):
             os.link(temporary, self.folder / slot.run_id)  # whole or not at all, as a ledger
 
-    def ending(self, slot: Slot, since_s: float) -> Ending | None:
+    def ending(self, slot: ScheduleSlot, since_s: float) -> Ending | None:
         began = float((self.folder / slot.run_id).read_text().split()[2])
         return None if 0 <= self.clock() - began < self.lasts_s else Ending("succeeded")
 
-    def tell(self, kept: Kept) -> list[str]:
+    def tell(self, kept: StoredSchedule) -> list[str]:
         if self.deaf or (kept.failures and kept.told):
             return list(kept.told)
         self.told.append(f"{kept.schedule.name} {kept.failures}")

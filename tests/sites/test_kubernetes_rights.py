@@ -13,11 +13,11 @@ from laboratory import wait_until
 from services.kubernetes_accounts import accounts as accounts
 
 from benchhouse.automation.cron_jobs import CronRun, cron_job
-from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.cluster_engine import SlotRequest, WorkerSlot
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, delete_run
 from benchhouse.executors.kubernetes_manifest import Pods
 from benchhouse.http.kubeconfig import find_access
-from benchhouse.http.kubernetes import KubeClient, Refused, path_of, selector
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, path_of, selector
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS
 from benchhouse.schema.pod_template import RUN_LABEL
@@ -59,7 +59,7 @@ def use_all_rights(access, namespace, folder):
     site = KubernetesSite(image="i", node_selector={"benchhouse.dev/nowhere": "yes"})
     name = access.context
     pods = Pods(site=site, namespace=namespace, run_id=name, scenario="s", owner="o", command=("true",))
-    slot = Slot(name=f"{name}-1", ask=Ask(), folder=str(folder), python=())
+    slot = WorkerSlot(name=f"{name}-1", ask=SlotRequest(), folder=str(folder), python=())
     delete_run(client, namespace, name, pods.anchor_name)
     engine, later = (KubernetesEngine(one, pods, 600, lambda text: None) for one in (followed, client))
     engine.start(slot)
@@ -75,13 +75,13 @@ def use_all_rights(access, namespace, folder):
     for path in (path_of("v1", namespace, "pods", "no-such-pod", "log"), path_of("batch/v1", namespace, "jobs", "no")):
         try:
             client.text(path)
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status != 404:
                 raise
     later.stop([second.name])
     wait_until(lambda: engine.lost or second.name in later.gone(), "the end of the pod")
     if engine.lost:
-        raise Refused(403, "Forbidden", engine.lost)
+        raise KubernetesRefused(403, "Forbidden", engine.lost)
     engine.close()
     later.close()
 
@@ -96,7 +96,7 @@ def test_the_role_allows_exactly_what_a_run_needs(accounts, kubernetes_cluster, 
     wait_until(lambda: len(kubernetes_cluster.used_verbs(user, before)) >= len(NEEDED), "the last audit events", 180)
     assert kubernetes_cluster.used_verbs(user, before) == {(item.group, item.resource, verb) for item, verb in NEEDED}
     for path in (path_of("v1", accounts.namespace, "secrets"), path_of("v1", "default", "pods"), "/api/v1/nodes"):
-        with pytest.raises(Refused, match="cannot list"):
+        with pytest.raises(KubernetesRefused, match="cannot list"):
             KubeClient(access).get(path)
 
 
@@ -126,7 +126,7 @@ def test_the_executor_reports_each_verb_that_its_account_lacks(accounts, monkeyp
     def refusal(access):
         try:
             use_all_rights(access, accounts.namespace, tmp_path)
-        except Refused as error:
+        except KubernetesRefused as error:
             return error.message, error.hint or ""
         return "", ""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import queries
-from benchhouse.warehouse.engine import Engine
+from benchhouse.warehouse.engine import TableEngine
 from benchhouse.warehouse.points import (
     CLICKHOUSE_MEAN,
     clickhouse_key,
@@ -240,12 +240,12 @@ PARAMETERS = {"pivot": ("base", "run"), "regression": ("base", "run"), "recent":
 """What a query takes; those that are not here take `runs`."""
 
 
-def dialect_of(engine: Engine) -> str:
+def dialect_of(engine: TableEngine) -> str:
     scheme = engine.name.partition(":")[0]
     return scheme if scheme in PUBLISHED else "duckdb"
 
 
-def ask(engine: Engine, name: str, parameters: dict[str, Any]) -> Result:
+def ask(engine: TableEngine, name: str, parameters: dict[str, Any]) -> Result:
     """The answer of an engine to a published query."""
     if name not in _DUCKDB:
         raise BenchError(f"no published query '{name}'", f"There are: {', '.join(_DUCKDB)}")

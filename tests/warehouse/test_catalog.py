@@ -5,7 +5,7 @@ from trial_maker import make_run
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import catalog as catalog_module
-from benchhouse.warehouse.catalog import MIGRATIONS, Catalog
+from benchhouse.warehouse.catalog import MIGRATIONS, TableCatalog
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.query import Warehouse
 
@@ -26,7 +26,7 @@ def test_an_older_catalog_is_migrated_where_it_lies(workspace, monkeypatch):
         "MIGRATIONS",
         (*MIGRATIONS, lambda db: db.execute("ALTER TABLE runs RENAME COLUMN ended TO over")),
     )
-    with Catalog.open(workspace) as catalog:
+    with TableCatalog.open(workspace) as catalog:
         assert catalog.runs()[0].run_id == "run-a"
         assert catalog._db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
         assert catalog._db.execute("SELECT count(over) FROM runs").fetchone() == (1,)

@@ -20,8 +20,8 @@ from benchhouse.schema.errors import BenchError, BusyError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryLimits, named_query_limits
 from benchhouse.warehouse.ingest import collect
-from benchhouse.warehouse.patience import Patience
 from benchhouse.warehouse.query import Warehouse
+from benchhouse.warehouse.query_deadline import Deadline
 
 SMALL = QueryLimits(seconds=1.0, memory=128 << 20, answer=1 << 20, spill=16 << 20, at_once=1, wait=0.2)
 LONGER = SMALL.model_copy(update={"seconds": 20.0})
@@ -120,14 +120,14 @@ def test_a_query_ends_when_nobody_waits_for_it_any_more(filled):
     limits, began = LONGER.model_copy(update={"seconds": 60.0}), time.monotonic()
 
     def ask_impatiently():
-        patience = Patience()
+        patience = Deadline()
         threading.Timer(0.5, patience.end).start()
         with pytest.raises(BenchError):
             rows(filled, ENDLESS, limits)
 
-    asker = threading.Thread(target=ask_impatiently)
-    asker.start()
-    asker.join()
+    caller = threading.Thread(target=ask_impatiently)
+    caller.start()
+    caller.join()
     assert time.monotonic() - began < 20
 
 

@@ -9,7 +9,7 @@ from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import Recipe
 from benchhouse.warehouse.dimensions import dimension_rows
-from benchhouse.worker.server_versions import known_version
+from benchhouse.worker.server_versions import cached_version
 
 IMAGE = "a" * 64
 
@@ -49,9 +49,9 @@ def test_a_program_is_asked_for_its_version_once_and_again_when_it_changed(tmp_p
         program.write_text(f"#!/bin/sh\necho x >> {asked}\necho server {version}\n")
         program.chmod(0o755)
 
-    assert known_version(recipe, None, tmp_path / "cache") == ""  # it is not here
+    assert cached_version(recipe, None, tmp_path / "cache") == ""  # it is not here
     install("1.2.3")
-    assert [known_version(recipe, None, tmp_path / "cache") for _ in range(3)] == ["1.2.3"] * 3
+    assert [cached_version(recipe, None, tmp_path / "cache") for _ in range(3)] == ["1.2.3"] * 3
     assert asked.read_text().count("x") == 1
     install("1.3.0-rc1")
-    assert known_version(recipe, None, tmp_path / "cache") == "1.3.0-rc1"
+    assert cached_version(recipe, None, tmp_path / "cache") == "1.3.0-rc1"

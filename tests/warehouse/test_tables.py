@@ -11,7 +11,7 @@ from trial_maker import make_run, make_trial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
-from benchhouse.schema.topology import Cluster, Cpu, Gpu, Nic, NumaNode, Topology
+from benchhouse.schema.topology import Cluster, Cpu, GpuTopology, Nic, NumaNode, Topology
 from benchhouse.warehouse import rows, tables
 from benchhouse.warehouse import table as kinds
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
@@ -30,9 +30,9 @@ NODE = Topology(
     numa=[NumaNode(node=0, cpus="0-63", distances=[10, 32]), NumaNode(node=1, cpus="64-127", distances=[32, 10])],
     memory_bytes=1 << 39,
     gpus=[
-        Gpu(uuid="GPU-a", name="H200", memory_bytes=150_000, numa=0, pcie_width=8, pcie_width_most=16,
+        GpuTopology(uuid="GPU-a", name="H200", memory_bytes=150_000, numa=0, pcie_width=8, pcie_width_most=16,
             pcie_generation=1, pcie_generation_most=5, nvlinks=18, nvlink_peers=["switch"] * 18),
-        Gpu(uuid="GPU-b", name="H200", memory_bytes=150_000, numa=1, pcie_width=16, pcie_width_most=16,
+        GpuTopology(uuid="GPU-b", name="H200", memory_bytes=150_000, numa=1, pcie_width=16, pcie_width_most=16,
             pcie_generation=5, pcie_generation_most=5),
     ],
     gpu_driver="570.1",

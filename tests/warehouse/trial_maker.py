@@ -20,7 +20,7 @@ from benchhouse.schema.measurement import (
     ResourceUse,
     Throughput,
 )
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.topology import Cluster, Topology
 from benchhouse.schema.trial import (
@@ -31,7 +31,7 @@ from benchhouse.schema.trial import (
     Instance,
     Meta,
     TrialSpec,
-    Warning,
+    TrialWarning,
     trial_id,
 )
 from benchhouse.warehouse.ingest import collect
@@ -127,7 +127,7 @@ def make_trial(
         resources=Resources(),
         limits=Limits(),
         executor=executor,
-        runtime=Runtime(),
+        runtime=RuntimeSettings(),
         submitted=submitted,
         cluster=cluster,
         cache="/tmp/cache",
@@ -140,7 +140,7 @@ def make_trial(
         scenario=scenario,
         outcome=outcome,
         failure=Failure(code=reason[0], message=reason[1]) if outcome != "succeeded" else None,
-        warnings=[Warning(code="small-n", message="few samples")],
+        warnings=[TrialWarning(code="small-n", message="few samples")],
         attempts=[Attempt(attempt=1, outcome=outcome)],
         **times,
         duration_s=2.0,

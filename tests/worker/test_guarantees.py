@@ -5,10 +5,10 @@ from tables import check_rows
 
 from benchhouse.claims.contracts import template
 from benchhouse.schema import guarantees as names
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.telemetry import NodeSummary, OwnCost, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
-from benchhouse.worker.guarantees import Seen, observe, refusal
+from benchhouse.worker.guarantees import TrialObservations, observe, refusal
 
 COMMIT, IMAGE, DATA, LOCK = "d" * 40, "a" * 64, "e" * 64, "b" * 64
 
@@ -51,7 +51,8 @@ def trial(changes):
         "trial_id": "t", "run_id": "r", "scenario": "s", "plan_digest": "p", "instance_digest": "i",
         "benchmark_case_id": "c", "workload_spec_digest": DATA, "experiment": ref, "component": "x", "service": "x",
         "target": {}, "parameters": {}, "repetition": 1, "seed": 0, "resources": Resources(), "limits": Limits(),
-        "executor": "local", "runtime": Runtime(), "cache": "", "final": "/ws/results/s/t", "contract": contract(),
+        "executor": "local", "runtime": RuntimeSettings(), "cache": "", "final": "/ws/results/s/t",
+        "contract": contract(),
         "source": {"commit": COMMIT, "dirty": False},
         "services": {"db": {"use": {"recipe": "postgres", "mode": "attached"}, "folder": "/ws/.bench/services/db"}},
     } | changes  # fmt: skip
@@ -64,7 +65,7 @@ def seen(**changes):
         "spec": trial({}), "telemetry": telemetry(), "threads": 8, "lock_digest": LOCK, "custom": custom,
         "slurm": {}, "shared": False, "not_enforced": "",
     }  # fmt: skip
-    return Seen(**values | changes)
+    return TrialObservations(**values | changes)
 
 
 def test_a_trial_that_has_everything_proves_each_guarantee():

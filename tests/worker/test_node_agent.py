@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from laboratory import wait_until
 
-from benchhouse.processes.own_python import own_python
+from benchhouse.processes.python_command import python_command
 from benchhouse.worker import node_call, nodes
 
 
@@ -26,7 +26,7 @@ class Agent:
         own = {"BENCHHOUSE_NODE": "far", "BENCHHOUSE_ADDRESS": "127.0.0.1", "CUDA_VISIBLE_DEVICES": "7"}
         own["BENCHHOUSE_LIMITS"] = json.dumps(limits)
         self.process = subprocess.Popen(
-            [*own_python(), "-m", "benchhouse.worker", "--agent"],
+            [*python_command(), "-m", "benchhouse.worker", "--agent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | own | {"BENCHHOUSE_NODES": str(self.list)},

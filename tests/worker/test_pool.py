@@ -4,14 +4,14 @@ import socket
 
 import pytest
 
-from benchhouse.worker.pool import Pool, Worker
+from benchhouse.worker.pool import PoolWorker, WorkerPool
 
 
 @pytest.fixture
 def pool():
-    made = Pool()
+    made = WorkerPool()
     mine, made.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    made.worker = Worker(pid=0, line=mine, job="t")
+    made.worker = PoolWorker(pid=0, line=mine, job="t")
     made.workers[0] = made.worker
     with mine, made.theirs:
         yield made

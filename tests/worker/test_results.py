@@ -8,12 +8,12 @@ from tables import check_rows
 from benchhouse.analysis.summary import HISTOGRAM_QUANTILE
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.histogram import Histogram
-from benchhouse.worker.context import Series
+from benchhouse.worker.context import MetricWindow
 from benchhouse.worker.results import Handover, definitions, measure
 
 
 def series(values, window="", **metric):
-    return Series(Metric(**({"name": "x", "unit": "ms"} | metric)), window, array("d", values))
+    return MetricWindow(Metric(**({"name": "x", "unit": "ms"} | metric)), window, array("d", values))
 
 
 def test_one_value_stays_a_value():
@@ -33,7 +33,7 @@ def test_a_histogram_of_nanoseconds_is_told_in_the_unit_of_the_metric():
     rows = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)]
 
     def check(unit, one):
-        counted = Series(Metric(name="x", unit=unit), "", array("d"), Histogram([2_000, 4_000]))
+        counted = MetricWindow(Metric(name="x", unit=unit), "", array("d"), Histogram([2_000, 4_000]))
         rows = {row.stat: row for row in measure([counted])}
         assert (rows["mean"].value, rows["min"].value, rows["max"].value) == (3000 / one, 2000 / one, 4000 / one)
         assert {row.n for row in rows.values()} == {2}
@@ -43,7 +43,7 @@ def test_a_histogram_of_nanoseconds_is_told_in_the_unit_of_the_metric():
 
 
 def test_a_histogram_of_one_value_is_a_distribution_without_a_deviation():
-    counted = Series(Metric(name="x", unit="ns"), "", array("d"), Histogram([7]))
+    counted = MetricWindow(Metric(name="x", unit="ns"), "", array("d"), Histogram([7]))
     rows = {row.stat: row.value for row in measure([counted])}
     assert set(rows.values()) == {7.0}
     assert "stdev" not in rows

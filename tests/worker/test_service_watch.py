@@ -7,7 +7,7 @@ import pytest
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.service import ServiceFolder, ServiceState
 from benchhouse.worker import service_watch
-from benchhouse.worker.service_watch import ServerDiedError, Watch
+from benchhouse.worker.service_watch import ServerDiedError, ServiceWatch
 
 
 def test_a_keeper_on_another_node_that_says_nothing_any_more_is_over(tmp_path, monkeypatch):
@@ -21,7 +21,7 @@ def test_a_keeper_on_another_node_that_says_nothing_any_more_is_over(tmp_path, m
         write_model(folder.state, state, sync=False)
 
     say("0")
-    watch = Watch(lambda said: None)
+    watch = ServiceWatch(lambda said: None)
     try:
         watch.folder("db", folder)
         for number in range(1, 8):  # while it writes, all is well

@@ -12,7 +12,7 @@ from benchhouse.processes import tree
 from benchhouse.schema.service import SECRET, Address, Addresses, ServiceFolder
 from benchhouse.schema.trial import Failure
 from benchhouse.worker import supervise
-from benchhouse.worker.experiment import Ended
+from benchhouse.worker.experiment import ExperimentEnd
 from benchhouse.worker.results import Handover
 from benchhouse.worker.shared_process import Done
 
@@ -23,7 +23,7 @@ INVALID = Failure(code="load", message="not as asked")
 
 def judge(ended=None, *, memory=None, **handover):
     limits = SimpleNamespace(wall=1.5, cpu=None if ended and ended.signal else 2.5, memory=memory)
-    return supervise._judge(ended or Ended(0), Handover(**handover), SimpleNamespace(limits=limits))
+    return supervise._judge(ended or ExperimentEnd(0), Handover(**handover), SimpleNamespace(limits=limits))
 
 
 @pytest.fixture(autouse=True)
@@ -34,19 +34,19 @@ def _no_batch_job(monkeypatch):
 
 def test_every_ending_has_one_name():
     rows = [
-        (Ended(9, "wall"), {"finished": True}, "timeout", "wall_limit", "ended after 1.5 s of wall-clock time"),
-        (Ended(9, "job"), {}, "timeout", "job_time", "the time of its batch job was nearly over"),
-        (Ended(9, "cpu"), {}, "timeout", "cpu_limit", "ended after 0 s of CPU time"),
-        (Ended(0, "cpu"), {}, "timeout", "cpu_limit", "ended after 2.5 s of CPU time"),
-        (Ended(signal.SIGXCPU), {}, "timeout", "cpu_limit", "ended after 0 s of CPU time"),
-        (Ended(9, oom_kills=1), {}, "out_of_memory", "memory_limit", "the machine has no more memory"),
-        (Ended(0), {"out_of_memory": True}, "out_of_memory", "memory_limit", "the machine has no more memory"),
-        (Ended(0), {"failure": OWN, "finished": True}, "failed", "busy", "away"),
-        (Ended(0), {"failure": CRASH}, "error", "ValueError", "wrong"),
-        (Ended(0), {"finished": True, "invalid": INVALID}, "invalid", "load", "not as asked"),
-        (Ended(9), {}, "error", "SIGKILL", "the experiment's process was killed by SIGKILL"),
-        (Ended(11), {}, "error", "SIGSEGV", "the experiment's process was killed by SIGSEGV"),
-        (Ended(3 << 8), {}, "error", "exit", "the experiment's process exited with code 3 and no result"),
+        (ExperimentEnd(9, "wall"), {"finished": True}, "timeout", "wall_limit", "ended after 1.5 s of wall-clock time"),
+        (ExperimentEnd(9, "job"), {}, "timeout", "job_time", "the time of its batch job was nearly over"),
+        (ExperimentEnd(9, "cpu"), {}, "timeout", "cpu_limit", "ended after 0 s of CPU time"),
+        (ExperimentEnd(0, "cpu"), {}, "timeout", "cpu_limit", "ended after 2.5 s of CPU time"),
+        (ExperimentEnd(signal.SIGXCPU), {}, "timeout", "cpu_limit", "ended after 0 s of CPU time"),
+        (ExperimentEnd(9, oom_kills=1), {}, "out_of_memory", "memory_limit", "the machine has no more memory"),
+        (ExperimentEnd(0), {"out_of_memory": True}, "out_of_memory", "memory_limit", "the machine has no more memory"),
+        (ExperimentEnd(0), {"failure": OWN, "finished": True}, "failed", "busy", "away"),
+        (ExperimentEnd(0), {"failure": CRASH}, "error", "ValueError", "wrong"),
+        (ExperimentEnd(0), {"finished": True, "invalid": INVALID}, "invalid", "load", "not as asked"),
+        (ExperimentEnd(9), {}, "error", "SIGKILL", "the experiment's process was killed by SIGKILL"),
+        (ExperimentEnd(11), {}, "error", "SIGSEGV", "the experiment's process was killed by SIGSEGV"),
+        (ExperimentEnd(3 << 8), {}, "error", "exit", "the experiment's process exited with code 3 and no result"),
     ]
 
     def check(ended, handover, outcome, code, message):
@@ -61,18 +61,18 @@ def test_every_ending_has_one_name():
 
 def test_what_finished_and_holds_has_succeeded():
     assert judge(finished=True) == ("succeeded", None)
-    assert judge(Ended(9), finished=True) == ("succeeded", None), "it had handed over before it was killed"
+    assert judge(ExperimentEnd(9), finished=True) == ("succeeded", None), "it had handed over before it was killed"
 
 
 def test_who_lacks_memory_is_told(monkeypatch):
-    assert judge(Ended(9, oom_kills=1), memory=5)[1].message == "the limit is 5 bytes"
-    assert judge(Ended(9, oom_kills=1), failure=CRASH)[1].traceback == "line 1"
-    assert judge(Ended(9, oom_kills=1))[1].traceback == ""
-    assert judge(Ended(0, oom_kills=2), finished=True, oom_kills_overcome=2) == ("succeeded", None)
-    assert judge(Ended(0, oom_kills=2), finished=True, oom_kills_overcome=1)[0] == "out_of_memory"
-    assert judge(Ended(0, oom_kills=1), failure=OWN, memory=5)[1].message == "the limit is 5 bytes; away"
+    assert judge(ExperimentEnd(9, oom_kills=1), memory=5)[1].message == "the limit is 5 bytes"
+    assert judge(ExperimentEnd(9, oom_kills=1), failure=CRASH)[1].traceback == "line 1"
+    assert judge(ExperimentEnd(9, oom_kills=1))[1].traceback == ""
+    assert judge(ExperimentEnd(0, oom_kills=2), finished=True, oom_kills_overcome=2) == ("succeeded", None)
+    assert judge(ExperimentEnd(0, oom_kills=2), finished=True, oom_kills_overcome=1)[0] == "out_of_memory"
+    assert judge(ExperimentEnd(0, oom_kills=1), failure=OWN, memory=5)[1].message == "the limit is 5 bytes; away"
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert judge(Ended(9, oom_kills=1))[1].message.startswith("its batch job, or the node, has no more memory")
+    assert judge(ExperimentEnd(9, oom_kills=1))[1].message.startswith("its batch job, or the node, has no more memory")
 
 
 def test_secrets_are_taken_out_of_every_text_that_is_handed_over(tmp_path):

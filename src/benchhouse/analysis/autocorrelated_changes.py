@@ -31,7 +31,7 @@ _CHANGING = 0.5
 _KNOWN = 25  # runs by which an old level is typically known
 
 
-class Belief(NamedTuple):
+class Posterior(NamedTuple):
     """What was found in each series."""
 
     chances: Vector  # the probability that a new level begins at each run
@@ -79,7 +79,7 @@ def _errors(off: Vector, memories: Vector, cuts: int, least: float) -> Vector:
 
 def _ask(
     calm: Vector, means: Vector, cuts: list[int], memories: Vector, errors: Vector
-) -> tuple[Belief, list[tuple[int, int]]]:
+) -> tuple[Posterior, list[tuple[int, int]]]:
     """Weigh each window with each memory."""
     windows, each = _windows(len(calm)), len(memories)
     x = np.repeat(np.array([calm[start:end] for start, end in windows]), each, axis=0)
@@ -100,7 +100,7 @@ def _windows(n: int) -> list[tuple[int, int]]:
     return [(start, start + _WINDOW) for start in (round(at * (n - _WINDOW) / (count - 1)) for at in range(count))]
 
 
-def _learn(belief: Belief, windows: int, memories: int, once: float) -> tuple[Vector, Vector]:
+def _learn(belief: Posterior, windows: int, memories: int, once: float) -> tuple[Vector, Vector]:
     """The probability of each memory, and for each window and memory that of changes.
 
     The share of windows that have changes is learned from all of them, half and half to begin with. Windows overlap:
@@ -158,7 +158,7 @@ def _drop_small(calm: Vector, cuts: list[int], memory: float, error: float, floo
 
 def believe(
     x: Vector, start: Vector, memory: Vector, error: Vector, step: Vector, hazard: float, shortest: int
-) -> Belief:
+) -> Posterior:
     """Weigh all places in each row of `x`, which begins about the level `start`.
 
     `error` is the deviation of a run given the last, `step` that of the steps.
@@ -212,10 +212,10 @@ def believe(
             offset[:, new] = pull[:, new] + lift[:, None] * level
     rest = n * math.log(1.0 - hazard)
     squares = -0.5 * np.einsum("ij,ij->i", y, y) - n * np.log(error) + 0.5 * np.log(1.0 - memory**2)
-    return Belief(_look_back(blocks, n, shortest), total + squares + rest, steady + squares)
+    return Posterior(_smooth_backward(blocks, n, shortest), total + squares + rest, steady + squares)
 
 
-def _look_back(blocks: list[tuple[Vector, Vector]], n: int, shortest: int) -> Vector:
+def _smooth_backward(blocks: list[tuple[Vector, Vector]], n: int, shortest: int) -> Vector:
     """From the end: how likely each start is, given that a level ended there."""
     ends = np.zeros((len(blocks[0][1]), n))
     ends[:, -1] = 1.0

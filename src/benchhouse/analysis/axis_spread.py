@@ -12,7 +12,7 @@ Level = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Quartiles:
     """Quartiles of one number over all points."""
 
     points: int
@@ -38,12 +38,12 @@ class AxisSpread:
     adjusted for the number of values, since an axis of many values follows any noise."""
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> Quartiles:
     """Quartiles by linear interpolation (Hyndman and Fan's type 7). Raises ValueError where there is no value."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values, no spread")
-    return Spread(len(ordered), *(quantile(ordered, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)))
+    return Quartiles(len(ordered), *(quantile(ordered, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)))
 
 
 def axis_spreads(

@@ -17,7 +17,7 @@ _Z95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LevelShift:
     """A new level that begins at `index`; `before` and `after` are the levels, far values counted as near ones."""
 
     index: int
@@ -57,16 +57,16 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ChangeHistory:
     """The changes of a history, and its noise."""
 
     n: int
-    changes: tuple[Change, ...]
+    changes: tuple[LevelShift, ...]
     noise: Noise | None  # None where there are too few runs to tell
     drifts: tuple[Drift, ...] = ()
 
 
-def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
+def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> ChangeHistory:
     """Where the level of `values` (one a run, oldest first) changed by `floor` or more, at once or slowly; refuses NaN
     and infinity.
     """
@@ -76,7 +76,7 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
 
     raw = np.array(finite(values), dtype=float)
     if len(raw) < 2 * level_search.SHORTEST:
-        return History(len(raw), (), None)
+        return ChangeHistory(len(raw), (), None)
     logs = bool((raw > 0.0).all())  # then noise and steps are as large, in percent, at every level
     unit = 1.0 if logs else segments.median(np.abs(raw)) or float(np.abs(raw).max()) or 1.0
     x = np.log(raw) if logs else raw / unit
@@ -104,12 +104,12 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
         if drifts.is_step(before, after, sd, smallest):
             error = sd * math.sqrt(1.0 / before.known + 1.0 / after.known)
             parts = scale.compare(before.last, after.first, error)
-            changes.append(Change(after.start, *parts, abs(after.first - before.last) / error))
+            changes.append(LevelShift(after.start, *parts, abs(after.first - before.last) / error))
     for piece in pieces:
         if piece.slope:
             error = sd * math.sqrt(12.0 / (piece.end - piece.start))
             slow.append(Drift(piece.start, piece.end, *scale.compare(piece.first, piece.last, error)))
-    return History(len(raw), tuple(changes), noise, tuple(slow))
+    return ChangeHistory(len(raw), tuple(changes), noise, tuple(slow))
 
 
 class _Scale(NamedTuple):

@@ -24,7 +24,7 @@ class RoundTrip:
         return self.there_s - (self.asked_s + self.heard_s) / 2
 
 
-class Clock:
+class NodeClock:
     """The clock of another node beside ours: by the shortest of its round trips before and after a trial.
 
     Whatever the two ways took, an offset is off by at most half of its round trip.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.interval_checks import doubt
 from benchhouse.analysis.memory import worth
 from benchhouse.analysis.student import LARGEST_LOG, P_METHOD, critical_t, two_sided_p, welch_df
 from benchhouse.analysis.summary import finite, mean, variance
@@ -70,7 +70,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StatisticComparison:
     """B beside A. Intervals are None where there are too few repetitions."""
 
     n_a: int
@@ -96,15 +96,15 @@ class Comparison:
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
         """The result in one line of plain words, with the given names for the two sides."""
-        return f"{b} {self._how_much(a)} ({self._how_sure()}): {self.verdict}"
+        return f"{b} {self._change_text(a)} ({self._certainty_text()}): {self.verdict}"
 
-    def _how_much(self, a: str) -> str:
+    def _change_text(self, a: str) -> str:
         if self.difference == 0.0:
             return f"equals {a}"
         size = f"{abs(self.difference):.4g}" if self._absolute else _percent(abs(self.change or 0.0))
         return f"is {size} {'higher' if self.difference > 0.0 else 'lower'}"
 
-    def _how_sure(self) -> str:
+    def _certainty_text(self) -> str:
         repetitions = f"n={self.n_a} and {self.n_b}"
         interval = self.difference_interval if self._absolute else self.change_interval
         if interval is None:
@@ -130,7 +130,7 @@ def compare(
     confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
     definition: int = DEFINITION,
-) -> Comparison:
+) -> StatisticComparison:
     """Compare replicates of B with replicates of A; raises ValueError for an empty side, NaN or infinity."""
     pairs = [Pair(a, b, direction)]
     return compare_many(pairs, seed=seed, confidence=confidence, resamples=resamples, definition=definition)[0]
@@ -143,7 +143,7 @@ def compare_many(
     confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
     definition: int = DEFINITION,
-) -> list[Comparison]:
+) -> list[StatisticComparison]:
     """`compare` for each pair, in order, with the same results and far less work: resamples are shared."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"a confidence lies between 0 and 1, found {confidence}")
@@ -277,10 +277,10 @@ def _bounds(a: _Sample, b: _Sample, criticals: "Criticals | None", how: _How) ->
     return _Bounds(absolute, interval(log_ratio, var_a, var_b, criticals.log_ratio if criticals else None), method)
 
 
-def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, how: _How) -> Comparison:
+def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, how: _How) -> StatisticComparison:
     difference = b.mean - a.mean
     change = difference / abs(a.mean) if a.mean else None
-    return Comparison(
+    return StatisticComparison(
         n_a=len(a.values),
         n_b=len(b.values),
         mean_a=a.mean,
@@ -301,7 +301,7 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, h
     )
 
 
-def hide_within(compared: Comparison, bound_a: float | None, bound_b: float | None) -> Comparison:
+def hide_within(compared: StatisticComparison, bound_a: float | None, bound_b: float | None) -> StatisticComparison:
     """No difference is called one that is smaller than what both sides together can be off by (None: not known)."""
     bound = (bound_a or 0.0) + (bound_b or 0.0)
     if compared.verdict in ("better", "worse", "different") and abs(compared.difference) < bound:

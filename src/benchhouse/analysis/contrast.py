@@ -17,16 +17,16 @@ Influences = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class InfluenceEstimate:
     """A number and the trials behind it: one tuple of influences for each group that it depends on."""
 
     value: float
     groups: tuple[Influences, ...]
 
-    def minus(self, other: "Estimate") -> "Estimate":
+    def minus(self, other: "InfluenceEstimate") -> "InfluenceEstimate":
         """The difference from a number that other trials stand behind."""
         turned = tuple(tuple(-influence for influence in group) for group in other.groups)
-        return Estimate(self.value - other.value, self.groups + turned)
+        return InfluenceEstimate(self.value - other.value, self.groups + turned)
 
     @property
     def n(self) -> int:
@@ -45,7 +45,9 @@ class Estimate:
         return math.sqrt(sum(_var_of_mean(group) for group in self.groups))
 
 
-def estimate(function: Callable[[Sequence[float]], float], samples: Sequence[Sequence[Sequence[float]]]) -> Estimate:
+def estimate(
+    function: Callable[[Sequence[float]], float], samples: Sequence[Sequence[Sequence[float]]]
+) -> InfluenceEstimate:
     """`function` of the means of all columns, and what each trial adds to it.
 
     A sample is one group of trials: one column for each quantity that they measured, all of the same length. A group
@@ -64,7 +66,7 @@ def estimate(function: Callable[[Sequence[float]], float], samples: Sequence[Seq
             at += 1
         if matters:
             groups.append(tuple(influences))
-    return Estimate(function(means), tuple(groups))
+    return InfluenceEstimate(function(means), tuple(groups))
 
 
 def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float], at: int) -> float:
@@ -77,7 +79,7 @@ def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float],
     return (ends[0] - ends[1]) / (2.0 * step)
 
 
-def interval(number: Estimate, *, confidence: float, seed: int) -> tuple[Interval | None, str]:
+def interval(number: InfluenceEstimate, *, confidence: float, seed: int) -> tuple[Interval | None, str]:
     """The interval and how it was made: bootstrap-t over trials from five in every group on, Welch's t below.
 
     None where a group has one trial, and where two equal ones are all there is.
@@ -99,7 +101,7 @@ def interval(number: Estimate, *, confidence: float, seed: int) -> tuple[Interva
     return Interval(number.value - high * number.error, number.value - low * number.error), method
 
 
-def p_value(number: Estimate) -> float | None:
+def p_value(number: InfluenceEstimate) -> float | None:
     """Of no difference from zero, by Welch's t; None where a group has one trial."""
     if number.n < 2:
         return None

@@ -22,7 +22,7 @@ _SWEEPS = 2
 _CLIP = 2.5  # standard deviations outside both levels, beyond which a value counts no more than one there
 
 
-class Place(NamedTuple):
+class CutCandidate(NamedTuple):
     """The likeliest beginning of a new level."""
 
     at: int
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     size: float  # the level after less the one before
 
 
-def place(x: Vector, start: int, cut: int, end: int, error: float) -> Place:
+def place(x: Vector, start: int, cut: int, end: int, error: float) -> CutCandidate:
     """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember.
 
     Nothing speaks for a level of fewer runs than FEWEST: they may be outliers.
@@ -38,7 +38,7 @@ def place(x: Vector, start: int, cut: int, end: int, error: float) -> Place:
     gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, 1)
     peak = int(gains.argmax())
     if not FEWEST <= peak + 1 <= end - start - FEWEST:
-        return Place(cut, 0.0, 0.0)
+        return CutCandidate(cut, 0.0, 0.0)
     most = float(gains[peak]) / (error * error)
     likely = np.exp((gains - gains[peak]) / (2.0 * error * error))
     best = peak
@@ -46,7 +46,7 @@ def place(x: Vector, start: int, cut: int, end: int, error: float) -> Place:
         around = np.convolve(likely, np.ones(2 * NEAR + 1), "same")
         around[: FEWEST - 1] = around[1 - FEWEST :] = 0.0
         best = int((around + 1e-6 * likely).argmax())
-    return Place(start + 1 + best, most, float(sizes[peak]))
+    return CutCandidate(start + 1 + best, most, float(sizes[peak]))
 
 
 def likeliest(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> tuple[int, float]:
@@ -98,7 +98,7 @@ class _Cuts:
     def ends(self, at: int) -> tuple[int, int]:
         return self.cuts[at - 1] if at else 0, self.cuts[at + 1] if at + 1 < len(self.cuts) else len(self.x)
 
-    def look(self, at: int) -> Place:
+    def look(self, at: int) -> CutCandidate:
         start, end = self.ends(at)
         return place(self.x, start, self.cuts[at], end, self.error)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchhouse.analysis.saturation import Seen
+from benchhouse.analysis.saturation import TrialCounts
 
 Vector = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ _NODES, _SPAN = 5, 2.2  # strengths that stand for all, and how many standard de
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KneePosterior:
     """Where a knee may be: probabilities at ascending loads, and what the next probe needs to know."""
 
     xs: Vector
@@ -60,7 +60,7 @@ class Place:
         return (self.at(1.0 - tail) - self.at(tail)) / 2.0
 
 
-def locate(seen: Sequence[Seen], share: float, low: float, high: float, clump: float = CLUMP) -> Place:
+def locate(seen: Sequence[TrialCounts], share: float, low: float, high: float, clump: float = CLUMP) -> KneePosterior:
     """The knee of one clause, somewhere from `low` to `high`; `clump` as in `fit_clumping`."""
     place = _posterior(seen, [1.0] * len(seen), share, low, high, clump)
     for _ in range(2):
@@ -75,7 +75,7 @@ def locate(seen: Sequence[Seen], share: float, low: float, high: float, clump: f
     return place
 
 
-def earliest(places: Sequence[Place]) -> Place:
+def earliest(places: Sequence[KneePosterior]) -> KneePosterior:
     """The lowest of several knees: where the first clause breaks."""
     if len(places) == 1:
         return places[0]
@@ -99,7 +99,7 @@ class Clumping(NamedTuple):
 
 
 def fit_clumping(
-    seen: Sequence[Seen], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
+    seen: Sequence[TrialCounts], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
 ) -> Clumping:
     """One strength for all trials, for each floor; `clump` batches are one clump until they show otherwise.
 
@@ -121,7 +121,7 @@ def fit_clumping(
 
 
 def _log_odds(
-    rows: Sequence[tuple[Seen, float]], allowed: float, floors: Vector, nodes: Vector, guess: float
+    rows: Sequence[tuple[TrialCounts, float]], allowed: float, floors: Vector, nodes: Vector, guess: float
 ) -> Vector:
     """Of these logarithms of the strength, by the first guess and the trials, each with its weight."""
     strengths = np.exp(nodes)
@@ -139,8 +139,8 @@ def _log_odds(
 
 
 def _posterior(
-    seen: Sequence[Seen], near: Sequence[float], share: float, low: float, high: float, clump: float
-) -> Place:
+    seen: Sequence[TrialCounts], near: Sequence[float], share: float, low: float, high: float, clump: float
+) -> KneePosterior:
     spread = fit_clumping(seen, near, share, _FLOORS, clump)
     strengths = spread.strengths
     xs, slopes, floors = np.linspace(low, high, _PLACES), np.geomspace(*_SLOPES), np.array(_FLOORS)
@@ -155,7 +155,7 @@ def _posterior(
     slope = math.exp(float((by_slope * np.log(slopes)).sum()))
     steepness = math.exp(float((chances.sum(axis=2) * (np.log(slopes)[:, None] + np.log1p(-floors)[None, :])).sum()))
     dispersion = 1.0 + math.exp(float((by_strength * (np.log(strengths) + 1.5 * np.log1p(-floors)[:, None])).sum()))
-    return Place(
+    return KneePosterior(
         xs=xs,
         below=np.cumsum(steps) / steps.sum(),
         share=share,
@@ -168,7 +168,7 @@ def _posterior(
 
 
 def _deviance(
-    seen: Sequence[Seen], near: Sequence[float], strengths: Vector, share: float, xs: Vector, slopes: Vector
+    seen: Sequence[TrialCounts], near: Sequence[float], strengths: Vector, share: float, xs: Vector, slopes: Vector
 ) -> Vector:
     """Of every place, slope, floor and strength of the clumps."""
     floors, allowed = np.array(_FLOORS), share / (1.0 - share)
@@ -189,7 +189,9 @@ def _deviance(
     return deviance
 
 
-def _clumped(trial: Seen, share: Vector, clumps: Vector, allowed: float, strengths: Vector, most: float) -> Vector:
+def _clumped(
+    trial: TrialCounts, share: Vector, clumps: Vector, allowed: float, strengths: Vector, most: float
+) -> Vector:
     """Deviance of what the trial showed, if `share` were true and `clumps` of it came in clumps of these strengths.
 
     Clumps are a random number of random size (a compound Poisson law with exponential clumps, Tweedie's with power

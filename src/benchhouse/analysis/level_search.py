@@ -20,14 +20,14 @@ _LEAST_MEMORY, _MOST_MEMORY = 0.1, 0.9
 _DOUBTFUL = 0.7
 
 
-class Answer(NamedTuple):
+class LevelSearchResult(NamedTuple):
     calm: Vector
     memory: float
     cuts: list[int]
     sd: float  # of the whitened series
 
 
-def search(x: Vector, least: float, floor: float) -> Answer:
+def search(x: Vector, least: float, floor: float) -> LevelSearchResult:
     off = x - _rolling_median(x)
     first = x - off + _clip(off, _FIRST_CLIP)
     calm, memory, rough = _settle(x, first, least)
@@ -35,7 +35,7 @@ def search(x: Vector, least: float, floor: float) -> Answer:
         cuts, memory = autocorrelated_changes.weigh(calm, rough, memory, least, floor)
         if memory:
             calm = _calm(x, cuts)
-            return Answer(calm, memory, cuts, _deviation(_whiten(calm, memory), cuts, least))
+            return LevelSearchResult(calm, memory, cuts, _deviation(_whiten(calm, memory), cuts, least))
     sd = max(math.sqrt(_mean_square(np.diff(calm)) / 2.0), least)
     exact = segment(calm, _EXACT * sd * sd, SHORTEST)
     cuts = _move_outer(x, exact, sd)
@@ -44,7 +44,7 @@ def search(x: Vector, least: float, floor: float) -> Answer:
     sd = _deviation(calm, cuts, least)
     skewness = float(np.mean((calm - levels(calm, cuts)) ** 3)) / sd**3
     cuts = prune(x, cuts, sd, floor, skewness)
-    return Answer(_calm(x, cuts), 0.0, cuts, sd)
+    return LevelSearchResult(_calm(x, cuts), 0.0, cuts, sd)
 
 
 def _calm(x: Vector, cuts: list[int]) -> Vector:

@@ -12,14 +12,14 @@ from itertools import pairwise
 from statistics import NormalDist, median
 from typing import Literal, NamedTuple
 
-from benchhouse.analysis.changes import History, find_changes
+from benchhouse.analysis.changes import ChangeHistory, find_changes
 from benchhouse.analysis.summary import finite
 
 NEEDED = 10  # runs of history from which noise can be learned
 WINDOW = 50  # an alarm's beginning is looked for in so many last runs
 
 
-class Limits(NamedTuple):
+class AlarmLimits(NamedTuple):
     """Standard errors from the baseline that raise an alarm, by the runs since the beginning that is tried."""
 
     two: float
@@ -27,7 +27,7 @@ class Limits(NamedTuple):
     more: float
 
 
-WORSE, EITHER, BETTER = Limits(3.5, 3.15, 3.7), Limits(3.65, 3.35, 3.85), Limits(4.2, 4.2, 4.2)
+WORSE, EITHER, BETTER = AlarmLimits(3.5, 3.15, 3.7), AlarmLimits(3.65, 3.35, 3.85), AlarmLimits(4.2, 4.2, 4.2)
 """What got worse is to be told after three runs, so three need least; what got better can wait, at as few false alarms.
 `EITHER` is for a metric without a direction."""
 
@@ -58,7 +58,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class LevelAlarm:
     """New runs no longer fit the baseline: noticed at `at`, since `since` (places among the new runs)."""
 
     at: int
@@ -69,7 +69,7 @@ class Alarm:
     worse: bool | None  # None where the metric has no direction
 
 
-class Notice(NamedTuple):
+class AlarmNotice(NamedTuple):
     """Where an alarm is raised, since when, and the standard errors between the baseline and the runs since."""
 
     at: int
@@ -85,7 +85,7 @@ def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     ordered = finite(values)
     logs = min(ordered) > 0.0
     numbers = [math.log(value) for value in ordered] if logs else ordered
-    off, level, n = _take_apart(numbers, history, logs)
+    off, level, n = _decompose(numbers, history, logs)
     # Few runs know their own spread and memory badly, and it is the small guesses that cry wolf: take the large ones.
     unsure = 1.0 / math.sqrt(len(ordered))
     memory = max(history.noise.raw_memory, 0.0) + (0.7 * unsure if history.noise.memory else 0.0)
@@ -100,7 +100,7 @@ def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     return replace(baseline, noise=tuple(sorted(noise)))
 
 
-def _take_apart(numbers: Sequence[float], history: History, logs: bool) -> tuple[list[float], float, int]:
+def _decompose(numbers: Sequence[float], history: ChangeHistory, logs: bool) -> tuple[list[float], float, int]:
     """What each run is off by, the level at the end, and the runs that it is known by."""
     drifts = {drift.start: drift for drift in history.drifts}
     starts = {0, *drifts, *(drift.end for drift in history.drifts), *(change.index for change in history.changes)}
@@ -129,7 +129,7 @@ def watch(
     values: Sequence[float],
     direction: Literal["higher", "lower"] | None = None,
     before: float | None = None,
-) -> Alarm | None:
+) -> LevelAlarm | None:
     """The alarm that `values`, the runs since the baseline was accepted, oldest first, raise: the first one, with the
     level that the runs have now. Where that came back to the baseline, it is what they raise since then.
 
@@ -149,7 +149,7 @@ def watch(
     return None
 
 
-def _alarm(baseline: Baseline, first: Notice, shift: float, direction: str | None) -> Alarm:
+def _alarm(baseline: Baseline, first: AlarmNotice, shift: float, direction: str | None) -> LevelAlarm:
     if baseline.logs:
         change: float | None = math.expm1(shift)
         difference = math.exp(baseline.level) * math.expm1(shift)
@@ -157,7 +157,7 @@ def _alarm(baseline: Baseline, first: Notice, shift: float, direction: str | Non
         difference = shift
         change = shift / abs(baseline.level) if abs(baseline.level) > _SMALLEST_LEVEL else None
     worse = None if direction is None else (first.z > 0.0) == (direction == "lower")
-    return Alarm(first.at, first.since, change, difference, first.z, worse)
+    return LevelAlarm(first.at, first.since, change, difference, first.z, worse)
 
 
 def notice(
@@ -165,7 +165,7 @@ def notice(
     values: Sequence[float],
     direction: Literal["higher", "lower"] | None = None,
     before: float | None = None,
-) -> Notice | None:
+) -> AlarmNotice | None:
     """Where the first alarm is raised, whatever came later.
 
     At each run, every beginning in the last runs is tried: how far are the runs since then from the baseline, in
@@ -182,7 +182,7 @@ def notice(
         first = max(0, at - WINDOW + 1)
         since, z, beyond = _farthest(steps[first : at + 1], keep, doubt, up, down)
         if beyond >= 0.0:
-            return Notice(at, _begin(off[: at + 1], first, first + since), z)
+            return AlarmNotice(at, _begin(off[: at + 1], first, first + since), z)
     return None
 
 
@@ -223,7 +223,7 @@ def _score(noise: Sequence[float], shock: float) -> float:
     return side * max(beyond, min(distance / scale, abs(shock)) if scale else abs(shock))
 
 
-def _needed(limits: Limits, memory: float) -> list[float]:
+def _needed(limits: AlarmLimits, memory: float) -> list[float]:
     """Standard errors that raise an alarm, for each number of runs since a beginning; one run alone never does."""
     longer = [limits.more + _LONGER * math.log2(max(1.0, runs / _LONG)) for runs in range(4, WINDOW + 1)]
     return [math.inf, limits.two, limits.three - _EASED * memory, *longer]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from benchhouse.analysis.compare import (
     CONFIDENCE,
-    Comparison,
     Direction,
     Interval,
+    StatisticComparison,
     cliffs_delta,
     verdict_of,
 )
-from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.interval_checks import doubt
 from benchhouse.analysis.student import LARGEST_LOG, critical_t, two_sided_p
 from benchhouse.analysis.summary import finite, mean, variance
 
@@ -21,7 +21,7 @@ METHOD = "paired t"
 
 def compare_paired(
     a: Sequence[float], b: Sequence[float], *, direction: Direction, confidence: float = CONFIDENCE
-) -> Comparison:
+) -> StatisticComparison:
     """B against A, `a[i]` and `b[i]` from the same round; on logarithms where all values are positive.
 
     The relative change is then that of the geometric means. Raises ValueError for sides of different length.
@@ -39,7 +39,7 @@ def compare_paired(
     p = two_sided_p(centre / error, len(steps) - 1) if error else 1.0 if centre == 0.0 else 0.0
     change = math.expm1(centre) if logs else (mean_b - mean_a) / abs(mean_a) if mean_a else None
     shown = Interval(math.expm1(decided.lo), math.expm1(min(decided.hi, LARGEST_LOG))) if logs else None
-    return Comparison(
+    return StatisticComparison(
         n_a=len(a),
         n_b=len(b),
         mean_a=mean_a,

@@ -13,14 +13,14 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from benchhouse.analysis.compare import CONFIDENCE, Direction, Interval, Verdict, verdict_of
-from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
+from benchhouse.analysis.contrast import InfluenceEstimate, estimate, interval, p_value
 from benchhouse.analysis.student import LARGEST_LOG
 
 Kind = Literal["miss", "log", "linear"]
 Reach = Literal["met", "short", "beyond"]
 
 
-class Knot(NamedTuple):
+class Vertex(NamedTuple):
     """One point of a sweep: its place in it, and what its trials measured of both metrics, in the same order."""
 
     place: float
@@ -29,7 +29,7 @@ class Knot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class MetricScale:
     """A metric, bent so that trade-offs become nearly straight."""
 
     kind: Kind
@@ -49,19 +49,19 @@ class Scale:
         return math.exp(min(bent, LARGEST_LOG)) if self.kind == "log" else 1.0 - math.exp(-bent)
 
 
-def scale_of_level(values: Sequence[float], direction: Direction, level: float) -> Scale:
+def scale_of_level(values: Sequence[float], direction: Direction, level: float) -> MetricScale:
     """A share of which more is better by what it misses, anything else positive by its logarithm, the rest as it is.
 
     Where nothing is missed at all, half of the smallest miss around stands for it: the truth is between that and none.
     """
     if direction == "higher" and all(0.0 <= value <= 1.0 for value in (*values, level)):
         misses = [1.0 - value for value in (*values, level) if value < 1.0]
-        return Scale("miss", min(misses, default=1.0) / 2.0)
-    return Scale("log" if min(*values, level) > 0.0 else "linear")
+        return MetricScale("miss", min(misses, default=1.0) / 2.0)
+    return MetricScale("log" if min(*values, level) > 0.0 else "linear")
 
 
-def scale_of_value(values: Sequence[float]) -> Scale:
-    return Scale("log" if min(values) > 0.0 else "linear")
+def scale_of_value(values: Sequence[float]) -> MetricScale:
+    return MetricScale("log" if min(values) > 0.0 else "linear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Crossing:
     interval: Interval | None = None
     method: str = ""
     n: int = 0  # trials of the least measured point that the value leans on
-    bent: Estimate | None = None  # the value on its scale, with the trials behind it
+    bent: InfluenceEstimate | None = None  # the value on its scale, with the trials behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class Gap:
 
 
 def cross(
-    knots: Sequence[Knot],
+    knots: Sequence[Vertex],
     level: float,
     *,
-    x_scale: Scale,
-    y_scale: Scale,
+    x_scale: MetricScale,
+    y_scale: MetricScale,
     direction: Direction,
     seed: int,
     confidence: float = CONFIDENCE,
@@ -127,7 +127,7 @@ def cross(
 
 
 def gap(
-    a: Crossing, b: Crossing, scale: Scale, direction: Direction, *, seed: int, confidence: float = CONFIDENCE
+    a: Crossing, b: Crossing, scale: MetricScale, direction: Direction, *, seed: int, confidence: float = CONFIDENCE
 ) -> Gap:
     """B against A, both met and on the same scale; one interval decides: of the change where y has logarithms."""
     assert a.bent and b.bent and a.value is not None and b.value is not None
@@ -144,7 +144,9 @@ def gap(
     )
 
 
-def drawn(knots: Sequence[Knot], x_scale: Scale, y_scale: Scale, steps: int = 12) -> list[tuple[float, float]]:
+def drawn(
+    knots: Sequence[Vertex], x_scale: MetricScale, y_scale: MetricScale, steps: int = 12
+) -> list[tuple[float, float]]:
     """The curve as points from end to end, so many between two knots; only knots that are apart make one."""
     means, places, weights = _columns(sorted(knots, key=lambda knot: knot.place))
     curve = _curve(means, places, weights, x_scale, y_scale)
@@ -180,7 +182,7 @@ def _beats(worth: Sequence[tuple[float, float]], bounds: Sequence[tuple[float, f
     return any(gain > 0.0 for gain in gains) and all(gain >= off for gain, off in zip(gains, apart, strict=True))
 
 
-def _columns(ordered: Sequence[Knot]) -> tuple[list[float], list[float], list[float]]:
+def _columns(ordered: Sequence[Vertex]) -> tuple[list[float], list[float], list[float]]:
     """The means of x and y of each knot in turn, the places, and how many trials each stands for."""
     means = [mean for knot in ordered for mean in (fmean(knot.x), fmean(knot.y))]
     return means, [knot.place for knot in ordered], [float(len(knot.x)) for knot in ordered]
@@ -210,7 +212,11 @@ class _Curve:
 
 
 def _curve(
-    means: Sequence[float], places: Sequence[float], weights: Sequence[float], x_scale: Scale, y_scale: Scale
+    means: Sequence[float],
+    places: Sequence[float],
+    weights: Sequence[float],
+    x_scale: MetricScale,
+    y_scale: MetricScale,
 ) -> _Curve:
     """`means` has x and y of each knot in turn, along the sweep."""
     us, vs = [x_scale.bend(x) for x in means[::2]], [y_scale.bend(y) for y in means[1::2]]

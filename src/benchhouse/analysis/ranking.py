@@ -13,8 +13,8 @@ from benchhouse.analysis.compare import (
     CONFIDENCE,
     HIDDEN,
     SMALLEST_RESAMPLED,
-    Comparison,
     Pair,
+    StatisticComparison,
     compare_many,
     hide_within,
     p_value,
@@ -109,13 +109,13 @@ def mark_of(index: int, count: int, *, worse: bool = False) -> Mark | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankedTarget:
     """One target on one board."""
 
     target: str
     rank: int | None  # 1 and how many targets are surely better; None where there are too few repetitions to say
     summary: Summary
-    against_best: Comparison | None  # None for the best itself, and where no target has repetitions
+    against_best: StatisticComparison | None  # None for the best itself, and where no target has repetitions
     better: tuple[str, ...]  # the targets that are surely better, after correction for many comparisons
     verdict: Verdict
 
@@ -125,7 +125,7 @@ def rank_targets(
     direction: Direction,
     confidence: float = CONFIDENCE,
     bounds: Mapping[str, float | None] | None = None,
-) -> list[Standing]:
+) -> list[RankedTarget]:
     """Standings, best mean first. Raises ValueError for a target without values, NaN or infinity.
 
     All pairs are tested and corrected for, as a reader compares whom he likes. Surely worse is who is so by the
@@ -148,7 +148,7 @@ def rank_targets(
     }
     ranks = {name: 1 + len(better[name]) for name in repeated}
     return [
-        Standing(
+        RankedTarget(
             target=name,
             rank=ranks.get(name),
             summary=summaries[name],
@@ -160,7 +160,7 @@ def rank_targets(
     ]
 
 
-def sentence(standings: Sequence[Standing]) -> str:
+def sentence(standings: Sequence[RankedTarget]) -> str:
     """Who leads and how sure that is, in one line."""
     ranked = [item for item in standings if item.rank is not None]
     if not ranked:
@@ -201,7 +201,7 @@ def _verdict(
     best: str | None,
     ranks: Mapping[str, int],
     better: Mapping[str, Sequence[str]],
-    beside: Mapping[str, Comparison],
+    beside: Mapping[str, StatisticComparison],
 ) -> Verdict:
     if name not in ranks:
         return "too few repetitions"
@@ -215,6 +215,6 @@ def _verdict(
     return "tied for best" if ranks[name] == 1 and _tied(beside[name]) else "not told from the best"
 
 
-def _tied(beside: Comparison) -> bool:
+def _tied(beside: StatisticComparison) -> bool:
     """Not where no value of one side lies among those of the other: these are too few to tell, which is no tie."""
     return beside.verdict == HIDDEN or abs(beside.cliffs_delta) < 1.0

@@ -18,7 +18,7 @@ _BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewe
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RequestBatch:
     """The requests of one short interval (about a second) of a trial: how many, and how many over each clause."""
 
     n: int
@@ -26,7 +26,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TrialCounts:
     """One trial for one clause: log load, counts, and its own dispersion with the degrees of freedom behind it."""
 
     x: float
@@ -38,7 +38,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ExceededShare:
     """Share of the requests that were over a limit, with its interval (Wilson's, for effective requests)."""
 
     observed: float
@@ -47,27 +47,27 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ProbePoint:
     """One probe: the load it was given and what came of it. `over` has one share for each clause of the SLO."""
 
     load: float
     requests: int
     delivered: float  # requests per second
-    over: tuple[Share, ...]
+    over: tuple[ExceededShare, ...]
     latency_s: float | None = None
 
 
-def share_interval(seen: Seen, confidence: float) -> Share:
+def share_interval(seen: TrialCounts, confidence: float) -> ExceededShare:
     """With as many requests as the trial is worth: clumps make them fewer than were sent."""
     n, observed = seen.n / max(1.0, seen.dispersion), seen.over / seen.n
     # The dispersion is a difference of two noisy numbers, and has about half of their degrees of freedom.
     z = critical_t(confidence, seen.df / 2.0 if seen.df else 1e6)
     middle = (observed + z * z / (2.0 * n)) / (1.0 + z * z / n)
     half = z / (1.0 + z * z / n) * math.sqrt(observed * (1.0 - observed) / n + z * z / (4.0 * n * n))
-    return Share(observed, max(0.0, middle - half), min(1.0, middle + half))
+    return ExceededShare(observed, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def peak_power_load(curve: Sequence[Point]) -> float | None:
+def peak_power_load(curve: Sequence[ProbePoint]) -> float | None:
     """The load with the most throughput for its latency (Kleinrock's power): past it, waiting grows faster than work.
 
     Between probes it is the top of a parabola through the best and its neighbours. None with fewer than three probes
@@ -86,12 +86,12 @@ def peak_power_load(curve: Sequence[Point]) -> float | None:
     return math.exp((left + middle) / 2.0 - rise / (2.0 * bend)) if bend < 0 else probes[best].load
 
 
-def capacity(curve: Sequence[Point]) -> float:
+def capacity(curve: Sequence[ProbePoint]) -> float:
     """The highest throughput that any probe delivered, in requests per second; 0 for an empty curve."""
     return max((p.delivered for p in curve), default=0.0)
 
 
-def see(x: float, trial: Counts) -> Seen:
+def see(x: float, trial: Counts) -> TrialCounts:
     """Sum up a trial at log load `x`.
 
     Blocks that are not much longer than the clumps hide a part of the variance. What is hidden shrinks with the length
@@ -100,10 +100,10 @@ def see(x: float, trial: Counts) -> Seen:
     """
     n, over = sum(n for n, _ in trial), sum(over for _, over in trial)
     if len(trial) < 2 or not 0 < over < n:
-        return Seen(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
+        return TrialCounts(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
     long, blocks = _between_blocks(trial, over / n, _BLOCKS)
     short, _ = _between_blocks(trial, over / n, 3 * _BLOCKS)
-    return Seen(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
+    return TrialCounts(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
 
 
 def _between_blocks(trial: Counts, share: float, most: int) -> tuple[float, int]:

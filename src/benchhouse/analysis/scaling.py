@@ -19,7 +19,7 @@ _STEEPEST = 1.0  # on log scales: twice the load, twice the throughput
 Place = Callable[[Sequence[float]], float]
 
 
-class Stage(NamedTuple):
+class ScalingStage(NamedTuple):
     """One value of the axis, above zero, and what its trials measured there."""
 
     place: float
@@ -51,7 +51,7 @@ class Stop:
     spread_known: bool = False
 
 
-def growth(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> list[Growth]:
+def growth(stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> list[Growth]:
     """Each stage against the first of the axis, in the order given."""
     first = min(stages, key=lambda stage: stage.place)
     pairs = [Pair(first.values, stage.values, "higher") for stage in stages]
@@ -68,7 +68,7 @@ def growth(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE
     return grown
 
 
-def find_stop(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> Stop | None:
+def find_stop(stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> Stop | None:
     """Where a metric of which more is better stops growing; None for fewer than three stages, or values that aren't
     above zero."""
     ordered = sorted(stages, key=lambda stage: stage.place)
@@ -99,7 +99,7 @@ def find_stop(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDE
 
 
 def _ends(
-    ordered: Sequence[Stage], plateau: Sequence[int], reached: int, confidence: float, seed: int
+    ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int, confidence: float, seed: int
 ) -> tuple[float, float, bool]:
     """Logs of both ends, and whether they hold the spread over trials.
 
@@ -134,7 +134,7 @@ def _margin(plateau: Sequence[int], at: int) -> Place:
     return margin
 
 
-def _level(ordered: Sequence[Stage], means: Sequence[float], near: float) -> tuple[list[int], int]:
+def _level(ordered: Sequence[ScalingStage], means: Sequence[float], near: float) -> tuple[list[int], int]:
     """The stages that make the highest level, and the first that has SHARE of it.
 
     These are the best stage and those beside it that are near it and can't be told from it.
@@ -155,7 +155,7 @@ def _level(ordered: Sequence[Stage], means: Sequence[float], near: float) -> tup
     return plateau, next(at for at, mean in enumerate(means) if mean >= SHARE * top)
 
 
-def _straight_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) -> Place:
+def _straight_on(ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int) -> Place:
     """The log of the place where a straight line to the stage that has it meets the wanted share."""
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 
@@ -167,7 +167,7 @@ def _straight_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int)
     return place
 
 
-def _steeply_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) -> Place:
+def _steeply_on(ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int) -> Place:
     """The same with the slope before that stage going on, which is never less steep."""
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 

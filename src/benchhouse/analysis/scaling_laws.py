@@ -19,7 +19,7 @@ from typing import Literal
 
 from benchhouse.analysis.compare import CONFIDENCE, Interval
 from benchhouse.analysis.contrast import estimate, interval
-from benchhouse.analysis.scaling import Stage
+from benchhouse.analysis.scaling import ScalingStage
 
 PAYS = 0.5
 """Adding units pays as long as each has this share of the throughput that one of the first stage has."""
@@ -63,7 +63,7 @@ class Law:
         return self.rate * _multiple(self.name, tuple(fitted.value for fitted in self.parameters.values()), place)
 
 
-def fit(name: LawName, stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> Law | None:
+def fit(name: LawName, stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> Law | None:
     """None for too few stages, and for means that aren't above zero."""
     ordered = sorted(stages, key=lambda stage: stage.place)
     means = [math.fsum(stage.values) / len(stage.values) for stage in ordered]

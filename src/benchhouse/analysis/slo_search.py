@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from benchhouse.analysis.saturation import Batch as Batch
-from benchhouse.analysis.saturation import Point, Seen, see, share_interval
+from benchhouse.analysis.saturation import ProbePoint, TrialCounts, see, share_interval
+from benchhouse.analysis.saturation import RequestBatch as RequestBatch
 from benchhouse.analysis.student import critical_t
 
 if TYPE_CHECKING:
-    from benchhouse.analysis.knee import Place
+    from benchhouse.analysis.knee import KneePosterior
 
 Status = Literal["found", "all_pass", "none_pass", "budget", "client_limited"]
 
@@ -37,7 +37,7 @@ _FIRST_STAGE, _NEXT_STAGE = 0.6, 0.25  # of all requests so far, that a stage ma
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class LoadProbe:
     """Run this load for about so many measured requests."""
 
     load: float
@@ -45,7 +45,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KneeEstimate:
     """The knee, which is the highest load that meets the SLO, with its interval.
 
     `all_pass`: even the highest load allowed passes, and `knee` is that one. `none_pass`: even the lowest fails, and
@@ -60,7 +60,7 @@ class Found:
     confidence: float
     probes: int
     requests: int
-    curve: tuple[Point, ...]
+    curve: tuple[ProbePoint, ...]
     status: Status
     client_limit: float | None = None  # the lowest load that the client could not deliver
 
@@ -71,8 +71,8 @@ class _Probed:
 
     load: float
     n: int
-    seen: tuple[Seen, ...]
-    point: Point
+    seen: tuple[TrialCounts, ...]
+    point: ProbePoint
     holds: bool
 
 
@@ -120,11 +120,11 @@ class Search:
         self.client_limit: float | None = None  # the lowest load that the client could not deliver
         self._stuck = False  # the client can't deliver what should come next, and nothing lower is worth trying
         self._probed: list[_Probed] = []
-        self._place: Place | None = None
+        self._place: KneePosterior | None = None
         self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many are still to run
         self._narrow = False
 
-    def next(self) -> Probe | None:
+    def next(self) -> LoadProbe | None:
         """The next probe; None when the search is over."""
         if self._status() is not None:
             return None
@@ -136,9 +136,11 @@ class Search:
             requests = max(self._fewest(load, _LOCATING_S), self._locating(self._place))
             if self._stage:
                 requests = max(self._fewest(load, _STAGE_S), _STAGE_OVER / min(self.shares), self._stage)
-        return Probe(load, min(math.ceil(requests), self.budget - self.used))
+        return LoadProbe(load, min(math.ceil(requests), self.budget - self.used))
 
-    def tell(self, load: float, batches: Sequence[Batch], delivered: float, latency_s: float | None = None) -> None:
+    def tell(
+        self, load: float, batches: Sequence[RequestBatch], delivered: float, latency_s: float | None = None
+    ) -> None:
         """What came of a probe at `load`: batch by batch in the order of time, in all so many requests `delivered` a
         second; `latency_s` is the mean, if known."""
         n = sum(batch.n for batch in batches)
@@ -148,7 +150,7 @@ class Search:
         seen = tuple(see(math.log(load), clause) for clause in counts)
         holds = all(clause.over <= share * n for clause, share in zip(seen, self.shares, strict=True))
         over = tuple(share_interval(clause, self.confidence) for clause in seen)
-        self._probed.append(_Probed(load, n, seen, Point(load, n, delivered, over, latency_s), holds))
+        self._probed.append(_Probed(load, n, seen, ProbePoint(load, n, delivered, over, latency_s), holds))
         self.used += n
         if self._bracketed():
             self._plan()
@@ -170,7 +172,7 @@ class Search:
             self._plan()
         return True
 
-    def result(self) -> Found:
+    def result(self) -> KneeEstimate:
         """What is known now; `status` is `budget` for a search that could have gone on."""
         status = self._status() or "budget"
         load, low, high = self._interval()
@@ -179,7 +181,7 @@ class Search:
         elif status == "none_pass":
             load = 0.0
         curve = tuple(sorted((probe.point for probe in self._probed), key=lambda item: item.load))
-        return Found(load, low, high, self.confidence, len(curve), self.used, curve, status, self.client_limit)
+        return KneeEstimate(load, low, high, self.confidence, len(curve), self.used, curve, status, self.client_limit)
 
     def _bracketed(self) -> bool:
         """Whether the knee is known to lie between two probes, or beyond the highest or the lowest load allowed."""
@@ -191,7 +193,7 @@ class Search:
         held = max((probe.load for probe in self._probed if probe.holds), default=0.0)
         return held, min((probe.load for probe in self._probed if not probe.holds), default=math.inf)
 
-    def _locate(self) -> "Place":
+    def _locate(self) -> "KneePosterior":
         from benchhouse.analysis import knee  # imports numpy
 
         xs = [math.log(probe.load) for probe in self._probed]
@@ -256,7 +258,7 @@ class Search:
         loads = [probe.load for probe in self._probed]
         return self._allowed(2.0 * max(loads) if self._probed[-1].holds else 0.5 * min(loads))
 
-    def _best_load(self, place: "Place") -> float:
+    def _best_load(self, place: "KneePosterior") -> float:
         """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
         step = min(_STEP / place.slope, _WIDEST * self.precision)
         if not self._left:
@@ -272,12 +274,12 @@ class Search:
         rate = self._probed[-1].point.delivered if self.whole and self._probed else load
         return max(_FEWEST, _FIRST_OVER / min(self.shares), min(seconds * rate, self.budget / 20.0))
 
-    def _locating(self, place: "Place") -> float:
+    def _locating(self, place: "KneePosterior") -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
         known = max(self.precision, 0.4 * place.half_width(self.confidence))
         return min(self._needed(place, known) / _STAGE, _GROWTH * max(probe.n for probe in self._probed))
 
-    def _needed(self, place: "Place", half_width: float) -> float:
+    def _needed(self, place: "KneePosterior", half_width: float) -> float:
         """Requests that give this half width, if all were at the knee and its slope were known."""
         z = critical_t(self.confidence, 1e6)
         return place.dispersion * (1.0 - place.share) / place.share * (z / (half_width * place.steepness)) ** 2

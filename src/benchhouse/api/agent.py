@@ -10,11 +10,11 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchhouse.api.execution import QUIET, OnBehalf, PlaceKeywords, submit_as
-from benchhouse.automation.alarms import Standing, read_alarms
+from benchhouse.automation.alarms import AlarmState, read_alarms
 from benchhouse.automation.channels import is_quiet, tell
 from benchhouse.automation.notices import deliver
 from benchhouse.automation.schedules.agent import Agent, Ending
-from benchhouse.automation.schedules.store import Kept, Slot
+from benchhouse.automation.schedules.store import ScheduleSlot, StoredSchedule
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.runs.ledger import ScheduledRun
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 YOUNG_S = 60.0  # of a run that was begun just now, its process may not have taken it up yet
 
 
-class RunDeeds:
+class RunActions:
     """For the runs of one workspace."""
 
     def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
         self._workspace, self.note = workspace, note
 
-    def begin(self, schedule: Schedule, slot: Slot) -> None:
+    def begin(self, schedule: Schedule, slot: ScheduleSlot) -> None:
         due = datetime.fromtimestamp(slot.due, UTC).isoformat(timespec="seconds")
         scheduled = ScheduledRun(schedule=schedule.name, due=due, cadence=schedule.cadence)
         where: PlaceKeywords = {"executor": schedule.executor, "runtime": schedule.runtime, "site": schedule.site}
@@ -42,14 +42,14 @@ class RunDeeds:
         behalf = OnBehalf(schedule.added_by, scheduled=scheduled)
         submit_as(folder, slot.run_id, folder.root / schedule.scenario, where, QUIET, behalf)
 
-    def ending(self, slot: Slot, since_s: float) -> Ending | None:
+    def ending(self, slot: ScheduleSlot, since_s: float) -> Ending | None:
         try:
             return ending(self._workspace, slot.run_id, since_s)
         except BenchError as error:  # a batch system that does not answer now
             self.note(f"{slot.schedule}: run {slot.run_id} can't be looked at: {error.message}")
             return None
 
-    def tell(self, kept: Kept) -> list[str]:
+    def tell(self, kept: StoredSchedule) -> list[str]:
         """Those that could not be reached are tried again. Without alarms.yaml nobody is known but who looks here."""
         schedule, failing = kept.schedule, kept.failures >= kept.schedule.tell_after
         try:
@@ -65,7 +65,7 @@ class RunDeeds:
         name = f"schedule {schedule.name}"
         how = f"has failed {kept.failures} times in a row" if failing else "runs again"
         text = f"{name} {how}: bench schedule show {schedule.name}"
-        message = asdict(Standing(name, "firing" if failing else "ok", text)) | {
+        message = asdict(AlarmState(name, "firing" if failing else "ok", text)) | {
             "state": "firing" if failing else "over",
             "text": text,
         }

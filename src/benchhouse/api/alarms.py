@@ -4,7 +4,7 @@ import builtins
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation import alarms
-from benchhouse.automation.alarms import Checked, Standing
+from benchhouse.automation.alarms import AlarmCheck, AlarmState
 from benchhouse.results import history
 from benchhouse.results.history import Grounds
 from benchhouse.schema.alarms import Notice
@@ -14,17 +14,17 @@ from benchhouse.schema.quality import BaselineRecord
 class Alarms(VerbGroup):
     """The rules of alarms.yaml."""
 
-    def list(self) -> "builtins.list[Standing]":
+    def list(self) -> "builtins.list[AlarmState]":
         """How each alarm stands now; nobody is notified."""
         return alarms.standings(self._folder)
 
-    def check(self) -> Checked:
+    def check(self) -> AlarmCheck:
         """Look at each alarm, record what changed, and notify the channels of what is new, and of what waited."""
         from benchhouse.automation import notices
 
         checked = alarms.check(self._folder)
         waited = notices.deliver(self._folder, alarms.read_alarms(self._folder))
-        return Checked(checked.standings, checked.lines + waited)
+        return AlarmCheck(checked.standings, checked.lines + waited)
 
     def mute(self, name: str, why: str, *, for_s: float | None = None, request: str = "") -> Notice:
         """Notify nobody of an alarm, with a reason: for so many seconds, or until it is unmuted.

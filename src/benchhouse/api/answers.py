@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from benchhouse.results.curves import Scaling, Tradeoff
     from benchhouse.results.history import CaseSummary as CaseSummary
     from benchhouse.results.history import Watched
-    from benchhouse.results.lineage import Step as Step
-    from benchhouse.results.lineage import Trace as TraceSteps
+    from benchhouse.results.lineage import LineageStep as LineageStep
+    from benchhouse.results.lineage import LineageTrace as TraceSteps
     from benchhouse.results.release import ReleaseView
-    from benchhouse.results.tried import Tried
-    from benchhouse.results.why import Why
+    from benchhouse.results.remedy_outcome import Tried
+    from benchhouse.results.why import WhyAnswer
     from benchhouse.schema.query import QuerySpec
     from benchhouse.warehouse.query import LimitedResult, Result
 
@@ -124,9 +124,9 @@ class TargetComparison(_Printed):
 
     def show(self) -> None:
         """Print what `bench compare RUN` prints."""
-        from benchhouse.report.terminal.curves import show_beside
+        from benchhouse.report.terminal.curves import show_incomparable
 
-        show_beside(self.beside)
+        show_incomparable(self.beside)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -172,7 +172,7 @@ class Diagnosis(_Printed):
 
     workspace: "Workspace"
     """Where the run is."""
-    why: "Why"
+    why: "WhyAnswer"
     """Points that got worse, each with its diagnoses, and what else differs."""
     tried: "Tried | None" = None
     """What the playbook's experiment did, where it was run."""
@@ -199,7 +199,7 @@ class Diagnosis(_Printed):
 
         show_why(self.why)
         if self.tried:
-            from benchhouse.report.terminal.tried import show_tried
+            from benchhouse.report.terminal.remedy import show_tried
 
             show_tried(self.tried)
 
@@ -284,7 +284,7 @@ class Trace:
         return self.trace.ok
 
     @property
-    def steps(self) -> "list[Step]":
+    def steps(self) -> "list[LineageStep]":
         """The steps, from the report to the evidence."""
         return self.trace.steps
 

@@ -13,9 +13,9 @@ from benchhouse.evidence.writing import after, now
 from benchhouse.runs.approval import doubt
 from benchhouse.runs.approval_files import ApprovalFiles, approved_line
 from benchhouse.runs.signed_files import UnreadableError
-from benchhouse.runs.signers import own_key, owner_of
+from benchhouse.runs.signers import owner_of, signing_key
 from benchhouse.runs.ssh_signatures import sign
-from benchhouse.runs.trusted import account, current_submitter, read_trusted
+from benchhouse.runs.trust_file import account, current_submitter, read_trusted
 from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.roles import may
@@ -93,7 +93,7 @@ class Approvals(VerbGroup):
             raise BenchError(f"{request.name} has changed since it was shown", "read it again, and then approve it")
         if not 0 < for_s <= _LONGEST_S:
             raise BenchError("an approval counts for a year at most", "--expires 7d")
-        private = self._vouching_key() if door else own_key(trusted, key, by)
+        private = self._vouching_key() if door else signing_key(trusted, key, by)
         signer = owner_of(trusted, private)
         person = by or signer
         _may_approve(trusted, person, signer, request)

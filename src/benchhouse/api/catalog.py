@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from benchhouse.catalog.inputs import Input as Input
+    from benchhouse.catalog.inputs import InputKey as InputKey
     from benchhouse.nexus.benchmarks import LastRun as LastRun
     from benchhouse.nexus.benchmarks import ListedBenchmark as ListedBenchmark
     from benchhouse.nexus.experiments import BenchmarkDetails as BenchmarkDetails

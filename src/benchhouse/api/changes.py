@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchhouse.api.run_list import run_page
 from benchhouse.automation import alarms
-from benchhouse.automation.alarms import Standing
+from benchhouse.automation.alarms import AlarmState
 from benchhouse.results import history
 from benchhouse.results.history import Watched
 from benchhouse.results.metric_history import list_cases
@@ -22,14 +22,14 @@ from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.summaries import Summaries
 
 if TYPE_CHECKING:
-    from benchhouse.results.metric_history import Case
+    from benchhouse.results.metric_history import HistoryCase
 
 _MOST_RUNS = 200
 _MOST_CASES = 30  # histories that are looked at, those with the newest runs first
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedLevel:
     """A level that changed, or a baseline that newer runs break."""
 
     case: str
@@ -49,11 +49,11 @@ class Changes:
     """UTC."""
     runs: list[RunStatus]
     """Begun since then, the newest first."""
-    levels: list[Moved]
+    levels: list[MovedLevel]
     """Change points of histories whose new level began since then."""
-    broken: list[Moved]
+    broken: list[MovedLevel]
     """Accepted baselines that later runs break, whenever that began."""
-    alarms: list[Standing]
+    alarms: list[AlarmState]
     """Alarms that stand now."""
     notices: list[Notice]
     """When alarms fired and were over since then, oldest first."""
@@ -71,7 +71,7 @@ class Changes:
         return [run for run in self.runs if run.invalid]
 
     @property
-    def unmuted(self) -> list[Standing]:
+    def unmuted(self) -> list[AlarmState]:
         """Of the alarms, those that nobody muted."""
         return [alarm for alarm in self.alarms if not alarm.muted]
 
@@ -88,14 +88,14 @@ def changes(workspace: WorkspaceFolder, since: str) -> Changes:
     notes = list(page.unreadable)
     if page.cursor:
         notes.append(f"only the newest {_MOST_RUNS} runs are looked at")
-    standing: list[Standing] = []
+    standing: list[AlarmState] = []
     try:
         if workspace.alarms.exists():
             standing = [item for item in alarms.standings(workspace) if item.state == "firing"]
     except BenchError as error:
         notes.append(f"alarms: {error.message}")
     told = [item for item in alarms.recorded(workspace) if item.action in ("fired", "cleared")]
-    levels, broken = list[Moved](), list[Moved]()
+    levels, broken = list[MovedLevel](), list[MovedLevel]()
     if (workspace.warehouse / FILE_NAME).exists():
         with (
             Warehouse.open(workspace) as warehouse,
@@ -114,11 +114,11 @@ def changes(workspace: WorkspaceFolder, since: str) -> Changes:
     return Changes(begun, page.runs, levels, broken, standing, notices, notes)
 
 
-def _levels(case: "Case", watched: Watched, new: set[str]) -> list[Moved]:
+def _levels(case: "HistoryCase", watched: Watched, new: set[str]) -> list[MovedLevel]:
     series = watched.history
     started = {run.run_id: run.started for run in series.runs}
     return [
-        Moved(
+        MovedLevel(
             case.label,
             series.name,
             f"{percent(change.change)}: {change.verdict}",
@@ -130,10 +130,10 @@ def _levels(case: "Case", watched: Watched, new: set[str]) -> list[Moved]:
     ]
 
 
-def _broken(case: "Case", watched: Watched) -> list[Moved]:
+def _broken(case: "HistoryCase", watched: Watched) -> list[MovedLevel]:
     alarm, series = watched.alarm, watched.history
     if alarm is None or not alarm.worse:
         return []
     first = watched.later[alarm.since]
     sentence = f"{percent(alarm.change)} against the accepted level"
-    return [Moved(case.label, series.name, sentence, first.run_id, first.started)]
+    return [MovedLevel(case.label, series.name, sentence, first.run_id, first.started)]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.api.agent import YOUNG_S, ending
 from benchhouse.api.evaluation import EvaluateKeywords, Evaluation
 from benchhouse.api.execution import ScenarioText, Source, scenario_inside
-from benchhouse.automation.github.commands import HELP, Command
-from benchhouse.automation.github.deliveries import Order
-from benchhouse.automation.github.worker import Progress
-from benchhouse.documents.yaml_reader import Refused, load_yaml, resolve_plain
+from benchhouse.automation.github.commands import HELP, CommentCommand
+from benchhouse.automation.github.deliveries import CommandOrder
+from benchhouse.automation.github.worker import RunProgressText
+from benchhouse.documents.yaml_reader import ScalarRefused, load_yaml, resolve_plain
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.report.markdown_text import block, code, folded, plain, table
 from benchhouse.results.numbers import plural, quantity
 from benchhouse.runs.checkout import commits_of
-from benchhouse.runs.trusted import read_trusted, require
+from benchhouse.runs.trust_file import read_trusted, require
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.roles import Role
@@ -36,7 +36,7 @@ RUNS_OF_COMMITS = own(
 )
 
 
-class ChatDeeds:
+class ChatActions:
     """For one workspace. What is said holds no secret of this process's environment."""
 
     def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ class ChatDeeds:
         known = trusted.by_github(login) if trusted else None
         return (known[0], known[1].role) if known else None
 
-    def start(self, command: Command, run_id: str, by: str) -> None:
+    def start(self, command: CommentCommand, run_id: str, by: str) -> None:
         if command.name == "evaluate":
             which: EvaluateKeywords = dict(command.settings)  # type: ignore[assignment]  # names that the parser knows
             self._workspace.evaluations.submit(run_id, by=by, **(which if "all" not in which else {"all": True}))
@@ -62,20 +62,20 @@ class ChatDeeds:
         source = self._scenario(command.about, command.settings)
         self._workspace.submit(source, run_id=run_id, by=by)
 
-    def progress(self, run_id: str, since_s: float) -> Progress:
+    def progress(self, run_id: str, since_s: float) -> RunProgressText:
         if run_id in self._workspace.evaluations:
             return self._of_evaluation(self._workspace.evaluations[run_id], since_s)
         over = ending(self._workspace, run_id, since_s)
         if over is None:
             status = self._workspace[run_id].status()
             done = f"{status.done} of {plural(status.trials, 'trial')} done"
-            return Progress(f"Run {code(run_id)} of {code(status.scenario)}: {status.state}, {done}.")
+            return RunProgressText(f"Run {code(run_id)} of {code(status.scenario)}: {status.state}, {done}.")
         good = over.state == "succeeded"
         text = f"Run {code(run_id)}: {over.state}."
         why = f"\n\n{block(over.why)}" if over.why else ""
-        return Progress(text, good, self._blank(f"{text}{why}\n\n{self._numbers(run_id)}{_closer(run_id)}"))
+        return RunProgressText(text, good, self._blank(f"{text}{why}\n\n{self._numbers(run_id)}{_closer(run_id)}"))
 
-    def answer(self, command: Command, by: str, order: Order, runs: Sequence[str]) -> str:
+    def answer(self, command: CommentCommand, by: str, order: CommandOrder, runs: Sequence[str]) -> str:
         if command.name == "approve":
             return self._blank(self._approve(command.about, by, order))
         if command.name == "stop":
@@ -100,7 +100,7 @@ class ChatDeeds:
                  *([status.stopped] if status.stopped else [])]  # fmt: skip
         return block("\n".join(lines))
 
-    def _approve(self, digest: str, by: str, order: Order) -> str:
+    def _approve(self, digest: str, by: str, order: CommandOrder) -> str:
         door = f"github, {order.login} in {order.repository}#{order.number}"
         approved = self._workspace.approvals.approve(digest, by=by, door=door)
         if approved.run_id:
@@ -145,18 +145,20 @@ class ChatDeeds:
             )
         return str(runs[0])
 
-    def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> Progress:
+    def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> RunProgressText:
         young = 0 <= since_s < YOUNG_S  # its process may not have taken it up yet
         text = _counted(evaluation)
         if evaluation.state == "running" or (
             evaluation.state in ("planned", "interrupted") and young and evaluation.runs
         ):
-            return Progress(text)
+            return RunProgressText(text)
         name = evaluation.evaluation_id
         commands = [f"bench evaluations {name}"]
         commands += [f"bench evaluate --resume {name}"] if evaluation.unfinished else ["bench leaderboard"]
         more = folded("How to look closer, and to go on", block("\n".join(commands)))
-        return Progress(text, evaluation.exit_code == 0, self._blank(f"{text}\n\n{_table_of(evaluation)}\n\n{more}"))
+        return RunProgressText(
+            text, evaluation.exit_code == 0, self._blank(f"{text}\n\n{_table_of(evaluation)}\n\n{more}")
+        )
 
     def _scenario(self, name: str, settings: Sequence[tuple[str, str]]) -> Source:
         root = self._workspace.root
@@ -187,10 +189,10 @@ class ChatDeeds:
         return table(["point", "metric", "mean", "95% interval", "n"], rows, range(2, 5)) + more + "\n\n"
 
 
-_ANSWERS: dict[str, Callable[[ChatDeeds, str, Sequence[str]], str]] = {
-    "help": ChatDeeds._help,
-    "status": ChatDeeds._status,
-    "compare": ChatDeeds._compare,
+_ANSWERS: dict[str, Callable[[ChatActions, str, Sequence[str]], str]] = {
+    "help": ChatActions._help,
+    "status": ChatActions._status,
+    "compare": ChatActions._compare,
 }
 
 
@@ -249,5 +251,5 @@ def _replace(data: Any, path: str, value: str) -> None:
         raise BenchError(f"the scenario has no single value {quote(path)}", "--set changes one that it has")
     try:
         at[last] = resolve_plain(value) if value else ""
-    except Refused as error:
+    except ScalarRefused as error:
         raise BenchError(f"--set {path}: {error}", "quote it in the scenario's file") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.runs.selection import find_selector
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError, Exit, unwritable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchhouse.claims.lint import Linted
     from benchhouse.claims.packet import Packet
     from benchhouse.claims.signatures import Signature
-    from benchhouse.claims.verification import Checked
+    from benchhouse.claims.verification import ClaimCheck
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,20 @@ class Claims(VerbGroup):
         from benchhouse.claims.creation import make_claim
         from benchhouse.warehouse.query import Warehouse
 
-        policy = shelf.read_policy(self._folder)
+        policy = claim_files.read_policy(self._folder)
         number = find_selector(self._folder, number) if ":" in number else number
         base = find_selector(self._folder, against) if against else None
         with Warehouse.open(self._folder) as warehouse:
             claim = make_claim(warehouse, number, base, policy, realism=realism)
-        shelf.put(self._folder, claim)
+        claim_files.put(self._folder, claim)
         return claim
 
     def list(self) -> builtins.list[ClaimEntry]:
         """Every claim with its signature's state; one that was changed is listed as what it is."""
         keys, entries = self._trusted(()), []
-        for claim_id in shelf.list_ids(self._folder):
+        for claim_id in claim_files.list_ids(self._folder):
             try:
-                claim = shelf.read(self._folder, claim_id)
+                claim = claim_files.read(self._folder, claim_id)
             except BenchError as error:
                 entries.append(ClaimEntry(claim_id, "CHANGED", error.message, "wrong"))
                 continue
@@ -92,12 +92,12 @@ class Claims(VerbGroup):
     def of_run(self, run_id: str) -> builtins.list[ClaimEntry]:
         """Publication-grade claims that trials of a run stand behind, without those that were changed."""
         whole = [entry for entry in self.list() if entry.label == "PUBLICATION-GRADE" and entry.signature != "wrong"]
-        read = ((entry, shelf.read(self._folder, entry.id)) for entry in whole)
+        read = ((entry, claim_files.read(self._folder, entry.id)) for entry in whole)
         return [entry for entry, claim in read if any(trial.run_id == run_id for trial in claim.trials)]
 
     def show(self, claim: str) -> SignedClaim:
         """One claim, by its id or the beginning of it."""
-        whole = shelf.read(self._folder, shelf.require(self._folder, claim))
+        whole = claim_files.read(self._folder, claim_files.require(self._folder, claim))
         return SignedClaim(whole.id, self._signature(whole, self._trusted(())), whole)
 
     def sign(self, claim: str, key: Path | None = None) -> Path:
@@ -105,31 +105,33 @@ class Claims(VerbGroup):
         from benchhouse.claims import signatures
         from benchhouse.evidence.writing import write_text
 
-        claim_id = shelf.require(self._folder, claim)
-        envelope = signatures.sign(shelf.read(self._folder, claim_id), key or keys_folder() / "claim.key")
-        path = shelf.signature_path(self._folder, claim_id)
+        claim_id = claim_files.require(self._folder, claim)
+        envelope = signatures.sign(claim_files.read(self._folder, claim_id), key or keys_folder() / "claim.key")
+        path = claim_files.signature_path(self._folder, claim_id)
         try:
             write_text(path, envelope.decode())
         except OSError as error:
             raise unwritable(self._folder.claims, error) from error
-        self._refresh(shelf.read(self._folder, claim_id))
+        self._refresh(claim_files.read(self._folder, claim_id))
         return path
 
-    def verify(self, what: str, trust: Iterable[Path] = ()) -> "Checked":
+    def verify(self, what: str, trust: Iterable[Path] = ()) -> "ClaimCheck":
         """Check a claim of this workspace, or a packet from anywhere; one of the keys in `trust` must have signed."""
-        from benchhouse.claims.verification import Checked, check_claim
+        from benchhouse.claims.verification import ClaimCheck, check_claim
 
         required = list(trust)
         keys = self._trusted(required)
         if what.endswith(".tar") or "/" in what or Path(what).is_file():
             from benchhouse.claims.packet import check_packet
 
-            return _require_signature(check_packet(Path(what), keys, shelf.read_policy(self._folder)), bool(required))
-        claim_id = shelf.require(self._folder, what)
-        claim = shelf.read(self._folder, claim_id)
+            return _require_signature(
+                check_packet(Path(what), keys, claim_files.read_policy(self._folder)), bool(required)
+            )
+        claim_id = claim_files.require(self._folder, what)
+        claim = claim_files.read(self._folder, claim_id)
         traced, verdict = check_claim(self._folder, claim_id, what)
         signature = self._signature(claim, keys)
-        checked = Checked(
+        checked = ClaimCheck(
             claim_id=claim_id,
             label=claim.label,
             statement=claim.statement,
@@ -146,7 +148,7 @@ class Claims(VerbGroup):
         from benchhouse.evidence import deposits
         from benchhouse.schema.digests import file_digest
 
-        claim_id = shelf.require(self._folder, claim)
+        claim_id = claim_files.require(self._folder, claim)
         checked = self.verify(claim_id)
         if not checked.ok:
             broken = [line for step in checked.trace.steps if not step.ok for line in step.says]
@@ -158,7 +160,7 @@ class Claims(VerbGroup):
             )
         path = target or Path(f"claim-{claim_id}.tar")
         envelope = _envelope(self._folder, claim_id)
-        whole = shelf.read(self._folder, claim_id)
+        whole = claim_files.read(self._folder, claim_id)
         exported = packet.export(self._folder, whole, envelope, path, with_raw=with_raw)
         uris = {trial.run_id: path.absolute().as_uri() for trial in whole.trials}
         deposits.note(self._folder, "packet", uris, file_digest(path))
@@ -183,7 +185,7 @@ class Claims(VerbGroup):
         from benchhouse.claims.verification import trace_claim
 
         def broken_steps(claim_id: str) -> builtins.list[str]:
-            known = shelf.find(self._folder, claim_id) if traced else None
+            known = claim_files.find(self._folder, claim_id) if traced else None
             steps = trace_claim(self._folder, known, claim_id).steps if known else ()
             return [": ".join([f"step {step.name}", *step.says[-1:]]) for step in steps if not step.ok]
 
@@ -207,7 +209,7 @@ class Claims(VerbGroup):
                 )
             return None
         if not paths:
-            paths = [self._folder.root / name for name in shelf.read_policy(self._folder).trusted_keys]
+            paths = [self._folder.root / name for name in claim_files.read_policy(self._folder).trusted_keys]
             paths += sorted(keys_folder().glob("*.pub"))
         return signatures.read_keys(paths) if paths else {}
 
@@ -226,11 +228,11 @@ def keys_folder() -> Path:
 
 
 def _envelope(folder: WorkspaceFolder, claim_id: str) -> bytes | None:
-    path = shelf.signature_path(folder, claim_id)
+    path = claim_files.signature_path(folder, claim_id)
     return path.read_bytes() if path.is_file() else None
 
 
-def _require_signature(checked: "Checked", required: bool) -> "Checked":
+def _require_signature(checked: "ClaimCheck", required: bool) -> "ClaimCheck":
     if not required or checked.signature.state == "signed":
         return checked
     note = "a signature by a key named with --trust is required"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from benchhouse.api.execution import PlaceKeywords, RunListener, ScenarioText, Source, listener_of
-from benchhouse.api.kept import end_kept, start_kept
+from benchhouse.api.long_lived_servers import start_long_lived, stop_long_lived
 from benchhouse.api.placement import Placement
 from benchhouse.api.servers import Server, StoppedServers, described
 from benchhouse.api.verb_group import VerbGroup
@@ -15,7 +15,7 @@ from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.load.clients import RECIPE
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keepers import running_states
+from benchhouse.runs.service_control import running_states
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import OVER, ServiceSpec
@@ -43,7 +43,9 @@ class Clients(VerbGroup):
         """
         group = f"{RECIPE.name}-{secrets.token_hex(2)}"
         specs = [ServiceSpec(id=f"{group}-{number}", recipe=RECIPE, created=now()) for number in range(count)]
-        return [described(*item) for item in start_kept(self._folder, specs, placement, listener_of(progress).note)]
+        return [
+            described(*item) for item in start_long_lived(self._folder, specs, placement, listener_of(progress).note)
+        ]
 
     def run(
         self,
@@ -83,7 +85,7 @@ class Clients(VerbGroup):
         chosen = [item for item in states if item[1].id.startswith(client) and item[1].phase not in OVER]
         if client and not chosen:
             raise BenchError(f"there is no load client '{client}'", "see: bench clients list")
-        killed = end_kept([folder for folder, _ in chosen])
+        killed = stop_long_lived([folder for folder, _ in chosen])
         swept = sweep([folder.path for folder, _ in chosen])
         return StoppedServers(tuple(state.id for _, state in chosen), tuple(killed), swept)
 

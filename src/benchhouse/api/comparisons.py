@@ -64,4 +64,4 @@ def compare(
         table = comparisons.compare(folder, selectors[0], selectors[1], wanted)
         scenario = comparisons.scenario_of(folder, selectors[1])
         return Comparison(table, selftest_record.sentence(folder, scenario))
-    return TargetComparison(comparisons.compare_beside(folder, selectors, metrics, confidence))
+    return TargetComparison(comparisons.compare_target_rankings(folder, selectors, metrics, confidence))

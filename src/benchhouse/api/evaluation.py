@@ -12,7 +12,7 @@ from benchhouse.api.run import Run
 from benchhouse.evidence.writing import now
 from benchhouse.nexus import packages
 from benchhouse.nexus.changes import refuse_own_rules
-from benchhouse.nexus.evaluation import EvaluationPlan, Step, Wanted, plan_evaluation, refuse_over
+from benchhouse.nexus.evaluation import BenchmarkSelection, EvaluationPlan, EvaluationStep, plan_evaluation, refuse_over
 from benchhouse.nexus.evaluation_ledger import (
     EvaluationLedger,
     EvaluationRecord,
@@ -27,7 +27,7 @@ from benchhouse.runs.ledger import Ledger, new_run_id
 from benchhouse.runs.preparation import Where, prepare_text
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import resume_run
-from benchhouse.runs.trusted import current_submitter, require
+from benchhouse.runs.trust_file import current_submitter, require
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.resources import Budget
 
@@ -108,7 +108,9 @@ class Evaluation:
         return Exit.BAD_INPUT if broken else Exit.TRIAL_FAILED if failed else Exit.GOOD
 
 
-def plan(workspace: "Workspace", keywords: EvaluateKeywords, by: str = "") -> tuple[EvaluationPlan, list[Step]]:
+def plan(
+    workspace: "Workspace", keywords: EvaluateKeywords, by: str = ""
+) -> tuple[EvaluationPlan, list[EvaluationStep]]:
     """What is run, and what is left out; raises where it takes more than the budget, or `by` is no admin."""
     folder = workspace.folder
     require(folder, "admin", "evaluate", by)
@@ -159,8 +161,8 @@ def carry_out(
     ledger.own()
     try:
         lines = ledger.lines()
-        purse = _Purse(record.budget, {number: line.used for number, line in lines.items()})
-        session = _Session(workspace, ledger, listener, each, purse)
+        purse = _SharedBudget(record.budget, {number: line.used for number, line in lines.items()})
+        session = _EvaluationSession(workspace, ledger, listener, each, purse)
         for number, planned in enumerate(record.runs):
             before = lines.get(number)
             if before is None or before.state != "complete":
@@ -174,7 +176,7 @@ def in_background(workspace: "WorkspaceFolder", ledger: EvaluationLedger) -> Non
     """Let another process carry it on."""
     words, before = ["evaluate", "--resume", ledger.folder.evaluation_id], ledger.lines()
     try:
-        execution.carry_in_background(workspace, words, ledger.folder.log, ledger.owner)
+        execution.start_background_bench(workspace, words, ledger.folder.log, ledger.owner)
     except BenchError:
         if ledger.lines() == before:  # else it was over before we looked, and says itself how
             raise
@@ -197,8 +199,8 @@ def _stands(planned: PlannedRun, line: RunLine | None) -> EvaluatedRun:
     return EvaluatedRun(planned.benchmark, line.run_id, line.outcomes, line.state, line.why, line.next)
 
 
-def _wanted(keywords: EvaluateKeywords) -> Wanted:
-    return Wanted(
+def _wanted(keywords: EvaluateKeywords) -> BenchmarkSelection:
+    return BenchmarkSelection(
         keywords.get("all", False), keywords.get("package"), keywords.get("model"), keywords.get("changed_since")
     )
 
@@ -215,7 +217,7 @@ def _options(keywords: EvaluateKeywords) -> str:
 
 
 @dataclass
-class _Purse:
+class _SharedBudget:
     """What is left of the budget of all runs."""
 
     budget: Budget | None
@@ -246,14 +248,14 @@ class _SpentError(BenchError):
 
 
 @dataclass(frozen=True)
-class _Session:
+class _EvaluationSession:
     """Carries out one run after the other."""
 
     workspace: "Workspace"
     ledger: EvaluationLedger
     listener: execution.RunListener
     each: Callable[[Run], None]
-    purse: _Purse
+    purse: _SharedBudget
 
     def carry_out(self, number: int, planned: PlannedRun, before: RunLine | None) -> None:
         """What can't be started is an answer, too."""

@@ -15,15 +15,15 @@ from benchhouse.evidence.writing import write_model
 from benchhouse.runs import batch, execution, hot_metrics
 from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.execution import QUIET as QUIET
-from benchhouse.runs.execution import Collected, RunOptions, RunSummary, collect
+from benchhouse.runs.execution import CollectionReport, RunOptions, RunSummary, collect
 from benchhouse.runs.execution import Quiet as Quiet
 from benchhouse.runs.execution import RunListener as RunListener
-from benchhouse.runs.execution import carry_in_background as carry_in_background
-from benchhouse.runs.keepers import Keep
+from benchhouse.runs.execution import start_background_bench as start_background_bench
 from benchhouse.runs.ledger import Ledger, ScheduledRun
 from benchhouse.runs.preparation import Where, prepare, prepare_all, prepare_text
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import open_run, resume_run
+from benchhouse.runs.service_control import Keep
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
@@ -166,7 +166,7 @@ def carry_out(
     return replace(summary, complete=summary.complete and not collected.skipped)
 
 
-def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> Collected:
+def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> CollectionReport:
     """Put the sealed trials of a run into the tables, share them where workspace.yaml says so, check the alarms."""
     collected = _collect(workspace, run_id, listener)
     if workspace.settings.is_file():
@@ -182,7 +182,7 @@ def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) 
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedRun:
     """A run that goes on without us: as jobs of a batch system, as one job of a cluster, or as a process here."""
 
     run_id: str
@@ -195,7 +195,7 @@ class Submitted:
     """The process that carries it on this machine."""
 
 
-def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, listener: RunListener) -> Submitted:
+def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, listener: RunListener) -> SubmittedRun:
     """Hand a run over to whatever carries it, and return."""
     prepared = admit(workspace, prepared, ledger)
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
@@ -205,10 +205,10 @@ def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, li
     for line in prepared.notes:
         listener.note(f"note: {line}")
     if outlives:
-        return Submitted(run_id, trials, under_way=execution.hand_over(workspace, prepared, ledger))
+        return SubmittedRun(run_id, trials, under_way=execution.hand_over(workspace, prepared, ledger))
     if carrier := batch.carrier(prepared, ledger.folder):
-        return Submitted(run_id, trials, job=batch.carry(workspace, ledger, carrier))
-    return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
+        return SubmittedRun(run_id, trials, job=batch.carry(workspace, ledger, carrier))
+    return SubmittedRun(run_id, trials, pid=execution.start_in_background(workspace, ledger))
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,11 @@ def opened(
     try:
         return open_run(workspace, prepared, path, listener.note, new=new, finished_too=finished_too)
     except NeedsApprovalError as error:
-        from benchhouse.automation.notices import Event, notify
+        from benchhouse.automation.notices import NoticeEvent, notify
 
         scenario = prepared.plan.scenario.scenario
         sentence = f"{scenario}: {error.message}; {error.hint}"
-        notify(workspace, Event("approval", f"plan {error.plan_digest[:12]}", sentence, scenario), listener.note)
+        notify(workspace, NoticeEvent("approval", f"plan {error.plan_digest[:12]}", sentence, scenario), listener.note)
         raise
 
 
@@ -251,7 +251,7 @@ def submit_new(
     behalf: OnBehalf,
     *,
     new: bool | str,
-) -> Submitted:
+) -> SubmittedRun:
     """A run in the background; an unfinished one of the same plan is carried on, unless `new`, which may be its id."""
     if isinstance(new, str):
         return submit_as(workspace, new, source, where, listener, behalf)
@@ -267,7 +267,7 @@ def submit_as(
     where: PlaceKeywords,
     listener: RunListener,
     behalf: OnBehalf,
-) -> Submitted:
+) -> SubmittedRun:
     """A new run of that id in the background. Where there is one, it was asked for before, by somebody who was killed:
     it is started if it never was, and left alone otherwise."""
     ledger = Ledger(workspace.run(run_id))
@@ -284,7 +284,7 @@ def submit_as(
         except BenchError:
             if not _begun(ledger):  # else another process was quicker
                 raise
-    return Submitted(run_id, ledger.record.trials, pid=ledger.owner() or None)
+    return SubmittedRun(run_id, ledger.record.trials, pid=ledger.owner() or None)
 
 
 def _begun(ledger: Ledger) -> bool:
@@ -293,12 +293,12 @@ def _begun(ledger: Ledger) -> bool:
 
 def keeper() -> Keep:
     """What keeps servers of a run alive; it is imported where a run has some."""
-    from benchhouse.worker.keeper import keep
+    from benchhouse.worker.service_supervisor import keep
 
     return keep
 
 
-def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> Collected:
+def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> CollectionReport:
     """Collect, and note every sealed trial that could not be."""
     collected = collect(workspace, run_id)
     if collected.unread_events:

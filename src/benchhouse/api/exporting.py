@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchhouse.catalog.entries import entries, load_object, plug
 from benchhouse.evidence.writing import now, replacing
 from benchhouse.processes.durable import put_in_place, sync_tree
-from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.processes.owned_names import sweep_temporaries, temporary_name
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.exported import (
     DocumentExporter,

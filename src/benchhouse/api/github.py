@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.chat import ChatActions
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation.github.client import GitHub
-from benchhouse.automation.github.deliveries import Delivery, Refused, read_delivery
+from benchhouse.automation.github.deliveries import Delivery, DeliveryRefused, read_delivery
 from benchhouse.automation.github.reporting import Reported, place_of, report
-from benchhouse.automation.github.store import GitHubStore, Kept, opened
-from benchhouse.automation.github.worker import STEP_S, Worker
+from benchhouse.automation.github.store import GitHubStore, StoredOrder, opened
+from benchhouse.automation.github.worker import STEP_S, CommandWorker
 from benchhouse.automation.schedules.agent import own_name, process_is_gone
-from benchhouse.report.gate_comment import GateAnswer
+from benchhouse.report.gate_comment import GateCommentAnswer
 from benchhouse.runs.sharing import workspace_file
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.github import GitHubSettings
@@ -57,7 +57,9 @@ class WebhookDoor:
     def read(self, headers: Mapping[str, str], body: bytes) -> Delivery:
         """Raises Refused."""
         if not self._secret:
-            raise Refused(503, f"the variable {reference(self._settings.webhook_secret)} is not set for the server")
+            raise DeliveryRefused(
+                503, f"the variable {reference(self._settings.webhook_secret)} is not set for the server"
+            )
         return read_delivery(headers, body, self._settings, self._secret)
 
     def take(self, deliveries: Sequence[Delivery]) -> list[bool]:
@@ -128,12 +130,12 @@ class GitHubVerbs(VerbGroup):
         token = os.environ.get(reference(settings.token) or "", "")
         if not token:
             note(f"the variable {reference(settings.token)} is not set: GitHub will refuse what is said to it")
-        deeds = ChatDeeds(self._workspace, note)
+        deeds = ChatActions(self._workspace, note)
         github = GitHub(settings.api, token)
         repositories = tuple(settings.repositories) if poll else ()
         me = own_name()
         with opened(self._folder) as store:
-            worker = Worker(store, github, deeds, time.time, me, process_is_gone, repositories, settings.poll_s)
+            worker = CommandWorker(store, github, deeds, time.time, me, process_is_gone, repositories, settings.poll_s)
             worker.step()
             while not ended():
                 worker.step()
@@ -146,13 +148,13 @@ class GitHubVerbs(VerbGroup):
         return WebhookDoor(settings, secret, GitHubStore(self._folder))
 
 
-def _gate_answer(path: Path) -> GateAnswer:
+def _gate_answer(path: Path) -> GateCommentAnswer:
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_GATE + 1)
         if len(text) > _LARGEST_GATE:
             raise BenchError(f"{path}: more than {_LARGEST_GATE >> 20} MiB", "give the file of bench gate --json")
-        return GateAnswer.model_validate(read_json(text))
+        return GateCommentAnswer.model_validate(read_json(text))
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise BenchError(
@@ -160,7 +162,7 @@ def _gate_answer(path: Path) -> GateAnswer:
         ) from error
 
 
-def _shown(kept: Kept) -> GitHubOrder:
+def _shown(kept: StoredOrder) -> GitHubOrder:
     order = kept.order
     return GitHubOrder(
         time=datetime.fromtimestamp(kept.time, UTC).isoformat(timespec="seconds"),

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from benchhouse.api.run_list import run_page
 from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
-from benchhouse.evidence.textfile import RunSeries, Sample, render, within
+from benchhouse.evidence.textfile import RunSeries, TextfileSample, render, within
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.status import RunStatus
 from benchhouse.schema.errors import BenchError
@@ -29,7 +29,7 @@ class HotMetrics:
         self._kept: dict[str, _Known] = {}
         self._turn = threading.Lock()
 
-    def page(self, beside: Iterable[Sample] = ()) -> str:
+    def page(self, beside: Iterable[TextfileSample] = ()) -> str:
         """Text format 0.0.4: the newest runs of the last 30 days that fit the budget, and what is `beside` them."""
         with self._turn:
             found = run_page(self._workspace, {"since": f"{DAYS}d"}, None, _MOST_RUNS).runs
@@ -39,7 +39,7 @@ class HotMetrics:
             newest_first = [sample for run in found for sample in self._kept[run.run_id].samples(self._workspace, run)]
             kept, dropped = within(newest_first, room)
             text = f"Series of runs of the last {DAYS} days that are over the budget of {SERIES_BUDGET}."
-            return render([*samples, *kept, Sample(OVER_BUDGET, dropped, (), text)])
+            return render([*samples, *kept, TextfileSample(OVER_BUDGET, dropped, (), text)])
 
 
 class _Known:
@@ -50,7 +50,7 @@ class _Known:
         self._series: RunSeries | None = None
         self._read: set[tuple[str, str]] = set()
 
-    def samples(self, workspace: WorkspaceFolder, run: RunStatus) -> list[Sample]:
+    def samples(self, workspace: WorkspaceFolder, run: RunStatus) -> list[TextfileSample]:
         with contextlib.suppress(BenchError, OSError):  # a ledger that can't be read is told by `bench status`
             for event in Ledger(workspace.run(run.run_id)).events():
                 if event.event != "ended" or not event.trial_id or not event.manifest:

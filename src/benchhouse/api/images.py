@@ -10,7 +10,7 @@ from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import find_recipe, list_recipes
 from benchhouse.documents.problems import guess_hint
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.image import Pin, Reference, find_pinned, parse_reference, tagged
+from benchhouse.schema.image import ImageReference, Pin, find_pinned, parse_reference, tagged
 from benchhouse.sites import image_pins, images, places
 from benchhouse.sites.image_lock import read_lock
 from benchhouse.sites.image_pins import PinnedReference as PinnedReference
@@ -117,13 +117,13 @@ class Images(VerbGroup):
         """The image that each recipe names, by the recipe's name."""
         return {name: str(reference) for name, reference in self._published().items() if reference}
 
-    def _published(self) -> dict[str, Reference | None]:
+    def _published(self) -> dict[str, ImageReference | None]:
         """The image of each recipe, by the recipe's name; None where it names none."""
         recipes = [item.recipe for item in list_recipes(self._folder.recipes)[0]]
         return {item.name: parse_reference(item.published) if item.published else None for item in recipes}
 
 
-def _reference(name: str, published: Mapping[str, Reference | None], recipes: Path) -> Reference:
+def _reference(name: str, published: Mapping[str, ImageReference | None], recipes: Path) -> ImageReference:
     """What the name of a recipe, its file, or NAME:TAG means."""
     if name.endswith((".yaml", ".yml")):
         recipe = find_recipe(name, recipes).recipe
@@ -141,7 +141,7 @@ def _reference(name: str, published: Mapping[str, Reference | None], recipes: Pa
         raise BenchError(str(error), "for example docker.io/vllm/vllm-openai:v0.11.0") from error
 
 
-def _known(published: Mapping[str, Reference | None]) -> dict[str, Pin]:
+def _known(published: Mapping[str, ImageReference | None]) -> dict[str, Pin]:
     """Digests that come with recipes."""
     references = [item for item in published.values() if item and item.digest]
     return {item.tagged: Pin(digest=item.digest, source="recipe", pinned="") for item in references}

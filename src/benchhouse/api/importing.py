@@ -14,7 +14,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare
 from benchhouse.runs.records import open_run, resume_run
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.imported import ReadCase, Reading
+from benchhouse.schema.imported import ImportedReading, ReadCase
 from benchhouse.schema.layout import ImportFolder
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _import_file(
     workspace: "Workspace", path: Path, kind: str | None, mapping: Path | None, listener: RunListener
 ) -> ImportedRun:
     folder = imports.read(workspace.folder, path, kind, mapping)
-    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    reading = ImportedReading.model_validate_json(folder.reading.read_bytes())
     run_id = folder.run.read_text(encoding="utf-8")
     ledger = Ledger(workspace.folder.run(run_id))
     if ledger.folder.record.is_file():
@@ -127,7 +127,7 @@ def _import_file(
     return _imported(reading, Run(workspace, run_id, summary), folder, before=False, complete=complete)
 
 
-def _imported(reading: Reading, run: Run, folder: ImportFolder, *, before: bool, complete: bool) -> ImportedRun:
+def _imported(reading: ImportedReading, run: Run, folder: ImportFolder, *, before: bool, complete: bool) -> ImportedRun:
     return ImportedRun(
         run_id=run.id,
         file=reading.file,
@@ -149,7 +149,7 @@ def _label(case: ReadCase) -> str:
     return f"{case.target['name']} {settings}".strip()
 
 
-def _of_cases(reading: Reading, pairs: Callable[[ReadCase], Iterable[tuple[str, str]]]) -> dict[str, str]:
+def _of_cases(reading: ImportedReading, pairs: Callable[[ReadCase], Iterable[tuple[str, str]]]) -> dict[str, str]:
     """What is so of cases: as it is where it is so of all, else with the name of the first."""
     cases: dict[tuple[str, str], list[ReadCase]] = {}
     for case in reading.cases:
@@ -162,7 +162,7 @@ def _of_cases(reading: Reading, pairs: Callable[[ReadCase], Iterable[tuple[str, 
     return named
 
 
-def _figures(reading: Reading, folder: ImportFolder) -> Iterator[OwnFigure]:
+def _figures(reading: ImportedReading, folder: ImportFolder) -> Iterator[OwnFigure]:
     for case in reading.cases:
         label = _label(case)
         for series in case.series:

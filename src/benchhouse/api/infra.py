@@ -10,11 +10,11 @@ from typing import TypedDict, Unpack
 from pydantic import ValidationError
 
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.documents.misfits import validated
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.infra import InfraManifest, InfraRequest, Prices, Provider, Stage
+from benchhouse.schema.infra import InfraManifest, InfraRequest, PriceTable, Provider, Stage
 from benchhouse.sites.infra import programs, providers
 from benchhouse.sites.infra.costs import Cost, estimate
 from benchhouse.sites.infra.folder import MANIFEST, InfraFile, InfraFolder
@@ -228,11 +228,11 @@ def _text(path: Path) -> str:
         raise BenchError(f"can't read the prices of {path}: {error}") from error
 
 
-def _prices(path: Path) -> Prices:
-    return validated(load_yaml(path if path.is_file() else _PRICES), Prices)
+def _prices(path: Path) -> PriceTable:
+    return validated(load_yaml(path if path.is_file() else _PRICES), PriceTable)
 
 
-def _drawn(manifest: InfraManifest, path: Path, files: list[InfraFile], prices: Prices) -> Infra:
+def _drawn(manifest: InfraManifest, path: Path, files: list[InfraFile], prices: PriceTable) -> Infra:
     steps = providers.steps(manifest.request, path)
     create, destroy = programs.shown(steps.create), programs.shown(steps.destroy)
     return Infra(manifest.request, path, manifest.stage, files, estimate(manifest.request, prices), create, destroy)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.api.clients import content_of, with_servers
-from benchhouse.api.execution import PlaceKeywords, RunListener, Source, Submitted, listener_of
+from benchhouse.api.execution import PlaceKeywords, RunListener, Source, SubmittedRun, listener_of
 from benchhouse.api.placement import Placement
 from benchhouse.api.servers import StartedServer
 from benchhouse.documents.yaml_reader import load_yaml
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Load:
+class OfferedLoad:
     """What is offered to a server that was started for it."""
 
     scenario: Source
@@ -34,10 +34,10 @@ def start(
     workspace: "Workspace",
     what: str,
     parameters: Mapping[str, str],
-    load: Load | None,
+    load: OfferedLoad | None,
     placement: Placement | None,
     progress: bool | RunListener,
-) -> "Submitted | StartedServer | Run":
+) -> "SubmittedRun | StartedServer | Run":
     """A scenario in the background, the server of a recipe, or that with its load."""
     where = placement or Placement()
     if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
@@ -53,7 +53,7 @@ def _run_with(
     workspace: "Workspace",
     recipe: str,
     parameters: Mapping[str, str],
-    load: Load,
+    load: OfferedLoad,
     placement: Placement,
     progress: bool | RunListener,
 ) -> "Run":
@@ -67,7 +67,7 @@ def _run_with(
         server = workspace.servers.start(recipe, parameters, placement=placement, progress=progress)
         up.callback(_down, note, f"server {server.id}", workspace.servers.stop, server.id)
         note(f"up: server {server.id}{f', job {server.job} on {server.host}' if placement.executor else ''}")
-        monitor = workspace.monitors.start_beside(server.id)
+        monitor = workspace.monitors.start_for_server(server.id)
         up.callback(_down, note, f"monitor {monitor.monitor_id}", workspace.monitors.stop, monitor.monitor_id)
         note(f"up: monitor {monitor.monitor_id} of {monitor.host}")
         servers = {name: server.id}

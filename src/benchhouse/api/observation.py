@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from benchhouse.api.kept import end_kept, start_kept
+from benchhouse.api.long_lived_servers import start_long_lived, stop_long_lived
 from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.api.servers import find_server
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.evidence.writing import now
-from benchhouse.processes.owner import pid_of
+from benchhouse.processes.process_identity import pid_of
 from benchhouse.processes.services import job_of
 from benchhouse.runs import log_files, logs
 from benchhouse.schema.errors import BenchError, unwritable
@@ -23,12 +23,12 @@ from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import OVER, ServiceSpec, read_state
 from benchhouse.sites import places
-from benchhouse.worker.monitors import standing
-from benchhouse.worker.monitors.standing import MonitorStatus
+from benchhouse.worker.monitors import standing_monitor
+from benchhouse.worker.monitors.standing_monitor import MonitorStatus
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
-    from benchhouse.worker.monitors.declared import Monitored
+    from benchhouse.worker.monitors.series_catalog import Monitored
 
 RULES = "benchhouse_rules.yml"
 
@@ -51,10 +51,10 @@ class Monitors(VerbGroup):
         seconds. `interval_s` is at least 0.1. `placement=Placement("slurm", node="n1")` makes it a job on that node.
         """
         if placement.keepers(places.site(self._folder, placement.site)) is None:
-            return standing.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
+            return standing_monitor.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
         if pid is not None:
             raise BenchError("a batch job samples its node, not a process of this machine", "leave out --pid")
-        return self._keep(standing.RECIPE, placement, interval_s, for_s, progress)
+        return self._keep(standing_monitor.RECIPE, placement, interval_s, for_s, progress)
 
     def _keep(
         self,
@@ -68,17 +68,17 @@ class Monitors(VerbGroup):
         from benchhouse.api.execution import listener_of
 
         service = f"{recipe.name}-{secrets.token_hex(2)}"
-        folder = standing.prepare(self._folder, interval_s=interval_s, for_s=for_s, kept=service)
+        folder = standing_monitor.prepare(self._folder, interval_s=interval_s, for_s=for_s, kept=service)
         files = {"files": str(folder.path.absolute())}
         spec = ServiceSpec(id=service, recipe=recipe, parameters=files, created=now())
         try:
-            start_kept(self._folder, [spec], placement, listener_of(progress).note)
+            start_long_lived(self._folder, [spec], placement, listener_of(progress).note)
         except BaseException:
             shutil.rmtree(folder.path)  # it never sampled
             raise
-        return standing.status(folder)
+        return standing_monitor.status(folder)
 
-    def start_beside(
+    def start_for_server(
         self,
         server: str,
         *,
@@ -93,10 +93,10 @@ class Monitors(VerbGroup):
         if state is None or state.phase in OVER:
             raise BenchError(f"{keeper.path.name} is over: {state.message if state else ''}", "see: bench servers ps")
         if job is None:
-            return standing.start(self._folder, pid=pid_of(state.keeper), interval_s=interval_s, for_s=for_s)
+            return standing_monitor.start(self._folder, pid=pid_of(state.keeper), interval_s=interval_s, for_s=for_s)
         keepers = keepers_of(job.executor, Assignment())
         prefix = keepers.beside(keeper) if keepers else []
-        recipe = standing.RECIPE.model_copy(update={"command": (*prefix, *standing.RECIPE.command)})
+        recipe = standing_monitor.RECIPE.model_copy(update={"command": (*prefix, *standing_monitor.RECIPE.command)})
         return self._keep(recipe, Placement(), interval_s, for_s, progress)
 
     def stop(self, monitor: str = "@last") -> MonitorStatus:
@@ -104,20 +104,20 @@ class Monitors(VerbGroup):
 
         It is named by its id, the beginning of it, or `@last`: the last one that runs.
         """
-        folder = standing.find(self._folder, monitor)
+        folder = standing_monitor.find(self._folder, monitor)
         try:
-            return standing.stop(self._folder, folder.path.name)
+            return standing_monitor.stop(self._folder, folder.path.name)
         finally:
             if kept := folder.kept():
-                end_kept([kept])
+                stop_long_lived([kept])
 
     def all(self) -> list[MonitorStatus]:
         """Every monitor of the workspace, the last first."""
-        return standing.list_monitors(self._folder)
+        return standing_monitor.list_monitors(self._folder)
 
     def list(self) -> "list[Monitored]":
         """Everything that can be monitored, and whether it was tried on the real thing."""
-        from benchhouse.worker.monitors.declared import monitored
+        from benchhouse.worker.monitors.series_catalog import monitored
 
         return monitored()
 
@@ -181,7 +181,7 @@ class Logs(VerbGroup):
 
         Age is counted from the last change; by default the site's `keep_logs` is the limit.
         """
-        age_s = log_files.keep_logs_s(self._folder) if older_than_s is None else older_than_s
+        age_s = log_files.log_retention_s(self._folder) if older_than_s is None else older_than_s
         return log_files.prune(self._folder, age_s, dry_run=dry_run)
 
 
@@ -206,7 +206,7 @@ def write_dashboards(folder: Path) -> Dashboards:
     from benchhouse.report.served_dashboard import served_dashboard
     from benchhouse.schema.experiment import Metric
     from benchhouse.sites import places
-    from benchhouse.worker.monitors.declared import all_series
+    from benchhouse.worker.monitors.series_catalog import all_series
 
     declared = [
         dashboards.Declared(item.name, item.component, [Metric.model_validate(metric) for metric in item.metrics])

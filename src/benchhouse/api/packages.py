@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.nexus import logical, package_scaffold, packages, scaffold
-from benchhouse.nexus.logical import Checked, LogicalSummary
+from benchhouse.nexus.logical import LogicalFileCheck, LogicalSummary
 from benchhouse.nexus.packages import (
     PackageBenchmark,
     PackageDetails,
@@ -16,17 +16,17 @@ from benchhouse.nexus.packages import (
     PackageSummary,
     RequirementLines,
 )
-from benchhouse.plan.logical import Asked
-from benchhouse.runs.trusted import read_trusted
+from benchhouse.plan.logical import LogicalSelection
+from benchhouse.runs.trust_file import read_trusted
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
+    from benchhouse.nexus.joint_install import Together as Together
     from benchhouse.nexus.leaderboard import Board as Board
     from benchhouse.nexus.leaderboard import Leaderboard as Leaderboard
     from benchhouse.nexus.package_checks import Proof as Proof
     from benchhouse.nexus.package_scans import ScannedPackages as ScannedPackages
     from benchhouse.nexus.package_signatures import VerifiedPackages as VerifiedPackages
-    from benchhouse.nexus.together import Together as Together
 
 __all__ = ["LogicalSummary", "PackageBenchmark"]
 
@@ -130,7 +130,7 @@ class Packages(VerbGroup):
         note: Callable[[str], None] = lambda message: None,
     ) -> "Together":
         """Whether all packages can be installed in one environment; else the smallest set that can't."""
-        from benchhouse.nexus.together import prove_together
+        from benchhouse.nexus.joint_install import prove_together
 
         return prove_together(packages.load(self._folder, nexus), timeout_s, note)
 
@@ -188,7 +188,7 @@ class Leaderboards(VerbGroup):
 
         return leaderboard(self._folder, benchmark, where or {}, nexus, confidence, experiment)
 
-    def validate(self, *, nexus: str | Path | None = None) -> builtins.list[Checked]:
+    def validate(self, *, nexus: str | Path | None = None) -> builtins.list[LogicalFileCheck]:
         """Check every logical benchmark by itself, and beside the experiments that its bindings name."""
         return logical.validate(self._folder, nexus)
 
@@ -207,7 +207,7 @@ class Leaderboards(VerbGroup):
         `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
         `experiment` chooses the binding where several experiments answer it.
         """
-        request = Asked(tuple(targets), where or {}, settings or {}, repetitions)
+        request = LogicalSelection(tuple(targets), where or {}, settings or {}, repetitions)
         return logical.scenario_file(self._folder, benchmark, request, experiment)
 
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from benchhouse.catalog.entries import plug
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.protocols import Assignment, Executor, Keepers
+from benchhouse.schema.protocols import Assignment, Executor, ServiceLauncher
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site, Word
@@ -42,7 +42,7 @@ class Placement:
     node: str | None = None
     """The node that its batch job is to run on; any where not given."""
 
-    def keepers(self, site: Site) -> Keepers | None:
+    def keepers(self, site: Site) -> ServiceLauncher | None:
         """What starts its jobs; None where it is a process of this machine. Raises BenchError where that has not what
         only a job can have."""
         keepers = None
@@ -67,7 +67,7 @@ class Placement:
         return (defaults or Resources()).model_copy(update=dict(self.resources))
 
 
-def keepers_of(executor: str, assignment: Assignment) -> Keepers | None:
+def keepers_of(executor: str, assignment: Assignment) -> ServiceLauncher | None:
     """None where that executor's servers are processes of this machine."""
     chosen: Executor = plug("executors", executor)(assignment)
     keepers = chosen.keepers

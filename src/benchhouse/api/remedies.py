@@ -8,7 +8,7 @@ from benchhouse.api import execution
 from benchhouse.api.answers import Diagnosis
 from benchhouse.api.why import why
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.results.tried import Tried, TriedNumber, judge, overall
+from benchhouse.results.remedy_outcome import Tried, TriedNumber, judge, overall
 from benchhouse.runs.records import open_run
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -17,7 +17,7 @@ from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
-    from benchhouse.results.why import PointWhy, Why
+    from benchhouse.results.why import PointWhy, WhyAnswer
 
 SUFFIX = "-try"
 FEWEST_ROUNDS = 3
@@ -42,7 +42,7 @@ def diagnose(workspace: "Workspace", run_id: str, vs: str | None = None, **tryin
     return Diagnosis(workspace, explained, try_remedy(folder, explained, rounds, listener))
 
 
-def try_remedy(workspace: WorkspaceFolder, why: "Why", rounds: int, listener: execution.RunListener) -> Tried:
+def try_remedy(workspace: WorkspaceFolder, why: "WhyAnswer", rounds: int, listener: execution.RunListener) -> Tried:
     """Run the experiment of the surest diagnosis of the first point that has one, `rounds` times each way."""
     point = next((point for point in why.points if point.diagnoses), None)
     if point is None:
@@ -97,7 +97,9 @@ def _run_in_turns(
     return runs
 
 
-def _judge(workspace: WorkspaceFolder, why: "Why", point: "PointWhy", runs: list[tuple[str, str]]) -> list[TriedNumber]:
+def _judge(
+    workspace: WorkspaceFolder, why: "WhyAnswer", point: "PointWhy", runs: list[tuple[str, str]]
+) -> list[TriedNumber]:
     every = [run for pair in runs for run in pair]
     with Warehouse.open(workspace) as warehouse:
         good = {

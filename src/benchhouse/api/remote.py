@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchhouse.results.history import CaseSummary
     from benchhouse.results.run_points import PointValue
     from benchhouse.runs.estimate import PlanSummary
-    from benchhouse.runs.status import RunOverview, RunStatus, UnsuccessfulTrial, Warning
+    from benchhouse.runs.status import RunOverview, RunStatus, RunWarning, UnsuccessfulTrial
     from benchhouse.schema.logs import LogLine
 
 T = TypeVar("T")
@@ -259,11 +259,11 @@ class RemoteRun:
         answer: list[UnsuccessfulTrial] = self._ask(list[UnsuccessfulTrial], "/failures")
         return answer
 
-    def warnings(self) -> "list[Warning]":
+    def warnings(self) -> "list[RunWarning]":
         """Named doubts about its numbers."""
-        from benchhouse.runs.status import Warning
+        from benchhouse.runs.status import RunWarning
 
-        answer: list[Warning] = self._ask(list[Warning], "/warnings")
+        answer: list[RunWarning] = self._ask(list[RunWarning], "/warnings")
         return answer
 
     def logs(self, lines: int = 20, **filters: Any) -> "list[LogLine]":

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
         TargetComparison,
     )
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.execution import RunListener, Submitted
+    from benchhouse.api.execution import RunListener, SubmittedRun
     from benchhouse.api.exporting import Export
     from benchhouse.api.rows import Points
-    from benchhouse.api.sealed import SealedTrial, TrialEvidence
+    from benchhouse.api.sealed_trials import SealedTrial, TrialEvidence
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.results.content import ReportData
     from benchhouse.results.run_points import PointPage
     from benchhouse.runs.batch import Stopped
-    from benchhouse.runs.execution import Collected
+    from benchhouse.runs.execution import CollectionReport
     from benchhouse.runs.execution import RunSummary as RunSummary
     from benchhouse.runs.ledger import RunRecord
-    from benchhouse.runs.status import RunOverview, UnsuccessfulTrial, Warning
+    from benchhouse.runs.status import RunOverview, RunWarning, UnsuccessfulTrial
     from benchhouse.runs.status import RunStatus as RunStatus
     from benchhouse.schema.resources import Budget
     from benchhouse.warehouse.contract_rows import RunContract as RunContract
@@ -82,17 +82,17 @@ class Run:
 
     def status(self) -> "RunStatus":
         """How it stands, from its files; a batch system is asked once. Of a pulled run, what the tables tell."""
-        from benchhouse.runs import pulled
+        from benchhouse.runs import pulled_runs
         from benchhouse.runs.status import status
 
-        return pulled.status(self.workspace.folder, self.id) or status(self.workspace.folder, self.id)
+        return pulled_runs.status(self.workspace.folder, self.id) or status(self.workspace.folder, self.id)
 
     def overview(self) -> "RunOverview":
         """What ran, where, how it ended, and which commands look closer."""
-        from benchhouse.runs import pulled
+        from benchhouse.runs import pulled_runs
         from benchhouse.runs.status import overview
 
-        return pulled.overview(self.workspace.folder, self.id) or overview(self.workspace.folder, self.id)
+        return pulled_runs.overview(self.workspace.folder, self.id) or overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
         """Until it is over, wherever it runs; then collect it. On a cluster, what broke is submitted again."""
@@ -110,7 +110,7 @@ class Run:
 
         return stop(self.workspace.folder, self.id)
 
-    def resume(self, *, budget: "Budget | None" = None) -> "Submitted":
+    def resume(self, *, budget: "Budget | None" = None) -> "SubmittedRun":
         """Carry on what is missing of it in the background; `wait` waits for its end.
 
         From now on all of it is held to `budget`, and refused where its plan asks for more; without one, to what its
@@ -134,7 +134,7 @@ class Run:
         ledger, prepared = resume_run(self.workspace.folder, self.id)
         return execution.submit(self.workspace.folder, prepared, ledger, execution.QUIET)
 
-    def collect(self, *, progress: "bool | RunListener" = False) -> "Collected":
+    def collect(self, *, progress: "bool | RunListener" = False) -> "CollectionReport":
         """Put its sealed trials into the tables, and check the alarms; on a cluster, submit again what broke."""
         from benchhouse.api.execution import collect_run, listener_of
 
@@ -152,7 +152,7 @@ class Run:
 
         return explained(self.workspace.folder, self.id, self.status().invalid)
 
-    def warnings(self) -> "list[Warning]":
+    def warnings(self) -> "list[RunWarning]":
         """Named doubts about its numbers, the most frequent first."""
         from benchhouse.runs.status import warnings
 
@@ -196,18 +196,18 @@ class Run:
 
     def trials(self) -> "list[SealedTrial]":
         """Its sealed trials, set-aside attempts too, in the order in which they ended."""
-        from benchhouse.api import sealed
+        from benchhouse.api import sealed_trials
 
-        return sealed.trials(self.workspace.folder, self.id)
+        return sealed_trials.trials(self.workspace.folder, self.id)
 
     def evidence(self, trial: str, *, fetch: bool = False) -> "TrialEvidence":
         """The files of one of `trials()`, by its name: their sizes and digests, and what is in them.
 
         With `fetch`, evidence of a pulled run that is not here is brought from the store that workspace.yaml names.
         """
-        from benchhouse.api import sealed
+        from benchhouse.api import sealed_trials
 
-        return sealed.evidence(self.workspace.folder, self.id, trial, fetch=fetch)
+        return sealed_trials.evidence(self.workspace.folder, self.id, trial, fetch=fetch)
 
     def report_data(self, *, most_numbers: int | None = None) -> "ReportData":
         """What its report is made of, as far as its trials are in the tables; nothing is written.

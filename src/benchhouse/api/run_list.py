@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from benchhouse.runs import pulled
+from benchhouse.runs import pulled_runs
 from benchhouse.runs.ledger import list_runs
 from benchhouse.runs.logs import moment
 from benchhouse.runs.status import RunStatus, State, status
@@ -46,14 +46,16 @@ def run_page(folder: WorkspaceFolder, filters: RunFilters, after: str | None, li
     if limit < 1:
         raise BenchError("limit: at least 1", "the number of runs of a page")
     made_here = set(list_runs(folder))
-    elsewhere = {entry.run_id: entry for entry in pulled.entries(folder, made_here)}
+    elsewhere = {entry.run_id: entry for entry in pulled_runs.entries(folder, made_here)}
     known = sorted({*made_here, *elsewhere}, reverse=True)
     earlier = [run_id for run_id in known if after is None or run_id < after]
-    pulled.statuses(folder, [elsewhere[run_id] for run_id in earlier[:_MOST_READ] if run_id in elsewhere])
+    pulled_runs.statuses(folder, [elsewhere[run_id] for run_id in earlier[:_MOST_READ] if run_id in elsewhere])
     runs, unreadable = list[RunStatus](), list[str]()
     for count, run_id in enumerate(earlier, 1):
         try:
-            run = pulled.statuses(folder, [elsewhere[run_id]])[0] if run_id in elsewhere else _status(folder, run_id)
+            run = (
+                pulled_runs.statuses(folder, [elsewhere[run_id]])[0] if run_id in elsewhere else _status(folder, run_id)
+            )
         except BenchError as error:
             unreadable.append(error.message)
             continue

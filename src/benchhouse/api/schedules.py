@@ -16,12 +16,12 @@ from benchhouse.automation.schedules import units
 from benchhouse.automation.schedules.agent import Agent, own_name, place_of, process_is_gone
 from benchhouse.automation.schedules.cron import next_start
 from benchhouse.automation.schedules.due import NEVER
-from benchhouse.automation.schedules.store import Kept, ScheduleStore, Slot, opened
+from benchhouse.automation.schedules.store import ScheduleSlot, ScheduleStore, StoredSchedule, opened
 from benchhouse.automation.schedules.units import Keeper
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.http.kubeconfig import find_access
 from benchhouse.http.kubernetes import KubeClient
-from benchhouse.runs.trusted import current_submitter
+from benchhouse.runs.trust_file import current_submitter
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import chosen
@@ -183,10 +183,10 @@ class Schedules(VerbGroup):
             carry_out(self._agent(store, note), once=once)
 
     def _agent(self, store: ScheduleStore, note: Callable[[str], None]) -> Agent:
-        from benchhouse.api.agent import RunDeeds
+        from benchhouse.api.agent import RunActions
 
         place = place_of(self._folder.root.absolute())
-        return Agent(store, RunDeeds(self._workspace, note), time.time, place, own_name(), process_is_gone)
+        return Agent(store, RunActions(self._workspace, note), time.time, place, own_name(), process_is_gone)
 
     def scrontab(
         self, scenario: str | os.PathLike[str], cron: str, *, time_zone: str = "", **where: Unpack["PlaceKeywords"]
@@ -257,7 +257,7 @@ def _validated(**fields: Any) -> Schedule:
         raise BenchError(f"{where}: {reason}" if where else reason, "bench schedule add --help") from error
 
 
-def _standing(store: ScheduleStore, kept: Kept, limit: int) -> ScheduleStanding:
+def _standing(store: ScheduleStore, kept: StoredSchedule, limit: int) -> ScheduleStanding:
     schedule, records = kept.schedule, tuple(map(_slot_record, store.slots(kept.schedule.name, limit)))
     state = "paused" if kept.paused else "failing" if kept.failures >= schedule.tell_after else "active"
     return ScheduleStanding(
@@ -276,7 +276,7 @@ def _standing(store: ScheduleStore, kept: Kept, limit: int) -> ScheduleStanding:
     )
 
 
-def _slot_record(slot: Slot) -> SlotRecord:
+def _slot_record(slot: ScheduleSlot) -> SlotRecord:
     return SlotRecord(
         due=_stamp(slot.due),
         state=slot.state,

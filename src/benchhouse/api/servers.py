@@ -11,19 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.kept import end_kept, every_folder, start_kept
+from benchhouse.api.long_lived_servers import every_folder, start_long_lived, stop_long_lived
 from benchhouse.api.placement import Placement, keepers_of
 from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe, parameter_faults
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
-from benchhouse.processes.owner import pid_of
+from benchhouse.processes.process_identity import pid_of
 from benchhouse.processes.services import is_lost, job_of
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keepers import running_states
+from benchhouse.runs.service_control import running_states
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
@@ -189,7 +189,7 @@ class Servers(VerbGroup):
             created=now(),
         )
         began = time.monotonic()
-        ((folder, state),) = start_kept(self._folder, [spec], placement, listener_of(progress).note)
+        ((folder, state),) = start_long_lived(self._folder, [spec], placement, listener_of(progress).note)
         return StartedServer(**vars(described(folder, state)), start_s=time.monotonic() - began)
 
     def running(self) -> list[Server]:
@@ -198,7 +198,7 @@ class Servers(VerbGroup):
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
         """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
-        from benchhouse.processes.probes import Probe
+        from benchhouse.processes.probes import ServerProbe
 
         folder, state = find_server(self._folder, server)
         server_now = described(folder, state)
@@ -213,7 +213,7 @@ class Servers(VerbGroup):
         healthy = bool(addresses)
         for address in addresses:
             tail = partial(_tail, folder.path / "logs" / f"{address.name}.log")
-            healthy = healthy and Probe(ready, address.endpoint, address.places, tail).wait(lambda: None)
+            healthy = healthy and ServerProbe(ready, address.endpoint, address.places, tail).wait(lambda: None)
         return CheckedServer(**vars(server_now), healthy=healthy)
 
     def logs(self, server: str, *, lines: int = 50) -> ServerOutput:
@@ -237,9 +237,9 @@ class Servers(VerbGroup):
 def _up(folders: Sequence[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
     """Servers that are not over. Monitors and load clients are kept in the same way, and have commands of their own."""
     from benchhouse.load import clients
-    from benchhouse.worker.monitors import standing
+    from benchhouse.worker.monitors import standing_monitor
 
-    others = tuple(f"{recipe.name}-" for recipe in (standing.RECIPE, clients.RECIPE))
+    others = tuple(f"{recipe.name}-" for recipe in (standing_monitor.RECIPE, clients.RECIPE))
     states = running_states([folder for folder in folders if not folder.name.startswith(others)])
     return [(folder, state) for folder, state in states if state.phase not in OVER]
 
@@ -304,7 +304,7 @@ def _tail(path: Path, lines: int) -> str:
 
 
 def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, ServiceState]]) -> StoppedServers:
-    killed = end_kept([folder for folder, _ in servers])
+    killed = stop_long_lived([folder for folder, _ in servers])
     swept = sweep(every_folder(workspace))
     return StoppedServers(tuple(state.id for _, state in servers), tuple(killed), swept)
 

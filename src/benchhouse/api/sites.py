@@ -19,7 +19,7 @@ from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import places
 from benchhouse.sites.kubernetes_manifests import namespace_manifests
 from benchhouse.sites.kubernetes_probes import is_wanted
-from benchhouse.sites.probes import Probed, probe
+from benchhouse.sites.probes import ProbedSite, probe
 from benchhouse.sites.profiles import load_site, shipped
 
 _DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
@@ -103,7 +103,7 @@ class Sites(VerbGroup):
             raise BenchError(f"--{option}: {problem['msg'].removeprefix('Value error, ')}") from error
 
 
-def _profile(probed: Probed, host: str, site: Site) -> Site:
+def _profile(probed: ProbedSite, host: str, site: Site) -> Site:
     """The site as a profile; what could not be asked is named in `to_confirm`."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
     return Site.model_validate(

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.analysis.saturation import Batch, capacity, peak_power_load
-from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
+from benchhouse.analysis.saturation import RequestBatch, capacity, peak_power_load
+from benchhouse.analysis.slo_search import KneeEstimate, LoadProbe, LoadRange, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
@@ -43,7 +43,7 @@ class SearchRequest:
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeRun:
     """One probe: the run that holds its evidence, and its result."""
 
     run_id: str
@@ -54,7 +54,7 @@ class Probed:
 
 
 @dataclass(frozen=True)
-class Undelivered:
+class UndeliveredProbe:
     """One probe whose load the client could not offer, and why."""
 
     run_id: str
@@ -63,18 +63,18 @@ class Undelivered:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SloSearchResult:
     """The end of a search."""
 
     scenario: str
     over: str
     slo: str
-    found: Found
+    found: KneeEstimate
     peak_power_load: float | None  # with the most throughput for its latency; no matter whether it meets the SLO
     capacity: float
-    probes: list[Probed]
+    probes: list[ProbeRun]
     path: Path
-    undelivered: list[Undelivered]  # probes whose load the client could not offer
+    undelivered: list[UndeliveredProbe]  # probes whose load the client could not offer
     error_limit: float | None  # seconds, where the scenario takes times that can be off by more than usual
 
     def as_json(self) -> dict[str, Any]:
@@ -86,16 +86,16 @@ def find(
     workspace: WorkspaceFolder,
     path: Path,
     request: SearchRequest,
-    each: Callable[[Probed, Search], None],
+    each: Callable[[ProbeRun, Search], None],
     note: Callable[[str], None],
-) -> Answer:
+) -> SloSearchResult:
     """Search; `each` is called with every probe that counts, `note` with what goes on meanwhile.
 
     A load that the client can't deliver bounds the search from above. Raises when the scenario has more than one point
     or no load to vary, or when not even the lowest load can be delivered.
     """
     prepared = prepare(workspace, path)
-    over, first = _what_to_vary(prepared, request)
+    over, first = _find_load_axis(prepared, request)
     highest = MOST[over] if request.highest is None else min(request.highest, MOST[over])
     search = Search(
         [clause.share for clause in request.slo.clauses],
@@ -106,14 +106,14 @@ def find(
         confidence=request.confidence,
     )
     prober = _Prober(workspace, prepared, path, over, request.slo, note)
-    probes: list[Probed] = []
-    undelivered: list[Undelivered] = []
+    probes: list[ProbeRun] = []
+    undelivered: list[UndeliveredProbe] = []
     while probe := search.next():
         note(f"probe {len(probes) + 1}: {_offered(probe, over, search)} ...")
         tries = 1 if undelivered and not probes else _TRIES
         run_id, folder, reason = prober.run(probe, tries)
         if reason:
-            undelivered.append(Undelivered(run_id, probe.load, reason))
+            undelivered.append(UndeliveredProbe(run_id, probe.load, reason))
             if search.undelivered(probe.load):
                 note(f"the client could not deliver {probe.load:.4g} ({reason}); the search goes on below")
                 continue
@@ -126,7 +126,7 @@ def find(
         each(probes[-1], search)
     result = search.result()
     scenario = f"{prepared.plan.scenario.scenario}-slo"
-    answer = Answer(
+    answer = SloSearchResult(
         scenario, over, str(request.slo), result, peak_power_load(result.curve), capacity(result.curve), probes,
         workspace.reports / scenario / "slo.json", undelivered, _error_limit(prepared),
     )  # fmt: skip
@@ -135,7 +135,7 @@ def find(
     return answer
 
 
-def _what_to_vary(prepared: PreparedRun, request: SearchRequest) -> tuple[str, float]:
+def _find_load_axis(prepared: PreparedRun, request: SearchRequest) -> tuple[str, float]:
     if prepared.plan.points != 1:
         raise BenchError(
             f"a search needs a scenario with one point, and this one has {prepared.plan.points}",
@@ -166,7 +166,7 @@ class _Prober:
     slo: Slo
     note: Callable[[str], None]
 
-    def run(self, probe: Probe, tries: int) -> tuple[str, TrialFolder, str]:
+    def run(self, probe: LoadProbe, tries: int) -> tuple[str, TrialFolder, str]:
         """The last run of the probe, its trial, and why the load could not be delivered; empty where it was.
 
         Each try is a run of its own.
@@ -209,7 +209,7 @@ def _beyond_limits(folder: TrialFolder, slo: Slo) -> str:
     )
 
 
-def _nothing_delivered(probe: Undelivered, over: str) -> BenchError:
+def _nothing_delivered(probe: UndeliveredProbe, over: str) -> BenchError:
     return BenchError(
         f"the client could not deliver any load, not even {probe.load:.4g} {over}: {probe.reason}",
         "free a core for the client, give it more processes, or accept its lateness: workload: {error_limit: 20ms}",
@@ -222,7 +222,7 @@ def _error_limit(prepared: PreparedRun) -> float | None:
     return limit if limit > ERROR_LIMIT_S else None
 
 
-def _offered(probe: Probe, over: str, search: Search) -> str:
+def _offered(probe: LoadProbe, over: str, search: Search) -> str:
     """What a probe is about to do, and how long that takes where it can be known."""
     if over == "rps":
         return f"{probe.load:.4g} requests/s, {probe.requests:,} requests, about {probe.requests / probe.load:.0f} s"
@@ -231,7 +231,7 @@ def _offered(probe: Probe, over: str, search: Search) -> str:
     return f"{probe.load:.4g} in flight, {probe.requests:,} requests{about}"
 
 
-def _probe_text(prepared: PreparedRun, over: str, probe: Probe, slo: Slo) -> str:
+def _probe_text(prepared: PreparedRun, over: str, probe: LoadProbe, slo: Slo) -> str:
     """The scenario with this load, so many requests and one repetition."""
     document: dict[str, Any] = dict(prepared.file.document.data)
     workload = {key: value for key, value in document.get("workload", {}).items() if key not in (*LOADS, "duration")}
@@ -241,11 +241,11 @@ def _probe_text(prepared: PreparedRun, over: str, probe: Probe, slo: Slo) -> str
     return dump_yaml(document)
 
 
-def _batches(folder: TrialFolder, slo: Slo) -> list[Batch]:
+def _batches(folder: TrialFolder, slo: Slo) -> list[RequestBatch]:
     with (folder.artifacts / "intervals.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = [f"over:{clause}" for clause in slo.clauses]
-    return [Batch(int(row["due"]), tuple(int(row[name]) for name in names)) for row in rows if int(row["due"])]
+    return [RequestBatch(int(row["due"]), tuple(int(row[name]) for name in names)) for row in rows if int(row["due"])]
 
 
 def _rate_and_latency(folder: TrialFolder) -> tuple[float, float | None]:
@@ -256,10 +256,10 @@ def _rate_and_latency(folder: TrialFolder) -> tuple[float, float | None]:
     return rate, means[0] / 1000 if means else None
 
 
-def _probed(run_id: str, load: float, batches: list[Batch], slo: Slo) -> Probed:
+def _probed(run_id: str, load: float, batches: list[RequestBatch], slo: Slo) -> ProbeRun:
     n = sum(batch.n for batch in batches)
     shares = tuple(sum(batch.over[at] for batch in batches) / n for at in range(len(slo.clauses)))
-    return Probed(run_id, load, n, shares, all(a <= c.share for a, c in zip(shares, slo.clauses, strict=True)))
+    return ProbeRun(run_id, load, n, shares, all(a <= c.share for a, c in zip(shares, slo.clauses, strict=True)))
 
 
 def _why(meta: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.api.verb_group import VerbGroup
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.store import Carried as Carried
 from benchhouse.evidence.verify import Damage
@@ -17,10 +17,10 @@ from benchhouse.schema.errors import BenchError, NotFoundError, unwritable
 from benchhouse.schema.retention import Pruning, Retention
 
 if TYPE_CHECKING:
-    from benchhouse.runs.following import Followed as Followed
     from benchhouse.runs.sharing import Destination as Destination
+    from benchhouse.runs.team_store import Followed as Followed
     from benchhouse.warehouse.ingest import Rebuilt
-    from benchhouse.warehouse.transfer import Moved as Moved
+    from benchhouse.warehouse.transfer import TransferredRun as TransferredRun
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Tables(VerbGroup):
         policy = validated(load_yaml(path), Retention) if path.is_file() else Retention()
         return prune(self._folder, policy, datetime.now(UTC), dry_run=dry_run)
 
-    def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
+    def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[TransferredRun]":
         """Bring runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
         from benchhouse.warehouse.transfer import push
 
@@ -147,7 +147,7 @@ class Tables(VerbGroup):
 
         return sharing.standing(self._folder) if dry_run else sharing.share(self._folder)
 
-    def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
+    def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[TransferredRun]":
         """Bring runs of the engine at `origin` into these tables; their evidence stays where it is."""
         from benchhouse.warehouse.transfer import pull
 
@@ -158,12 +158,12 @@ class Tables(VerbGroup):
 
         `every_s` is how often that is done: `bench serve --follow`.
         """
-        from benchhouse.runs.following import look
+        from benchhouse.runs.team_store import look
 
         return look(self._folder, every_s)
 
     def followed(self) -> "Followed | None":
         """How it stands with that engine, by the last look; None where there was none. Nobody is asked."""
-        from benchhouse.runs.following import followed
+        from benchhouse.runs.team_store import followed
 
         return followed(self._folder)

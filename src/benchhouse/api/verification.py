@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.evidence.folder import list_sealed
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.runs.execution import unrecorded
@@ -81,9 +81,9 @@ def verify_all(workspace: WorkspaceFolder) -> Verification:
     folders = _all_folders(workspace, {} if lines else collected_folders(workspace))
     damage = [item for path, sealed in sorted(folders.items()) for item in verify(TrialFolder(path), sealed)]
     damage += [Damage(trial="warehouse", file=".", kind="changed", detail=line) for line in lines]
-    for claim_id in shelf.list_ids(workspace):
+    for claim_id in claim_files.list_ids(workspace):
         try:
-            shelf.read(workspace, claim_id)
+            claim_files.read(workspace, claim_id)
         except BenchError as error:
             damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
     readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't tell which runs are outdated

@@ -15,7 +15,7 @@ from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.report.pages import Page
-    from benchhouse.results.why import FailedTrial, Why
+    from benchhouse.results.why import FailedTrial, WhyAnswer
 
     Row = Sequence[str]
 
@@ -23,12 +23,12 @@ _CLOCKS = "Windows are in seconds since each trial's own start: clocks that disa
 _MOST_FAILURES = 20
 
 
-def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why":
+def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "WhyAnswer":
     """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
     from benchhouse.results.comparison import CompareOptions
     from benchhouse.results.comparisons import compare
-    from benchhouse.results.repeats import count_once
+    from benchhouse.results.duplicate_metrics import count_once
 
     base = vs or ""
     if base == run_id:
@@ -49,7 +49,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
     if (more := len(failures) - _MOST_FAILURES) > 0:
         notes.append(f"And {more:,} more trials failed than are listed: bench status {run_id} --json names them all.")
     notes += report.abnormal_nodes(facts)
-    answer = report.Why(
+    answer = report.WhyAnswer(
         run_id=run_id,
         base=base if good else "",
         base_chosen=chosen if good else "nothing to compare",
@@ -83,7 +83,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "Why"
 
 
 def page_content(
-    workspace: WorkspaceFolder, why: "Why", audience: str = "", claims: "Sequence[Row] | None" = None
+    workspace: WorkspaceFolder, why: "WhyAnswer", audience: str = "", claims: "Sequence[Row] | None" = None
 ) -> "Page":
     """The page of a diagnosis, or the view of an audience; with `claims`, a partner sees no other number."""
     from benchhouse.report import views
@@ -102,7 +102,7 @@ def page_content(
     return views.view(why, known, setting, next_steps)
 
 
-def page(workspace: WorkspaceFolder, why: "Why", audience: str = "") -> Path:
+def page(workspace: WorkspaceFolder, why: "WhyAnswer", audience: str = "") -> Path:
     """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
     from benchhouse.report import pages
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     )
     from benchhouse.api.badges import Badge
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, ScenarioText, Source, Submitted
+    from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, ScenarioText, Source, SubmittedRun
     from benchhouse.api.gates import Gate, GateKeywords
-    from benchhouse.api.lifecycle import Load
-    from benchhouse.api.measured import MeasuredKeywords
+    from benchhouse.api.lifecycle import OfferedLoad
+    from benchhouse.api.measured_values import MeasuredKeywords
     from benchhouse.api.observation import Dashboards
     from benchhouse.api.pages import ReportForm
     from benchhouse.api.placement import Placement
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from benchhouse.api.rows import Points
     from benchhouse.api.run_list import RunFilters, RunPage
     from benchhouse.api.servers import StartedServer
-    from benchhouse.api.slo import Answer, Probed, SearchRequest
+    from benchhouse.api.slo import ProbeRun, SearchRequest, SloSearchResult
     from benchhouse.api.timing import Timing
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
-    from benchhouse.results.measured import MeasuredPage
+    from benchhouse.results.measured_values import MeasuredPage
     from benchhouse.runs.estimate import PlanSummary as PlanSummary
     from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
@@ -109,9 +109,9 @@ class Workspace(Groups):
     def runs(self, *, made_here: bool = False) -> list[Run]:
         """All runs, oldest first; with `made_here`, without those that were pulled into the tables."""
         from benchhouse.runs.ledger import list_runs
-        from benchhouse.runs.selection import known_runs
+        from benchhouse.runs.selection import local_and_pulled_runs
 
-        return [Run(self, run_id) for run_id in (list_runs if made_here else known_runs)(self.folder)]
+        return [Run(self, run_id) for run_id in (list_runs if made_here else local_and_pulled_runs)(self.folder)]
 
     def run_page(self, *, after: str | None = None, limit: int = 50, **filters: Unpack["RunFilters"]) -> "RunPage":
         """How runs stand that were made or pulled here, the newest first; `after` is the cursor of the page before."""
@@ -172,7 +172,7 @@ class Workspace(Groups):
         budget: "Budget | None" = None,
         by: str = "",
         **where: Unpack["PlaceKeywords"],
-    ) -> "Submitted":
+    ) -> "SubmittedRun":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end.
 
         With `run_id` a new run gets this id; asked twice, there is one run. A new run is held to `budget`, and refused
@@ -223,9 +223,9 @@ class Workspace(Groups):
 
     def measured(self, **asked: Unpack["MeasuredKeywords"]) -> "MeasuredPage":
         """Numbers of all runs as one table, the newest runs first, 1000 a page unless `limit` says otherwise."""
-        from benchhouse.api import measured
+        from benchhouse.api import measured_values
 
-        return measured.page(self, asked)
+        return measured_values.page(self, asked)
 
     def points(self, *runs: str) -> "Points":
         """The numbers of runs, of the last one where none is named."""
@@ -297,9 +297,9 @@ class Workspace(Groups):
         scenario: str | os.PathLike[str],
         request: "SearchRequest",
         *,
-        each: "Callable[[Probed, Search], None]" = lambda probed, search: None,
+        each: "Callable[[ProbeRun, Search], None]" = lambda probed, search: None,
         note: Callable[[str], None] = lambda text: None,
-    ) -> "Answer":
+    ) -> "SloSearchResult":
         """Find the highest load at which a service-level objective holds, with an interval: `bench slo find`.
 
         Each probe is a run of the scenario; `each` is called with every probe that counts, `note` with what goes on.
@@ -411,14 +411,14 @@ class Workspace(Groups):
     def trace(self, ref: str) -> "Trace":
         """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
         from benchhouse.api.answers import Trace
-        from benchhouse.claims import shelf
+        from benchhouse.claims import claim_files
         from benchhouse.claims.verification import trace_claim
         from benchhouse.results.lineage import trace
         from benchhouse.runs.selection import find_selector
 
         if ":" in ref:
             return Trace(trace(self.folder, find_selector(self.folder, ref)))
-        claim_id = shelf.find(self.folder, ref)
+        claim_id = claim_files.find(self.folder, ref)
         return Trace(trace_claim(self.folder, claim_id, ref) if claim_id else trace(self.folder, ref))
 
     def verify(self, run: str | os.PathLike[str] | None = None) -> "Verification":
@@ -438,10 +438,10 @@ class Workspace(Groups):
         what: str,
         parameters: Mapping[str, str] | None = None,
         *,
-        load: "Load | None" = None,
+        load: "OfferedLoad | None" = None,
         placement: "Placement | None" = None,
         progress: "bool | RunListener" = False,
-    ) -> "Submitted | StartedServer | Run":
+    ) -> "SubmittedRun | StartedServer | Run":
         """Submit the scenario in the file `what`; anything else is a recipe whose server is started with `parameters`.
 
         With `load=Load("scenario.yaml", clients=4)` the server, a monitor of its node and load clients are brought up

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from benchhouse.analysis.gating import stands
 from benchhouse.automation.channels import Message, is_quiet, linked, tell
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import after, now
@@ -41,7 +41,7 @@ TRIED = own(
 
 
 @dataclass(frozen=True)
-class Standing:
+class AlarmState:
     """How one alarm stands."""
 
     alarm: str
@@ -63,14 +63,14 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Checked:
+class AlarmCheck:
     """What a check found and whom it told."""
 
-    standings: list[Standing]
+    standings: list[AlarmState]
     lines: list[Notice]
 
     @property
-    def firing(self) -> list[Standing]:
+    def firing(self) -> list[AlarmState]:
         """Those that fire and are not muted."""
         return [standing for standing in self.standings if standing.state == "firing" and not standing.muted]
 
@@ -127,12 +127,12 @@ def _unknown(
             yield document.problem((*where, place), f"no channel is called {quote(name)}", ", ".join(known), guess)
 
 
-def standings(workspace: WorkspaceFolder) -> list[Standing]:
+def standings(workspace: WorkspaceFolder) -> list[AlarmState]:
     """How all alarms stand now; nobody is told."""
     return _with_mutes(_stand_all(workspace, read_alarms(workspace).alarms), recorded(workspace))
 
 
-def _with_mutes(standings: Sequence[Standing], journal: Sequence[Notice]) -> list[Standing]:
+def _with_mutes(standings: Sequence[AlarmState], journal: Sequence[Notice]) -> list[AlarmState]:
     return [replace(standing, muted=_mute(standing.alarm, journal)) for standing in standings]
 
 
@@ -171,7 +171,7 @@ def _speak(workspace: WorkspaceFolder, line: Notice) -> Notice:
     return line
 
 
-def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[Standing]:
+def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[AlarmState]:
     """The tables are opened once for all of them: what an opening costs is several questions' worth."""
     if not rules:
         return []
@@ -179,7 +179,7 @@ def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[S
         return [_stand(summaries, rule) for rule in rules]
 
 
-def check(workspace: WorkspaceFolder) -> Checked:
+def check(workspace: WorkspaceFolder) -> AlarmCheck:
     """Look at every alarm, record what changed, tell who is to be told."""
     file = read_alarms(workspace)
     journal = recorded(workspace)
@@ -194,8 +194,8 @@ def check(workspace: WorkspaceFolder) -> Checked:
             lines.append(last)
             kept = [last]
         if last is not None and not standing.muted:
-            due += _to_tell(file, rule, standing, kept[kept.index(last) :])
-    return Checked(standing_now, lines + _tell_all(workspace, file, due))
+            due += _unnotified_changes(file, rule, standing, kept[kept.index(last) :])
+    return AlarmCheck(standing_now, lines + _notify_channels(workspace, file, due))
 
 
 def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
@@ -220,7 +220,7 @@ def try_channel(workspace: WorkspaceFolder, name: str) -> None:
             f"no channel {name!r} in alarms.yaml", f"There are {', '.join([*file.channels, *file.people])}"
         )
     text = "a trial message of `bench alarms try`: nothing is wrong"
-    message = asdict(Standing("trial", "ok", text)) | {"state": "trial", "text": text}
+    message = asdict(AlarmState("trial", "ok", text)) | {"state": "trial", "text": text}
     for channel in file.reach([name]):
         if error := tell(file.channels[channel], message):
             raise BenchError(
@@ -244,7 +244,9 @@ class _Due:
     """Why it failed before, as it was written down."""
 
 
-def _to_tell(file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]) -> Iterator[_Due]:
+def _unnotified_changes(
+    file: AlarmsFile, rule: AlarmRule, standing: AlarmState, since: Sequence[Notice]
+) -> Iterator[_Due]:
     """The newest change, `since[0]`, for each channel that has not heard of it and is not quiet now."""
     change, moment = since[0], datetime.now(UTC)
     told = [line for line in since if line.action == "told"]
@@ -257,7 +259,7 @@ def _to_tell(file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Seque
             yield _Due(name, change, message, frozenset(line.error for line in told if line.channel == name))
 
 
-def _tell_all(workspace: WorkspaceFolder, file: AlarmsFile, due: Sequence[_Due]) -> list[Notice]:
+def _notify_channels(workspace: WorkspaceFolder, file: AlarmsFile, due: Sequence[_Due]) -> list[Notice]:
     """One message for each channel of all that one run made fire, or ended."""
     causes: dict[tuple[str, str, str], list[_Due]] = {}
     for item in due:
@@ -283,20 +285,20 @@ def _together(messages: Sequence[Message], state: str, run_id: str) -> Message:
     return {"alarm": count, "state": state, "text": text, "run_id": run_id, "messages": list(messages)}
 
 
-def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:
+def _keep(workspace: WorkspaceFolder, standing: AlarmState, action: Any) -> Notice:
     fields = {name: value for name, value in asdict(standing).items() if name in Notice.model_fields}
     record = Notice(time=now(), action=action, **fields)
     journals.append(workspace.notice_journal, record, "bench alarms check")
     return record
 
 
-def _stand(summaries: Summaries, rule: AlarmRule) -> Standing:
+def _stand(summaries: Summaries, rule: AlarmRule) -> AlarmState:
     try:
         watched = history.watch_briefly(summaries, find_case(summaries, rule.case), rule.metric, rule.stat)
     except BenchError as error:
-        return Standing(rule.name, "no data", str(error))
+        return AlarmState(rule.name, "no data", str(error))
     past, case = watched.history, watched.history.case
-    known = Standing(
+    known = AlarmState(
         rule.name, "no data", "", case.label, case.benchmark_case_id, case.target_name,
         past.metric, past.stat, past.unit, past.runs[-1].run_id,
     )  # fmt: skip
@@ -312,7 +314,7 @@ def _stand(summaries: Summaries, rule: AlarmRule) -> Standing:
     return _held_to_history(watched, known) if rule.regressed else _held_to_limit(rule, watched, known)
 
 
-def _held_to_history(watched: history.Watched, known: Standing) -> Standing:
+def _held_to_history(watched: history.Watched, known: AlarmState) -> AlarmState:
     """By the rule that `bench history` goes by: a few new runs against the accepted baseline."""
     past, baseline, alarm = watched.history, watched.baseline, watched.alarm
     if baseline is None:
@@ -326,7 +328,7 @@ def _held_to_history(watched: history.Watched, known: Standing) -> Standing:
     return replace(known, state="firing", sentence=f"{number} is worse{change} than {level} since run {since}")
 
 
-def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: Standing) -> Standing:
+def _held_to_limit(rule: AlarmRule, watched: history.Watched, known: AlarmState) -> AlarmState:
     past, unit, last = watched.history, watched.history.unit, watched.history.runs[-1]
     side: Literal["above", "below"] = "above" if rule.above is not None else "below"
     limit = rule.above if rule.above is not None else rule.below

@@ -27,7 +27,7 @@ _NEWS = timedelta(hours=1)  # what nothing ends
 _HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
 
 
-class Undelivered(Exception):  # noqa: N818 - a reason
+class ChannelFailed(Exception):  # noqa: N818 - a reason
     """Why a channel could not be told."""
 
 
@@ -49,7 +49,7 @@ def tell(channel: Channel, message: Message) -> str:
             _post(f"{address.rstrip('/')}/api/v2/alerts", [_alert(each) for each in message.get("messages", [message])])
         else:
             _notify(address, message)
-    except (Undelivered, OSError, ValueError) as error:
+    except (ChannelFailed, OSError, ValueError) as error:
         secrets = [address, address.partition("://")[2], *split_userinfo(address)[1].split(":", 1)]
         return blanker([text for text in secrets if text])(str(error))[:_LONGEST]
     return ""
@@ -61,19 +61,19 @@ def _address(text: str) -> str:
         return text
     value = os.environ.get(name, "").strip()
     if not value:
-        raise Undelivered(f"the variable {name} is not set")
+        raise ChannelFailed(f"the variable {name} is not set")
     return value
 
 
 def _post(address: str, body: Any) -> None:
     if not address.startswith(("http://", "https://")):
-        raise Undelivered("the address does not begin with http:// or https://")
+        raise ChannelFailed("the address does not begin with http:// or https://")
     try:
         answer = HttpClient(_PATIENCE_S, proxy=True, redirects=True).post_json(address, body)
     except NoAnswer as error:
-        raise Undelivered(error.reason) from error
+        raise ChannelFailed(error.reason) from error
     if not answer.ok:
-        raise Undelivered(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
+        raise ChannelFailed(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
 
 
 def _alert(message: Message) -> dict[str, Any]:
@@ -92,25 +92,25 @@ def _run(argv: list[str], message: Message) -> None:
     try:
         done = subprocess.run(argv, input=line, capture_output=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
+        raise ChannelFailed(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
     if done.returncode:
-        raise Undelivered(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        raise ChannelFailed(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
 
 
 def _notify(address: str, message: Message) -> None:
     try:
         import apprise
     except ImportError as error:
-        raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
+        raise ChannelFailed("apprise is not installed: pip install 'benchhouse[alarms]'") from error
     recipient = apprise.Apprise()
     if not recipient.add(address):
-        raise Undelivered("apprise does not know such an address")
+        raise ChannelFailed("apprise does not know such an address")
     kinds = {"over": apprise.NotifyType.SUCCESS, "news": apprise.NotifyType.INFO}
     kind = kinds.get(message["state"], apprise.NotifyType.WARNING)
     with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
         title = f"bench: {message['alarm']} {message['state']}".removesuffix(" news")
         if not recipient.notify(title=title, body=message["text"], notify_type=kind):
-            raise Undelivered((log.getvalue().strip() or "apprise could not").splitlines()[-1])
+            raise ChannelFailed((log.getvalue().strip() or "apprise could not").splitlines()[-1])
 
 
 def _comment(thread: GitHubThread, token: str, message: Message) -> None:
@@ -122,7 +122,7 @@ def _comment(thread: GitHubThread, token: str, message: Message) -> None:
         if not (message["run_id"] and github.find_comment(thread.repository, thread.number, marker, since)):
             github.comment(thread.repository, thread.number, f"{body}\n\n{marker}")
     except BenchError as error:
-        raise Undelivered(error.message) from error
+        raise ChannelFailed(error.message) from error
 
 
 def _markdown(message: Message) -> tuple[str, str]:

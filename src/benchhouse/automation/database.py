@@ -11,7 +11,7 @@ from benchhouse.schema.errors import BenchError, Exit
 Rows = list[tuple[Any, ...]]
 
 
-class Database(Protocol):
+class AutomationDatabase(Protocol):
     """One connection, of one thread."""
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows: ...

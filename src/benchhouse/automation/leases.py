@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 
-from benchhouse.automation.database import Database
+from benchhouse.automation.database import AutomationDatabase
 
 TABLE = """CREATE TABLE IF NOT EXISTS leases (
   name TEXT PRIMARY KEY, holder TEXT NOT NULL, until DOUBLE PRECISION NOT NULL)"""
 
 
-def take(db: Database, name: str, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]) -> str:
+def take(
+    db: AutomationDatabase, name: str, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]
+) -> str:
     """Become, or stay, its holder; returns who is."""
     with db.alone():
         rows = db.ask("SELECT holder, until FROM leases WHERE name = ?", [name])
@@ -20,6 +22,6 @@ def take(db: Database, name: str, holder: str, now: float, for_s: float, is_gone
     return holder
 
 
-def release(db: Database, name: str, holder: str) -> None:
+def release(db: AutomationDatabase, name: str, holder: str) -> None:
     with db.alone():
         db.ask("DELETE FROM leases WHERE name = ? AND holder = ?", [name, holder])

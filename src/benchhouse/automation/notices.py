@@ -29,7 +29,7 @@ def _nothing(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Event:
+class NoticeEvent:
     """Something that people asked to hear of; `cause` names it: what has one cause is told once."""
 
     happening: Happening
@@ -39,7 +39,7 @@ class Event:
     run_id: str = ""
 
 
-def notify(workspace: WorkspaceFolder, event: Event, say: Say) -> None:
+def notify(workspace: WorkspaceFolder, event: NoticeEvent, say: Say) -> None:
     """Queue it for each channel that a rule names, once, and deliver what waits. A mistake in the file is only told."""
     if not workspace.alarms.is_file():
         return
@@ -76,7 +76,11 @@ def run_ended(workspace: WorkspaceFolder, run_id: str, say: Say) -> None:
     outcomes = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()) or "no trial"
     how = "is finished" if last == "finished" else f"ended early ({last})"
     sentence = f"run {run_id} of {record.scenario} {how}: {outcomes}"
-    notify(workspace, Event("finished" if good else "failed", f"run {run_id}", sentence, record.scenario, run_id), say)
+    notify(
+        workspace,
+        NoticeEvent("finished" if good else "failed", f"run {run_id}", sentence, record.scenario, run_id),
+        say,
+    )
 
 
 def deliver(

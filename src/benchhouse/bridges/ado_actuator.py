@@ -63,7 +63,7 @@ def measure(request: MeasurementRequest, experiment: Any) -> MeasurementRequest:
     return request
 
 
-def _result(ended: points.Ended, entity: str, request: MeasurementRequest, experiment: Any) -> Any:
+def _result(ended: points.PointResult, entity: str, request: MeasurementRequest, experiment: Any) -> Any:
     observed = {item.targetProperty.identifier: item for item in experiment.observedProperties}
     values = [
         ObservedPropertyValue(property=observed[name], value=value)
@@ -107,7 +107,7 @@ def _their_experiment(item: Listed) -> Theirs:
     )
 
 
-def _property(entry: domains.Input) -> ConstitutiveProperty:
+def _property(entry: domains.DomainInput) -> ConstitutiveProperty:
     domain = PropertyDomain.model_validate(entry.domain)
     return ConstitutiveProperty(
         identifier=entry.name, propertyDomain=domain, metadata={"description": entry.description}

@@ -14,7 +14,7 @@ from benchhouse.schema.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class Input:
+class DomainInput:
     """One input; one of the target's is called `target.NAME`."""
 
     name: str
@@ -24,16 +24,16 @@ class Input:
     description: str
 
 
-def inputs_of(experiment: Experiment) -> Iterator[Input]:
+def inputs_of(experiment: Experiment) -> Iterator[DomainInput]:
     """Those that a point can have a value for: what is optional and no plain value keeps its default."""
     if experiment.takes_target and experiment.target_model is None:
-        yield Input("target.name", _open("name"), True, None, "The target.")
+        yield DomainInput("target.name", _open("name"), True, None, "The target.")
     for model, above in ((experiment.target_model, "target."), (experiment.workload_model, "")):
         for name, field in (model.model_fields if model else {}).items():
             default = None if field.is_required() else field.get_default(call_default_factory=True)
             if field.is_required() or isinstance(default, bool | int | float | str):
                 domain = _domain(field, default)
-                yield Input(
+                yield DomainInput(
                     f"{above}{field.alias or name}", domain, field.is_required(), default, field.description or ""
                 )
 

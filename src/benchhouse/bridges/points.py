@@ -19,7 +19,7 @@ from benchhouse.catalog.loading import code_digest, load
 from benchhouse.evidence.folder import read_meta, read_metrics
 from benchhouse.evidence.request import make_folder
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.resources import Limits, Runtime
+from benchhouse.schema.resources import Limits, RuntimeSettings
 from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
 from benchhouse.sites import places
 
@@ -28,7 +28,7 @@ _TAIL = 2000
 
 
 @dataclass(frozen=True)
-class Ended:
+class PointResult:
     """How a point ended: what it measured, why it failed, and everything else that is known of it."""
 
     values: dict[str, float]
@@ -36,7 +36,7 @@ class Ended:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def run_job(path: str) -> Ended:
+def run_job(path: str) -> PointResult:
     """A trial that was planned by `bench run`: its folder is there, and the file at `path` says where."""
     job = json.loads(Path(path).read_bytes())
     folder = Path(job["folder"])
@@ -50,10 +50,10 @@ def run_job(path: str) -> Ended:
     meta = read_meta(TrialFolder(final))
     values = {"succeeded": float(meta.outcome == "succeeded"), "duration_s": meta.duration_s}
     # No failure for ado: ours is in the evidence, and the trial is retried here.
-    return Ended(values, "", ended.facts | {"failure": ended.failure})
+    return PointResult(values, "", ended.facts | {"failure": ended.failure})
 
 
-def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
+def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> PointResult:
     """A point of an experiment of ours, with the values that a sweep of ado chose."""
     kept = os.environ.get(KEEP)
     root = WorkspaceFolder(Path(kept or tempfile.mkdtemp(prefix="benchhouse-ado-")).absolute())
@@ -94,7 +94,7 @@ def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: WorkspaceFolder) 
         resources=code.resources,
         limits=Limits(),
         executor="ado",
-        runtime=Runtime(),
+        runtime=RuntimeSettings(),
         code_digest=code_digest(ref),
         cache=str(places.cache()),
         final=str(root.trial("ado", name).path),
@@ -109,9 +109,9 @@ def _work(python: Sequence[str], folder: Path) -> str:
     return output or (f"the worker exited with {ended.returncode}" if ended.returncode else "")
 
 
-def _read(folder: TrialFolder, output: str) -> Ended:
+def _read(folder: TrialFolder, output: str) -> PointResult:
     if not folder.meta.is_file():
-        return Ended({}, f"the trial left no evidence: {output}")
+        return PointResult({}, f"the trial left no evidence: {output}")
     meta, metrics = read_meta(folder), read_metrics(folder)
     rows = metrics.benchhouse.measurements
     values = {row.metric: row.value for row in rows if row.valid and row.stat in ("value", "mean")}
@@ -130,4 +130,4 @@ def _read(folder: TrialFolder, output: str) -> Ended:
         "metadata": meta.custom,
         "measurements": [row.model_dump(mode="json", exclude_defaults=True) for row in rows],
     }
-    return Ended(values, failure, facts | ({"type": meta.failure.code} if failure and meta.failure else {}))
+    return PointResult(values, failure, facts | ({"type": meta.failure.code} if failure and meta.failure else {}))

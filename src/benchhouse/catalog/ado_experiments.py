@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from benchhouse.catalog.ado import declare, metric_name, resources_of
-from benchhouse.catalog.entries import Entry, load_object
+from benchhouse.catalog.entries import EntryPointLine, load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
 from benchhouse.schema.trial import ExperimentRef
@@ -19,7 +19,7 @@ from benchhouse.schema.trial import ExperimentRef
 CUSTOM = "custom_experiments"
 
 
-def describe(entry: Entry) -> list[dict[str, Any]]:
+def describe(entry: EntryPointLine) -> list[dict[str, Any]]:
     """The experiments behind one entry point of `ado.custom_experiments` or `ado.actuators`."""
     loaded = load_object(entry.object)
     return list(_of_actuator(loaded, entry) if entry.group == "ado.actuators" else _of_module(loaded))
@@ -65,7 +65,7 @@ def describe_function(function: Any) -> dict[str, Any]:
     return describe_experiment(function._experiment, CUSTOM) | own
 
 
-def _of_actuator(actuator: Any, entry: Entry) -> Iterator[dict[str, Any]]:
+def _of_actuator(actuator: Any, entry: EntryPointLine) -> Iterator[dict[str, Any]]:
     from ado.modules.actuators.standard import StandardActuator
 
     for experiment in actuator.catalog().experiments:

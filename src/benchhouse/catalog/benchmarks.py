@@ -1,14 +1,14 @@
 """Registered benchmarks: YAML files of `benchmarks/` in the workspace or beside a scenario, and of packages.
 
-A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `uses.py`.
+A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `benchmark_lookup.py`.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.catalog.entries import Entry, entries, load_object
+from benchhouse.catalog.entries import EntryPointLine, entries, load_object
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import validated
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import is_logical
@@ -68,7 +68,7 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
     return good, broken + not_imported
 
 
-def _folder_of(entry: Entry) -> Path:
+def _folder_of(entry: EntryPointLine) -> Path:
     try:
         module = load_object(entry.object.partition(":")[0])
     except Exception as error:  # a stranger's module may raise anything

@@ -11,7 +11,7 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 
 
-class Entry(NamedTuple):
+class EntryPointLine(NamedTuple):
     """One entry-point line of one installed distribution."""
 
     name: str
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     group: str = "benchhouse.experiments"
 
 
-def entries(group: str) -> tuple[Entry, ...]:
+def entries(group: str) -> tuple[EntryPointLine, ...]:
     """All lines of `benchhouse.<group>`, sorted; of a distribution that is on the path twice, those of the first."""
     return tuple(sorted(installed().get(f"benchhouse.{group}", ())))
 
@@ -29,16 +29,16 @@ def entries(group: str) -> tuple[Entry, ...]:
 ADO = ("ado.custom_experiments", "ado.actuators")
 
 
-def ado_entries() -> tuple[Entry, ...]:
+def ado_entries() -> tuple[EntryPointLine, ...]:
     """Experiments that packages offer to ado; not our own actuator, by which ado runs ours."""
     offered = [entry for group in ADO for entry in installed().get(group, ())]
     return tuple(sorted(entry for entry in offered if entry.distribution.lower() != "benchhouse"))
 
 
 @cache
-def installed() -> dict[str, set[Entry]]:
+def installed() -> dict[str, set[EntryPointLine]]:
     """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
-    groups: dict[str, set[Entry]] = {}
+    groups: dict[str, set[EntryPointLine]] = {}
     seen: set[str] = set()
     for package in importlib.metadata.distributions():
         ours = [point for point in package.entry_points if point.group.startswith("benchhouse.") or point.group in ADO]
@@ -47,7 +47,7 @@ def installed() -> dict[str, set[Entry]]:
         if ours and canonical not in seen:  # those that come first on the path are those that get imported
             seen.add(canonical)
             for point in ours:
-                entry = Entry(point.name, point.value, name, version, point.group)
+                entry = EntryPointLine(point.name, point.value, name, version, point.group)
                 groups.setdefault(point.group, set()).add(entry)
     return groups
 
@@ -63,7 +63,7 @@ def environment_stamp() -> str:
     return digest(sorted(set(map(_name_and_version, importlib.metadata.distributions()))))
 
 
-def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:
+def find_plug(group: str, name: str, kin: Collection[str] = ()) -> EntryPointLine:
     """The one entry point of that name, not yet imported. Where there is none, `kin` are told, or all without them."""
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")

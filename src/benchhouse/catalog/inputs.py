@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputKey:
     """One key of a target or a workload."""
 
     name: str
@@ -31,15 +31,15 @@ class Variant:
     """The value of its `kind`; empty where it has none."""
     above: str
     """How its keys are reached from the name of the input: `.`, `[].` or `.*.`."""
-    fields: list[Input]
+    fields: list[InputKey]
 
 
-def inputs_of(model: "type[BaseModel] | None", within: "tuple[type[BaseModel], ...]" = ()) -> list[Input]:
+def inputs_of(model: "type[BaseModel] | None", within: "tuple[type[BaseModel], ...]" = ()) -> list[InputKey]:
     """The keys of a model; one that holds itself, however deep (`within`), is not opened again."""
     if model is None:
         return []
     return [
-        Input(
+        InputKey(
             name=name,
             type=_type_text(field.annotation),
             required=field.is_required(),

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
+from benchhouse.catalog.entries import ADO, EntryPointLine, ado_entries, entries, environment_stamp
 from benchhouse.documents.problems import guess_hint
 from benchhouse.processes.durable import write_whole
 from benchhouse.processes.tree import die_with_parent
@@ -70,7 +70,7 @@ class Listed:
 
             return declare(asdict(self))
         if self.declaration:
-            from benchhouse.catalog.described import declare as declare_isolated
+            from benchhouse.catalog.described_experiment import declare as declare_isolated
 
             return declare_isolated(asdict(self))
         from benchhouse.catalog.loading import load
@@ -172,7 +172,7 @@ def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
     return (*ranked, (1, ""))
 
 
-def _describe(entry: Entry, whole: bool = False) -> dict[str, Any]:
+def _describe(entry: EntryPointLine, whole: bool = False) -> dict[str, Any]:
     """What the cache keeps: the experiments behind one entry point, and the files that say so."""
     from benchhouse.catalog.loading import load_entry
 
@@ -191,7 +191,7 @@ def _describe(entry: Entry, whole: bool = False) -> dict[str, Any]:
     return {"items": items, "files": _files_of(entry.object.partition(":")[0])}
 
 
-def _describe_ado(entry: Entry) -> list[dict[str, Any]]:
+def _describe_ado(entry: EntryPointLine) -> list[dict[str, Any]]:
     from benchhouse.catalog.ado_experiments import describe
 
     common = _broken(entry, None)
@@ -216,7 +216,7 @@ def _declaration(item: "Experiment") -> dict[str, Any]:
     }
 
 
-def _describe_one(entry: Entry, item: "Experiment", whole: bool) -> dict[str, Any]:
+def _describe_one(entry: EntryPointLine, item: "Experiment", whole: bool) -> dict[str, Any]:
     described = _broken(entry, None) | {"name": item.name, "version": item.version, "description": item.description}
     try:
         _ = item.workload_model, item.target_model
@@ -237,7 +237,7 @@ def _describe_one(entry: Entry, item: "Experiment", whole: bool) -> dict[str, An
     )
 
 
-def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
+def _broken(entry: EntryPointLine, reason: str | None) -> dict[str, Any]:
     name, _, version = entry.name.partition("@")
     return {
         "name": name,
@@ -250,12 +250,12 @@ def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
     }
 
 
-def describe_apart(missing: Sequence[Entry], whole: bool = False) -> dict[Entry, dict[str, Any]]:
+def describe_apart(missing: Sequence[EntryPointLine], whole: bool = False) -> dict[EntryPointLine, dict[str, Any]]:
     """Describe in a forked process; one that dies or hangs costs only the entry it was at.
 
     `whole` is with all that a process needs which can't import the experiments.
     """
-    described: dict[Entry, dict[str, Any]] = {}
+    described: dict[EntryPointLine, dict[str, Any]] = {}
     todo = list(missing)
     while todo:
         lines, reason = _fork_and_describe(todo, whole)
@@ -268,7 +268,7 @@ def describe_apart(missing: Sequence[Entry], whole: bool = False) -> dict[Entry,
     return described
 
 
-def _fork_and_describe(todo: Sequence[Entry], whole: bool) -> tuple[list[bytes], str]:
+def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[list[bytes], str]:
     """One line for each entry that could be described, and why there are no more of them."""
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -333,7 +333,7 @@ def _stamp(path: str) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}"
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: EntryPointLine) -> str:
     """Changes whenever the description may: another version, interpreter or module file."""
     path = _module_file(entry.object.partition(":")[0])
     stamp = f"{path}:{_stamp(path)}" if path else ""

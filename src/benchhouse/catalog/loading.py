@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchhouse.catalog.entries import Entry, load_object
+from benchhouse.catalog.entries import EntryPointLine, load_object
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment, from_function
@@ -50,7 +50,7 @@ def preload(bridge: str) -> None:
             import_module("ado.modules.actuators.custom_experiments")
 
 
-def load_entry(entry: Entry) -> list[Experiment]:
+def load_entry(entry: EntryPointLine) -> list[Experiment]:
     return experiments_of(load_object(entry.object), entry.name, entry.distribution_version)
 
 

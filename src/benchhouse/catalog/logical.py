@@ -12,8 +12,8 @@ from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.ado import OURS, Property
 from benchhouse.schema.errors import BenchError, NotFoundError
@@ -59,7 +59,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Answer:
+class LogicalResult:
     """What a result of a bound experiment is of the logical benchmark: of which target, at which properties."""
 
     target: str
@@ -120,7 +120,7 @@ def fits_version(wanted: str, found: str) -> bool:
 
 def answer(
     logical: Logical, binding: Binding, target_name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> Answer | str | None:
+) -> LogicalResult | str | None:
     """What an instance of the bound experiment answers; None where a filter leaves it out, else why it is nowhere."""
     for fixed in binding.static_filters:
         if not same(look_up(fixed.property.identifier, target, parameters), fixed.value):
@@ -138,7 +138,7 @@ def answer(
         if not holds(wanted.property_domain, value):
             return f"'{wanted.identifier}' is outside of its domain"
         values.append(value)
-    return Answer(str(name), tuple(values))
+    return LogicalResult(str(name), tuple(values))
 
 
 def mapped_input(binding: Binding, name: str) -> str:

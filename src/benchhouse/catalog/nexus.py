@@ -16,10 +16,10 @@ from typing import Literal, TypeVar
 
 from benchhouse.catalog.benchmarks import Broken
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.schema.ado import OURS, Space, listed_name
+from benchhouse.schema.ado import OURS, AdoSpace, listed_name
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
@@ -35,7 +35,7 @@ _Read = TypeVar("_Read", bound=Model)
 
 
 @dataclass(frozen=True)
-class Reference:
+class RequestedExperiment:
     """An experiment that a benchmark asks for, and where in its file it does."""
 
     actuator: str
@@ -54,9 +54,9 @@ class BenchmarkInstance:
     model: str  # the model's folder; empty: of the package
     target: str  # the model's id; empty: of the package
     document: Document
-    experiments: tuple[Reference, ...]
+    experiments: tuple[RequestedExperiment, ...]
     uses: str = ""
-    space: Space | None = None
+    space: AdoSpace | None = None
 
     @property
     def id(self) -> str:
@@ -101,7 +101,7 @@ class Package:
         """Whether it says that it uses the experiment of that name, with its actuator in front or without."""
         return any(listed == name or listed.partition(".")[2] == name for name, _ in self.registered())
 
-    def registers(self, reference: Reference) -> bool:
+    def registers(self, reference: RequestedExperiment) -> bool:
         """By its own name, as published, or with its actuator in front."""
         names = {reference.name, listed_name(reference.actuator, reference.name)}
         return any(name in names for name, _ in self.registered())
@@ -125,7 +125,7 @@ class Nexus:
 
 def load_nexus(root: Path) -> Nexus:
     """Every package of the nexus; one that can't be read is in `broken`, with file and line."""
-    reader = _Reader(root)
+    reader = _NexusReader(root)
     return Nexus(root, tuple(reader.packages()), tuple(reader.broken))
 
 
@@ -170,7 +170,7 @@ def _load(path: Path, model: type[_Read], boundary: Path) -> tuple[_Read, Docume
 
 
 @dataclass
-class _Reader:
+class _NexusReader:
     root: Path
     broken: list[Broken] = field(default_factory=list)
 
@@ -223,7 +223,7 @@ class _Reader:
         refuse_leaving(file, package)
         document, space, uses = load_yaml(file), None, ""
         if kind == "space":
-            space = validated(document, Space)
+            space = validated(document, AdoSpace)
             experiments = _of_space(space)
         else:
             if kind == "benchmark":
@@ -268,19 +268,21 @@ def refuse_leaving(path: Path, boundary: Path) -> None:
         raise BenchError(message, "put a copy there instead of the link")
 
 
-def _of_space(space: Space) -> tuple[Reference, ...]:
+def _of_space(space: AdoSpace) -> tuple[RequestedExperiment, ...]:
     references = []
     for index, item in enumerate(space.experiments):
         loc: Loc = ("experiments", index, "experimentIdentifier")
         version = item.experiment_version
-        references.append(Reference(item.actuator_identifier, item.experiment_identifier, version, loc))
+        references.append(RequestedExperiment(item.actuator_identifier, item.experiment_identifier, version, loc))
     return tuple(references)
 
 
-def _of_ours(document: Document) -> tuple[tuple[Reference, ...], str]:
+def _of_ours(document: Document) -> tuple[tuple[RequestedExperiment, ...], str]:
     """What a benchmark or scenario of ours runs: an experiment, or a benchmark by name."""
     name, version, uses = (document.data.get(key) for key in ("experiment", "version", "uses"))
-    experiments = (Reference(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
+    experiments = (
+        (RequestedExperiment(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
+    )
     return experiments, uses if isinstance(uses, str) else ""
 
 

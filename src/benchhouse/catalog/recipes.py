@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.catalog.entries import entries, find_plug, load_object
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.recipe import Recipe

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.analysis.compare import DEFINITION, compare, hide_within
-from benchhouse.analysis.doubts import doubt
+from benchhouse.analysis.interval_checks import doubt
 from benchhouse.claims.safety import Basis, interval_of
-from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import CompareOptions
+from benchhouse.results.comparison_sides import compare_selected
+from benchhouse.results.early_stopping import confidence_for
 from benchhouse.results.lineage import check_cells, pick_cells
 from benchhouse.results.numbers import SEED, name_of, quantity
-from benchhouse.results.proof import same_bits
-from benchhouse.results.sides import compare_selected
-from benchhouse.results.stopped import confidence_for
-from benchhouse.schema.claim import Claim, Policy, Reason
+from benchhouse.results.sealed_proof import same_bits
+from benchhouse.results.table_cells import make_cells
+from benchhouse.schema.claim import Claim, Policy, UnsafeReason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.query import Cell
@@ -33,7 +33,9 @@ _MADE_AT = "; a rule ended repetitions, so intervals are made at "
 class NotSafe(BenchError):  # noqa: N818 - the house's words
     """Every reason why a number can't be claimed."""
 
-    def __init__(self, what: str, reasons: Sequence[Reason], *, realism: bool, against: str | None = None) -> None:
+    def __init__(
+        self, what: str, reasons: Sequence[UnsafeReason], *, realism: bool, against: str | None = None
+    ) -> None:
         self.reasons = list(reasons)
         lines = [f"{what} is not publication-safe:", *(f"  {reason.code}: {reason.message}" for reason in reasons)]
         never = [reason.code for reason in reasons if not reason.may_be_labelled]
@@ -59,7 +61,9 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
     basis = Basis.of(rows, queries.trials(warehouse, {key[0] for key in keys}).dicts())
     reasons = basis.judge(policy, lambda row: TrialFolder(root / row["folder"]))
     broken = [step for step in check_cells(warehouse, cells, result.spec) if not step.ok]
-    reasons += [Reason(code="broken_lineage", message=f"step {step.name}: {'; '.join(step.says)}") for step in broken]
+    reasons += [
+        UnsafeReason(code="broken_lineage", message=f"step {step.name}: {'; '.join(step.says)}") for step in broken
+    ]
     if reasons and (not realism or not all(reason.may_be_labelled for reason in reasons)):
         raise NotSafe(number, reasons, realism=realism, against=against)
     fields: dict[str, Any] = {
@@ -88,7 +92,7 @@ def value_or_comparison(
     return fields
 
 
-def made_at(claim: Claim) -> float:
+def confidence_of(claim: Claim) -> float:
     """At which confidence the intervals of a claim were made, as its method says; never less than the policy's."""
     _, separator, number = claim.method.partition(_MADE_AT)
     try:
@@ -162,7 +166,7 @@ def _published(warehouse: Warehouse, ref: str) -> Key:
     now = _cell_of(queries.points(warehouse, [key[0]]), key)
     if not same_bits(now.value, cell.value) or now.trials != cell.trials:
         message = f"{place} shows {cell.value!r} (n={cell.n}), the tables now give {now.value!r} (n={now.n})"
-        raise NotSafe(ref, [Reason(code="broken_lineage", message=message)], realism=True)
+        raise NotSafe(ref, [UnsafeReason(code="broken_lineage", message=message)], realism=True)
     return key
 
 

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.claims.packet import TABLES, check_packet, unpack
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit
@@ -22,7 +22,7 @@ def describe(path: Path, licence: str, url: str, at: str) -> ExportedPacket:
         )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
         packet, content, _ = unpack(path, Path(folder))
-    claim = shelf.parse(content, packet.claim_id, f"{path}: claim.json")
+    claim = claim_files.parse(content, packet.claim_id, f"{path}: claim.json")
     return ExportedPacket(
         file=path.name,
         sha256=file_digest(path),

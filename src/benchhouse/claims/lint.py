@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.documents.document import Document, Spot
 from benchhouse.documents.problems import Problem
 from benchhouse.results.numbers import MINUS, THIN
@@ -122,11 +122,11 @@ def _check(
     token = citation["id"]
     at = citation.start("id"), max(citation.end("id"), citation.start("id") + 1)
     try:
-        claim_id = shelf.find(workspace, token)
+        claim_id = claim_files.find(workspace, token)
         if claim_id is None:
             yield document.problem_at(*at, f"there is no claim '{token}' here", "the id that bench claim list shows")
             return
-        claim = shelf.read(workspace, claim_id)
+        claim = claim_files.read(workspace, claim_id)
     except BenchError as error:
         yield document.problem_at(*at, error.message)
         return

@@ -16,17 +16,17 @@ from typing import IO, TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, ValidationError
 
-from benchhouse.claims import shelf, signatures
-from benchhouse.claims.verification import Checked, walk
-from benchhouse.evidence.manifest import FileEntry
+from benchhouse.claims import claim_files, signatures
+from benchhouse.claims.verification import ClaimCheck, walk
+from benchhouse.evidence.manifest import ManifestEntry
 from benchhouse.evidence.writing import replacing
-from benchhouse.processes.owned import sweep_temporaries
+from benchhouse.processes.owned_names import sweep_temporaries
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
-from benchhouse.warehouse.catalog import Catalog
+from benchhouse.warehouse.catalog import TableCatalog
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.tables import TABLES as KNOWN_TABLES
 
@@ -49,7 +49,7 @@ class Packet(Model):
     schema_version: Literal[1] = 1
     claim_id: str
     with_raw: bool = Field(description="All files of the evidence, or those that the number is computed from.")
-    files: dict[str, FileEntry] = Field(description="All files but this one.")
+    files: dict[str, ManifestEntry] = Field(description="All files but this one.")
     self_digest: str = Field("", description="Digest of the fields above.")
 
     def content_digest(self) -> str:
@@ -91,10 +91,10 @@ def _evidence(folder: TrialFolder, *, with_raw: bool) -> Iterable[Path]:
     return [path for path in needed if path.is_file()]
 
 
-def _describe(content: bytes | Path) -> FileEntry:
+def _describe(content: bytes | Path) -> ManifestEntry:
     if isinstance(content, Path):
-        return FileEntry(sha256=file_digest(content), bytes=content.stat().st_size)
-    return FileEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+        return ManifestEntry(sha256=file_digest(content), bytes=content.stat().st_size)
+    return ManifestEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
 def write_tar(file: IO[bytes], packet: Packet, held: Mapping[str, bytes | Path]) -> None:
@@ -229,19 +229,19 @@ class _Hashing(io.RawIOBase):
 # -- from elsewhere
 
 
-def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | None) -> Checked:
+def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | None) -> ClaimCheck:
     """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
         workspace = WorkspaceFolder(Path(folder))
         packet, content, envelope = unpack(path, workspace.root)
-        claim = shelf.parse(content, packet.claim_id, f"{path}: claim.json")
+        claim = claim_files.parse(content, packet.claim_id, f"{path}: claim.json")
         _check_inputs(path, claim, packet, workspace)
         placed = {trial.trial_id: f"{EVIDENCE}/{trial.trial_id}" for trial in claim.trials}
 
         def folder_of(trial_id: str) -> TrialFolder:
             return TrialFolder(workspace.root / placed.get(trial_id, "not packed"))
 
-        with Catalog.open_for_rebuild(workspace) as catalog:
+        with TableCatalog.open_for_rebuild(workspace) as catalog:
             catalog.finish()
         with Warehouse.open(workspace) as warehouse:
             where = f"{path.name}: claim.json"
@@ -250,7 +250,7 @@ def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | Non
             )
         signature = signatures.check(claim, envelope, keys)
         what = "all files of its evidence" if packet.with_raw else "of its evidence what the number is computed from"
-        return Checked(
+        return ClaimCheck(
             claim_id=claim.id,
             label=claim.label,
             statement=claim.statement,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from benchhouse.claims import shelf
+from benchhouse.claims import claim_files
 from benchhouse.claims.verification import trace_claim
-from benchhouse.results import lasting_noise
+from benchhouse.results import noise_persistence
 from benchhouse.results.release import Claimed, LeftOut, ReleaseView, Unpaired, compare_releases
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError, NotFoundError
@@ -61,7 +61,7 @@ def release_view(
         ]
         pairs = [(sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
         both = [row for pair in pairs for row in (pair[0].row, pair[1].row)]
-        earlier = partial(lasting_noise.earlier_rows, warehouse, both)
+        earlier = partial(noise_persistence.earlier_rows, warehouse, both)
         compared, notes = compare_releases(pairs, confidence, facts, earlier) if pairs else ([], [])
     statements = {claim.id: claim.statement for claim in claims}
     return ReleaseView(
@@ -79,9 +79,9 @@ def release_view(
 
 def _whole_claims(workspace: WorkspaceFolder, *, realism: bool) -> tuple[list[Claim], list[LeftOut]]:
     claims, left_out = [], []
-    for claim_id in shelf.list_ids(workspace):
+    for claim_id in claim_files.list_ids(workspace):
         try:
-            claim = shelf.read(workspace, claim_id)
+            claim = claim_files.read(workspace, claim_id)
         except BenchError as error:
             left_out.append(LeftOut(claim=claim_id, reason=error.message))
             continue

@@ -15,10 +15,10 @@ from benchhouse.analysis.compare import DEFINITION
 from benchhouse.analysis.student import mean_interval
 from benchhouse.analysis.summary import mean, shaky_quantiles, variance
 from benchhouse.evidence.folder import read_meta, read_spec
-from benchhouse.results.circumstances import circumstances
+from benchhouse.results.concurrent_trials import Beside, count_concurrent
 from benchhouse.results.matching import leaves, one_line
-from benchhouse.results.neighbours import Beside, count_beside
-from benchhouse.schema.claim import Changed, Citation, ClaimTrial, Policy, Reason
+from benchhouse.results.run_conditions import circumstances
+from benchhouse.schema.claim import Changed, Citation, ClaimTrial, Policy, UnsafeReason
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import without_secrets
 from benchhouse.schema.service import mentioned
@@ -36,7 +36,7 @@ _SERVER = "server"  # in `artifacts`, as the name of the target or service may b
 
 
 @dataclass(frozen=True)
-class Side:
+class ClaimedNumber:
     """One number: its row of the points query, and every trial of its point but warm-ups."""
 
     row: Row
@@ -55,7 +55,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Basis:
-    sides: list[Side]
+    sides: list[ClaimedNumber]
     beside: Beside
     """What ran beside each trial, by the runs of the claim alone: whoever has its packet counts the same."""
     contracts: dict[str, RunContract] = field(default_factory=dict)
@@ -68,10 +68,10 @@ class Basis:
         for row in rows:
             point = (row["run_id"], row["instance_digest"])
             tried = [trial for trial in every_trial if (trial["run_id"], trial["instance_digest"]) == point]
-            sides.append(Side(row, [trial for trial in tried if not trial["warmup"]]))
+            sides.append(ClaimedNumber(row, [trial for trial in tried if not trial["warmup"]]))
         by_run = grouped(every_trial, lambda row: str(row["run_id"]))
         contracts = {run_id: contract for run_id, rows in by_run.items() if (contract := run_contract(rows))}
-        return cls(sides, count_beside(every_trial), contracts)
+        return cls(sides, count_concurrent(every_trial), contracts)
 
     def changed(self) -> list[Changed]:
         if len(self.sides) < 2:
@@ -105,9 +105,9 @@ class Basis:
                 trials.append(ClaimTrial.model_validate(fields | {"side": letter, "value": value}))
         return trials
 
-    def judge(self, policy: Policy, folder_of: Callable[[Row], TrialFolder]) -> list[Reason]:
+    def judge(self, policy: Policy, folder_of: Callable[[Row], TrialFolder]) -> list[UnsafeReason]:
         """Every reason but the lineage; `folder_of` says where the evidence of a trial is."""
-        reasons: list[Reason] = []
+        reasons: list[UnsafeReason] = []
         for side in self.sides:
             row, name = side.row, side.name
             reasons += judge_values(name, row["values"], policy)
@@ -120,11 +120,11 @@ class Basis:
         reasons += judge_changes(self.changed())
         if len(self.sides) == 2 and set(self.sides[0].row["trials"]) & set(self.sides[1].row["trials"]):
             same = "a number can't be compared with itself: both sides have trials in common"
-            reasons.append(Reason(code="same_trials", message=same))
+            reasons.append(UnsafeReason(code="same_trials", message=same))
         return reasons
 
 
-def _judge_images(side: Side, folder_of: Callable[[Row], TrialFolder]) -> Iterator[Reason]:
+def _judge_images(side: ClaimedNumber, folder_of: Callable[[Row], TrialFolder]) -> Iterator[UnsafeReason]:
     specs = []
     for row in side.used:
         try:
@@ -150,26 +150,26 @@ def interval_of(values: Sequence[float], confidence: float, definition: int = DE
     return max(0.0, low) if ordered[0] >= 0.0 else low, high
 
 
-def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator[Reason]:
+def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator[UnsafeReason]:
     """Too few, too wide, or moving: `values` are in the order of repetitions."""
     if len(values) < policy.min_replicates:
         trials = "1 trial" if len(values) == 1 else f"{len(values)} trials"
         message = f"{name}: {trials}, the policy asks for {policy.min_replicates} or more"
-        yield Reason(code="few_replicates", message=message)
+        yield UnsafeReason(code="few_replicates", message=message)
     ends = interval_of(values, policy.confidence, definition=2)  # told as ± of the value, so without its skew
     if ends is None:
-        yield Reason(code="no_interval", message=f"{name}: one trial has no interval")
+        yield UnsafeReason(code="no_interval", message=f"{name}: one trial has no interval")
     else:
         half, centre = (ends[1] - ends[0]) / 2.0, mean(sorted(values))
         share = half / abs(centre) if centre else (math.inf if half else 0.0)
         if share > policy.max_relative_half_width:
             message = f"{name}: the {policy.confidence * 100:g}% interval is ±{share:.1%} of the value"
             allowed = f"the policy allows ±{policy.max_relative_half_width:.1%}"
-            yield Reason(code="wide_interval", message=f"{message}; {allowed}")
+            yield UnsafeReason(code="wide_interval", message=f"{message}; {allowed}")
     moved = drift(values)
     if moved is not None and abs(moved) > policy.max_drift:
         message = f"{name}: the trials follow a trend, {moved:+.1%} from the first to the last"
-        yield Reason(code="drift", message=f"{message}; the policy allows {policy.max_drift:.1%}")
+        yield UnsafeReason(code="drift", message=f"{message}; the policy allows {policy.max_drift:.1%}")
 
 
 def drift(values: Sequence[float]) -> float | None:
@@ -204,35 +204,35 @@ def kendall_p(n: int, score: int) -> float:
     return extreme / math.factorial(n)
 
 
-def judge_trials(name: str, tried: Sequence[Row], used: Collection[str], policy: Policy) -> Iterator[Reason]:
+def judge_trials(name: str, tried: Sequence[Row], used: Collection[str], policy: Policy) -> Iterator[UnsafeReason]:
     """Of rows of trial_fact of one point: a mean over those that survived flatters, and some doubt themselves."""
     invalid = [row for row in tried if row["outcome"] == "invalid"]
     failed = [row for row in tried if row["outcome"] not in ("succeeded", "invalid")]
     if invalid:
         why = _some(f"{row['failure_code']}: {row['failure_message']}" for row in invalid)
         message = f"{name}: {len(invalid)} of {len(tried)} trials are INVALID, their load was not what it says: {why}"
-        yield Reason(code="failed_certificate", message=message)
+        yield UnsafeReason(code="failed_certificate", message=message)
     if failed:
         why = _some(f"{row['outcome']} ({row['failure_code']})" for row in failed)
         message = f"{name}: {len(failed)} of {len(tried)} trials did not succeed: {why}"
-        yield Reason(code="failed_trials", message=message)
+        yield UnsafeReason(code="failed_trials", message=message)
     doubts = [line for row in tried if row["trial_id"] in used for line in row["warnings"] or ()]
     refused = [line for line in doubts if line.partition(":")[0] in policy.refused_warnings]
     if refused:
-        yield Reason(code="doubted_trials", message=f"{name}: trials doubt themselves: {_some(refused)}")
+        yield UnsafeReason(code="doubted_trials", message=f"{name}: trials doubt themselves: {_some(refused)}")
 
 
-def judge_source(name: str, rows: Sequence[Row]) -> Iterator[Reason]:
+def judge_source(name: str, rows: Sequence[Row]) -> Iterator[UnsafeReason]:
     if any(row["git_dirty"] for row in rows):
         commits = _some((row["git_commit"] or "?")[:12] for row in rows if row["git_dirty"])
         message = f"{name}: the git tree had uncommitted changes beside commit {commits}"
-        yield Reason(code="dirty_tree", message=message)
+        yield UnsafeReason(code="dirty_tree", message=message)
     if any(not row["git_commit"] or row["git_dirty"] is None for row in rows):
         message = f"{name}: no commit is known of the folder that held the scenario: it was in no git checkout"
-        yield Reason(code="unknown_source", message=message)
+        yield UnsafeReason(code="unknown_source", message=message)
 
 
-def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator[Reason]:
+def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator[UnsafeReason]:
     """Containers and servers of which nobody noted what they are."""
     unpinned = []
     for spec, meta in specs:
@@ -240,7 +240,7 @@ def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator
             unpinned.append(f"the image {spec.runtime.image} has no digest")
         unpinned += _unknown_servers(spec, meta)
     if unpinned:
-        yield Reason(code="unpinned_image", message=f"{name}: {_some(unpinned)}")
+        yield UnsafeReason(code="unpinned_image", message=f"{name}: {_some(unpinned)}")
 
 
 def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
@@ -253,7 +253,7 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
     ]
     servers = spec.artifacts.get("servers") or {}
     told = [servers.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
-    if any(map(_says_version, told)):  # of the server that is measured
+    if any(map(_contains_number, told)):  # of the server that is measured
         asked = mentioned(spec.target)
         outside = [(name, endpoint) for name, endpoint in outside if name not in asked]
     elif not spec.target.get("start"):
@@ -264,7 +264,7 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
         "(`services`), or say in the scenario what it is: "
         f"`artifacts: {{servers: {{{name}: IMAGE:VERSION@sha256:...}}}}`"
         for name, endpoint in outside
-        if not _says_version(servers.get(name))
+        if not _contains_number(servers.get(name))
     ]
 
 
@@ -275,7 +275,7 @@ def _has_known_images(service: Any) -> bool:
     return bool(images) and all("sha256:" in image for image in images)
 
 
-def _says_version(text: Any) -> bool:
+def _contains_number(text: Any) -> bool:
     """A version or a digest has a number in it; a bare name says nothing."""
     return re.search(r"\d", str(text or "")) is not None
 
@@ -287,21 +287,21 @@ def _addresses(target: Mapping[str, Any]) -> Iterator[str]:
                 yield text
 
 
-def judge_contract(run_id: str, contract: RunContract) -> Iterator[Reason]:
+def judge_contract(run_id: str, contract: RunContract) -> Iterator[UnsafeReason]:
     """What the contract of a run keeps a number from being published."""
     about = f"{run_id}: the contract '{contract.terms.name}'"
     if contract.mode == "rejected" and contract.terms.on_missing == "reject":
-        yield Reason(code="contract_rejected", message=f"{about} is {contract.settled.sentence()}")
+        yield UnsafeReason(code="contract_rejected", message=f"{about} is {contract.settled.sentence()}")
     elif contract.settled.verdict != "accepted":
-        yield Reason(code="guarantee_missing", message=f"{about} is {contract.settled.sentence()}")
+        yield UnsafeReason(code="guarantee_missing", message=f"{about} is {contract.settled.sentence()}")
     elif contract.mode == "realism":
-        yield Reason(code="realism_contract", message=f"{about} asks for realism_grade and no more")
+        yield UnsafeReason(code="realism_contract", message=f"{about} asks for realism_grade and no more")
 
 
-def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[Reason]:
+def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[UnsafeReason]:
     if n and stat in shaky_quantiles(int(samples / n)):
         message = f"{name}: {stat} of about {int(samples / n)} samples a trial is too few to be told"
-        yield Reason(code="thin_percentile", message=message)
+        yield UnsafeReason(code="thin_percentile", message=message)
 
 
 def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Changed]:
@@ -321,11 +321,11 @@ def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, st
     return [Changed(dimension=name, a=was, b=now) for name, (was, now) in sides.items()]
 
 
-def judge_changes(changed: Sequence[Changed]) -> Iterator[Reason]:
+def judge_changes(changed: Sequence[Changed]) -> Iterator[UnsafeReason]:
     if len(changed) > 1:
         names = ", ".join(change.dimension for change in changed)
         message = f"{len(changed)} things changed at once ({names}); a comparison that is published changes one"
-        yield Reason(code="several_variables", message=message)
+        yield UnsafeReason(code="several_variables", message=message)
 
 
 def _some(texts: Iterable[str]) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import Field
 
 from benchhouse.analysis.compare import DEFINITION
-from benchhouse.claims.creation import made_at, value_or_comparison
+from benchhouse.claims.claim_files import claim_path, parse, read_policy
+from benchhouse.claims.creation import confidence_of, value_or_comparison
 from benchhouse.claims.safety import Basis
-from benchhouse.claims.shelf import claim_path, parse, read_policy
 from benchhouse.claims.signatures import Signature
-from benchhouse.results.lineage import Step, Trace, check_cells, not_reached
-from benchhouse.results.proof import close, same_bits
-from benchhouse.schema.claim import Claim, Policy, Reason
+from benchhouse.results.lineage import LineageStep, LineageTrace, check_cells, not_reached
+from benchhouse.results.sealed_proof import close, same_bits
+from benchhouse.schema.claim import Claim, Policy, UnsafeReason
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
@@ -33,7 +33,9 @@ class PolicyVerdict(Model):
     own: Policy = Field(description="Of the workspace in which it is verified: claims.yaml, or the defaults.")
     weaker: list[str] = Field(description="Rules of the maker that are weaker than those of the verifier.")
     stricter: list[str] = Field(description="Rules of the maker that are stricter.")
-    lacks: list[Reason] = Field(description="Why the number is not publication-safe by the policy of the verifier.")
+    lacks: list[UnsafeReason] = Field(
+        description="Why the number is not publication-safe by the policy of the verifier."
+    )
 
     def holds(self, claim: Claim) -> bool:
         """Whether the verifier's policy gives the number the same label; a claim that admits too much is not false."""
@@ -79,34 +81,34 @@ def weaker_rules(policy: Policy, other: Policy) -> list[str]:
     return [*rules, *(f"allows the warning {name}" for name in allowed)]
 
 
-class Checked(Model):
+class ClaimCheck(Model):
     """What `bench claim verify` tells."""
 
     claim_id: str
     label: str
     statement: str
     ok: bool
-    trace: Trace
+    trace: LineageTrace
     signature: Signature
     policies: PolicyVerdict | None = None
     """None if the claim could not be computed again."""
     notes: list[str] = Field(default_factory=empty_list)
 
 
-def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> Trace:
+def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> LineageTrace:
     """The four steps of a claim of this workspace; the first is its file."""
     return check_claim(workspace, claim_id, token)[0]
 
 
-def check_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> tuple[Trace, PolicyVerdict | None]:
+def check_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> tuple[LineageTrace, PolicyVerdict | None]:
     """The same, and the claim by the policy that the workspace has now."""
     path = claim_path(workspace, claim_id)
     place = path.relative_to(workspace.root).as_posix()
     try:
         claim = parse(path.read_bytes(), claim_id, place)
     except (BenchError, OSError) as error:
-        lost = Step(name="report", ok=False, says=[str(getattr(error, "message", error))])
-        return Trace.of(token, "claim", [lost, *not_reached()]), None
+        lost = LineageStep(name="report", ok=False, says=[str(getattr(error, "message", error))])
+        return LineageTrace.of(token, "claim", [lost, *not_reached()]), None
     own = read_policy(workspace)
     with Warehouse.open(workspace) as warehouse:
         return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]), own)
@@ -120,7 +122,7 @@ def walk(
     folder_of: Callable[[Mapping[str, Any]], TrialFolder],
     own: Policy | None,
     packed: Mapping[str, str] | None = None,
-) -> tuple[Trace, PolicyVerdict | None]:
+) -> tuple[LineageTrace, PolicyVerdict | None]:
     """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again.
 
     `own` is the policy of the verifier, by which it is judged, too; None: by that of its maker alone.
@@ -128,10 +130,10 @@ def walk(
     says = [f"{place}: {claim.statement}", claim.label]
     says += [f"contract {item.name} {item.digest[:12]}: {item.mode} of {item.asked}" for item in claim.contracts]
     says += [f"lacks {reason.code}: {reason.message}" for reason in claim.reasons]
-    problems = _own_problems(claim)
+    problems = _problems_of_claim(claim)
     if problems:
-        first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
-        return Trace.of(token, "claim", [first, *not_reached()]), None
+        first = LineageStep(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
+        return LineageTrace.of(token, "claim", [first, *not_reached()]), None
     steps, verdict = not_reached(), None
     try:
         steps = check_cells(warehouse, claim.cells, claim.spec, packed)
@@ -144,11 +146,11 @@ def walk(
         says += verdict.sentences
     if steps[0].ok and not problems:
         says.append("value, interval, n, verdict, trials and label computed again: the same")
-    first = Step(name="report", ok=not problems, says=[*says, *problems], details=[claim.summary()])
-    return Trace.of(token, "claim", [first, *steps]), verdict
+    first = LineageStep(name="report", ok=not problems, says=[*says, *problems], details=[claim.summary()])
+    return LineageTrace.of(token, "claim", [first, *steps]), verdict
 
 
-def _own_problems(claim: Claim) -> list[str]:
+def _problems_of_claim(claim: Claim) -> list[str]:
     """What can be seen of a claim by itself."""
     problems = []
     sql = claim.spec.sql
@@ -208,14 +210,14 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
         return [f"made with definition {claim.definition} of intervals; {known}"], []
     wrong: dict[int, list[str]] = {}
     for definition in [claim.definition] if claim.definition else range(DEFINITION, 0, -1):
-        again_so = value_or_comparison(rows, claim.policy, made_at(claim), definition) | again
+        again_so = value_or_comparison(rows, claim.policy, confidence_of(claim), definition) | again
         wrong[definition] = _differing(claim, again_so)
         if not wrong[definition]:
             break
     used = min(wrong, key=lambda definition: (bool(wrong[definition]), -definition))
     if wrong[used] or used == DEFINITION:
         return wrong[used], []
-    ends = value_or_comparison(rows, claim.policy, made_at(claim))["interval"]
+    ends = value_or_comparison(rows, claim.policy, confidence_of(claim))["interval"]
     says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"
     return [], [f"{says} {ends[0]:.4g} to {ends[1]:.4g} {claim.unit}" if ends else f"{says} none"]
 

@@ -8,7 +8,7 @@ import click
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench, commands, folder_option, run
-from benchhouse.cli.commands import Group, help_with
+from benchhouse.cli.commands import CommandGroup, help_with
 from benchhouse.cli.verbs import completion, infra, logs, show, status, stop
 from benchhouse.cli.verbs.submit import show_submitted
 from benchhouse.schema.version import __version__
@@ -18,7 +18,7 @@ _NOUN = click.argument("noun", type=click.Choice(["benchmark"]), default="benchm
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     **help_with(
         "Benchmark AI's words for what bench does: benchmarks are runs, described by TOML files.\n\nState is kept in "
         "this folder, or in that of -C or $BENCH_WORKSPACE.",

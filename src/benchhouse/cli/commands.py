@@ -55,7 +55,7 @@ def verb(
     return declare
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command with verbs of its own."""
 
     def verb(self, text: str, *examples: str, **settings: Any) -> Callable[[Function], click.Command]:
@@ -68,16 +68,16 @@ class Group(click.Group):
 
         return declare
 
-    def subgroup(self, name: str, text: str, *examples: str) -> "Group":
+    def subgroup(self, name: str, text: str, *examples: str) -> "CommandGroup":
         """Declare a group below this one."""
-        group = Group(name, **help_with(text, *examples))
+        group = CommandGroup(name, **help_with(text, *examples))
         self.add_command(group)
         return group
 
 
-def group(text: str, *examples: str) -> Group:
+def group(text: str, *examples: str) -> CommandGroup:
     """A verb of `bench` that has verbs of its own; it is named after its file."""
-    return Group(**help_with(text, *examples))
+    return CommandGroup(**help_with(text, *examples))
 
 
 def open_workspace(ctx: click.Context) -> "Workspace":
@@ -112,7 +112,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return seconds
 
 
-class Share(click.ParamType):  # type: ignore[type-arg]
+class ShareType(click.ParamType):  # type: ignore[type-arg]
     """A share above 0 and below 1, written 3% or 0.03."""
 
     name = "share"
@@ -128,7 +128,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         return share
 
 
-class Memory(click.ParamType):  # type: ignore[type-arg]
+class MemoryType(click.ParamType):  # type: ignore[type-arg]
     """An amount of memory in bytes; `64G` is 64 GiB, as Slurm counts."""
 
     name = "size"
@@ -144,7 +144,7 @@ class Memory(click.ParamType):  # type: ignore[type-arg]
 
 
 DURATION = Duration()
-SHARE = Share()
+SHARE = ShareType()
 FILE = click.Path(path_type=Path)
 
 
@@ -267,7 +267,7 @@ job_options = together(
     click.option("--nodes", type=click.IntRange(1), help="Nodes of its batch job, if the recipe can use several."),
     click.option("--cpus", type=click.IntRange(1), help="Cores of its batch job, on each node."),
     click.option("--gpus", type=click.IntRange(0), help="GPUs of its batch job; by default as the recipe says."),
-    click.option("--mem", "memory", type=Memory(), help="Memory of its batch job: 64G, as Slurm counts."),
+    click.option("--mem", "memory", type=MemoryType(), help="Memory of its batch job: 64G, as Slurm counts."),
     click.option("--partition", metavar="NAME", help="Partition of its batch job; by default that of the site."),
     click.option("--node", metavar="NAME", help="Node that its batch job runs on; by default any."),
     click.option("--account", metavar="NAME", help="Account to charge."),

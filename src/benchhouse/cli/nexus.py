@@ -8,7 +8,7 @@ import click
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench, commands, folder_option, run, show_error
-from benchhouse.cli.commands import Group, help_with, open_workspace
+from benchhouse.cli.commands import CommandGroup, help_with, open_workspace
 from benchhouse.cli.verbs import evaluate, leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
@@ -16,7 +16,7 @@ from benchhouse.schema.version import __version__
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     **help_with(
         "Packages of a nexus: list, validate, run.\n\nExit codes: 0 good, 1 a trial failed or something could not be "
         "checked, 2 broken files, unregistered experiments.",

@@ -22,7 +22,7 @@ class Spot(NamedTuple):
     members: Mapping[str | int, tuple["Spot", "Spot"]]
 
 
-class _Lines:
+class _LineReader:
     """The lines of a text, each cut out and searched for secrets once: JSON may have a megabyte in one line, and many
     problems in it."""
 
@@ -65,7 +65,7 @@ class Document:
     text: str = field(repr=False)
     data: Any
     positions: Spot = field(repr=False)
-    _known_lines: _Lines | None = field(default=None, repr=False, compare=False)
+    _known_lines: _LineReader | None = field(default=None, repr=False, compare=False)
 
     def position(self, loc: Loc, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value (or its key) at `loc`, or of its nearest ancestor that exists."""
@@ -123,8 +123,8 @@ class Document:
         return self._lines.starts
 
     @cached_property
-    def _lines(self) -> _Lines:
-        return self._known_lines or _Lines(self.text)
+    def _lines(self) -> _LineReader:
+        return self._known_lines or _LineReader(self.text)
 
     def _place(self, index: int) -> tuple[int, int]:
         line = bisect_right(self._starts, index)

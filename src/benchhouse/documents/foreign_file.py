@@ -14,7 +14,7 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.imported import Imported
 
@@ -112,13 +112,13 @@ class ForeignFile:
             self.problem(f"{what[:_SHOWN]}: not a finite number", line)
         return value
 
-    def json(self) -> Node:
+    def json(self) -> JsonNode:
         """The whole file as one JSON document."""
         with self.open() as file:
             data = file.read(_MOST_WHOLE + 1)
         if len(data) > _MOST_WHOLE:
             self.problem(f"more than {_MOST_WHOLE >> 20} MiB of one JSON document")
-        return Node(self.decode(data), "", self.problem)
+        return JsonNode(self.decode(data), "", self.problem)
 
     def decode(self, data: bytes, line: int | None = None) -> object:
         """JSON of the file, or of one line of it."""

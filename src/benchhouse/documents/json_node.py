@@ -10,7 +10,7 @@ _SHOWN = 60
 _LARGEST = 1e300
 
 
-class Node:
+class JsonNode:
     """One value of a document, and the path to it: `results[0].times`."""
 
     __slots__ = ("_problem", "path", "value")
@@ -19,21 +19,21 @@ class Node:
         self.value: Any = value
         self.path, self._problem = path, problem
 
-    def __getitem__(self, key: str) -> Node:
+    def __getitem__(self, key: str) -> JsonNode:
         """What must be there."""
         found = self.get(key)
         if found is None:
             self._problem(f"{self._where} has no '{key}'")
         return found
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> JsonNode | None:
         """None where there is nothing, or null."""
         value = self.mapping().get(key)
-        return None if value is None else Node(value, f"{self.path}.{key}" if self.path else key, self._problem)
+        return None if value is None else JsonNode(value, f"{self.path}.{key}" if self.path else key, self._problem)
 
-    def at(self, *keys: str) -> Node | None:
+    def at(self, *keys: str) -> JsonNode | None:
         """What lies at the end of a path, or None."""
-        node: Node | None = self
+        node: JsonNode | None = self
         for key in keys:
             node = node.get(key) if node is not None and isinstance(node.value, dict) else None
         return node
@@ -41,15 +41,15 @@ class Node:
     def mapping(self) -> dict[str, Any]:
         return self.value if isinstance(self.value, dict) else self._expected("a mapping")
 
-    def members(self) -> Iterator[tuple[str, Node]]:
+    def members(self) -> Iterator[tuple[str, JsonNode]]:
         for key, value in self.mapping().items():
-            yield key, Node(value, f"{self.path}.{key}" if self.path else key, self._problem)
+            yield key, JsonNode(value, f"{self.path}.{key}" if self.path else key, self._problem)
 
-    def items(self) -> Iterator[Node]:
+    def items(self) -> Iterator[JsonNode]:
         if not isinstance(self.value, list):
             self._expected("a list")
         for at, value in enumerate(self.value):
-            yield Node(value, f"{self.path}[{at}]", self._problem)
+            yield JsonNode(value, f"{self.path}[{at}]", self._problem)
 
     def text(self) -> str:
         return self.value if isinstance(self.value, str) else self._expected("a text")

@@ -10,7 +10,7 @@ _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9./-]*")
 _NO_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
-class _Dumper(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -20,8 +20,8 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if is_plain else '"')
 
 
-_Dumper.add_representer(str, _text)
+_ManifestDumper.add_representer(str, _text)
 
 
 def as_yaml(manifests: Sequence[Any]) -> str:
-    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=1 << 20, explicit_start=True)
+    return yaml.dump_all(manifests, Dumper=_ManifestDumper, sort_keys=False, width=1 << 20, explicit_start=True)

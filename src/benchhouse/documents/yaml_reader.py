@@ -41,7 +41,7 @@ def parse_yaml(text: str, path: str) -> Document:
         raise too_large(size, path, "YAML")
     draft = Document(path, text, None, Spot(0, 0, _NOTHING))
     _refuse_control_characters(draft, mark_bytes)
-    reader = _Reader(draft)
+    reader = _YamlBuilder(draft)
     built = reader.read()
     if reader.problems:
         raise ProblemsError(reader.problems)
@@ -92,7 +92,7 @@ _STANDARD = "tag:yaml.org,2002:"
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 
 
-class Refused(Exception):  # noqa: N818 - a plain scalar that this format does not allow
+class ScalarRefused(Exception):  # noqa: N818 - a plain scalar that this format does not allow
     """A scalar that can't be taken; the message and what was expected."""
 
 
@@ -104,15 +104,17 @@ def resolve_plain(text: str) -> Any:
         return text
     if _INT.fullmatch(text):
         if len(text) > MAX_DIGITS:
-            raise Refused(f"a whole number of {len(text):,} digits", f"at most {MAX_DIGITS} digits; quote it as text")
+            raise ScalarRefused(
+                f"a whole number of {len(text):,} digits", f"at most {MAX_DIGITS} digits; quote it as text"
+            )
         return int(text, 0)
     if _FLOAT.fullmatch(text):
         number = float(text)
         if math.isinf(number):
-            raise Refused(f"the number {shorten(text)} is too large", "a finite number; if it is text, quote it")
+            raise ScalarRefused(f"the number {shorten(text)} is too large", "a finite number; if it is text, quote it")
         return number
     if _NOT_FINITE.fullmatch(text):
-        raise Refused(f"{text} is not a finite number", "a finite number; if it is text, quote it")
+        raise ScalarRefused(f"{text} is not a finite number", "a finite number; if it is text, quote it")
     return text
 
 
@@ -142,7 +144,7 @@ class _Stop(Exception):  # noqa: N818 - a signal within this module, never seen 
     """Reading on makes no sense."""
 
 
-class _Reader:
+class _YamlBuilder:
     """Builds data from the parser's events, so that depth is known before anything recurses."""
 
     def __init__(self, draft: Document) -> None:
@@ -215,8 +217,8 @@ class _Reader:
         try:
             value = resolve_plain(text)
             if tag and (not isinstance(value, _KINDS[kind]) or (kind != "bool" and isinstance(value, bool))):
-                raise Refused(f"{quote(text)} does not fit its tag !!{kind}", "a fitting value, or no tag")
-        except Refused as refused:
+                raise ScalarRefused(f"{quote(text)} does not fit its tag !!{kind}", "a fitting value, or no tag")
+        except ScalarRefused as refused:
             self._report(spot.start, spot.end, *refused.args)
             return _Built(None, spot, sound=False)
         return _Built(float(value) if kind == "float" else value, spot)

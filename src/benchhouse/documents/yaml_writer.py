@@ -4,10 +4,10 @@ from typing import Any
 
 import yaml
 
-from benchhouse.documents.yaml_reader import Refused, resolve_plain
+from benchhouse.documents.yaml_reader import ScalarRefused, resolve_plain
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+class _ScenarioDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -16,14 +16,14 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     """Text that would be read as a number, a boolean or null is quoted."""
     try:
         plain = bool(value) and resolve_plain(value) is value
-    except Refused:
+    except ScalarRefused:
         plain = False
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else "'")
 
 
-_Dumper.add_representer(str, _text)
+_ScenarioDumper.add_representer(str, _text)
 
 
 def dump_yaml(data: Any) -> str:
-    dumped: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    dumped: str = yaml.dump(data, Dumper=_ScenarioDumper, sort_keys=False, allow_unicode=True, width=110)
     return dumped

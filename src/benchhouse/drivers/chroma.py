@@ -10,7 +10,7 @@ from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 
 
-class Chroma(shared.Database):
+class Chroma(shared.DatabaseDriver):
     """On a folder, each collection has a database of its own in it: Chroma itself leaves files of a deleted one behind.
 
     Of a server, the client's pool has a connection for each thread; one client a thread was no faster.
@@ -26,7 +26,9 @@ class Chroma(shared.Database):
 
     def open(self) -> None:
         if self._address:
-            self.version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
+            self.version = shared.fetch_server_version(
+                self._address, "/api/v2/version", "", "Chroma 1 server", self._key
+            )
             tls, who = self._address.startswith("https"), {"x-chroma-token": self._key} if self._key else None
             self._client = self._call(
                 lambda: self._library.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())

@@ -15,11 +15,11 @@ from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns
 from typing import Any, ClassVar, NamedTuple
 
-from benchhouse.drivers.fileio_content import Content, content_of, drop_cache
-from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
-from benchhouse.load.delays import TICK_NS, Watch, make_room
-from benchhouse.load.protocols.files import KINDS, FileJob, Moved
-from benchhouse.load.streams import WAKING_NS, SharedWaits, Stream
+from benchhouse.drivers.fileio_content import BlockContent, content_of, drop_cache
+from benchhouse.drivers.fileio_loop import BlockWorker, OffsetOrder, shuffle
+from benchhouse.load.protocols.files import KINDS, FileJob, MovedBytes
+from benchhouse.load.scheduling_delays import TICK_NS, DelayMeter, make_room
+from benchhouse.load.streams import WAKING_NS, SharedWaits, ValueStream
 from benchhouse.schema.errors import BenchError
 
 MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes a block
@@ -27,10 +27,10 @@ _EDGE_NS = 20_000_000  # from the moment that all are ready to the start
 _SECTOR = 512
 
 
-class _Part(NamedTuple):
+class _ProcessTotals(NamedTuple):
     """What the workers of one process moved, and when they did."""
 
-    moved: Moved
+    moved: MovedBytes
     started_ns: int
     ended_ns: int
 
@@ -49,7 +49,7 @@ class FileIO:
     def misfits(self, job: FileJob, offsets: Sequence[int]) -> list[int]:
         return _content(job).misfits(job.path, offsets, job.generation)
 
-    def transfer(self, job: FileJob) -> Moved:
+    def transfer(self, job: FileJob) -> MovedBytes:
         """Move every block once, or go round until `duration_s` has passed. Raises OSError if the file can't be opened.
 
         A file that is there keeps its content, except for what is written.
@@ -69,9 +69,16 @@ class FileIO:
                 descriptors.append(os.open(job.path, flags, 0o600))
                 stack.callback(os.close, descriptors[-1])
 
-            def crew(process: int) -> list[Worker]:
+            def crew(process: int) -> list[BlockWorker]:
                 return [
-                    Worker(job, content, descriptors[number // job.depth], Order(job, number, shuffled), number, parent)
+                    BlockWorker(
+                        job,
+                        content,
+                        descriptors[number // job.depth],
+                        OffsetOrder(job, number, shuffled),
+                        number,
+                        parent,
+                    )
                     for number in range(process, job.workers, job.processes)
                 ]
 
@@ -85,13 +92,13 @@ class FileIO:
         return _total(parts, job.block)
 
 
-def _content(job: FileJob) -> Content:
+def _content(job: FileJob) -> BlockContent:
     return content_of(job.block, job.seed, job.source, job.size)
 
 
-def _work(workers: list[Worker], start_ns: int) -> _Part:
+def _work(workers: list[BlockWorker], start_ns: int) -> _ProcessTotals:
     """Run the workers in threads of this process, while another one watches; a worker alone needs none."""
-    watch, waits, over = Watch(), (Stream(), Stream()), threading.Event()
+    watch, waits, over = DelayMeter(), (ValueStream(), ValueStream()), threading.Event()
     watch.looked_ns = start_ns
     watcher = threading.Thread(target=_keep_watch, args=(watch, waits, over, len(workers) == 1), daemon=True)
     make_room(len(workers) + 1)
@@ -107,7 +114,7 @@ def _work(workers: list[Worker], start_ns: int) -> _Part:
     over.set()
     watcher.join()
     before, after = workers[0].before, getrusage(RUSAGE_SELF)
-    moved = Moved(waits=waits, fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
+    moved = MovedBytes(waits=waits, fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
     moved.user_s = after.ru_utime - before.ru_utime
     moved.cpu_s = moved.user_s + after.ru_stime - before.ru_stime
     for worker in workers:
@@ -119,10 +126,10 @@ def _work(workers: list[Worker], start_ns: int) -> _Part:
         moved.late_s += worker.late_ns / 1e9
     started, ended = min(worker.started_ns for worker in workers), max(worker.ended_ns for worker in workers)
     moved.busiest = moved.operations / max((ended - started) / 1e9, 1e-9)
-    return _Part(moved, started, ended)
+    return _ProcessTotals(moved, started, ended)
 
 
-def _keep_watch(watch: Watch, waits: tuple[Stream, Stream], over: threading.Event, alone: bool) -> None:
+def _keep_watch(watch: DelayMeter, waits: tuple[ValueStream, ValueStream], over: threading.Event, alone: bool) -> None:
     """Sample how late a thread of this process runs. A timer wakes one late even where nothing keeps it from running,
     which no operation is: that is taken off."""
     watch.begin()
@@ -138,7 +145,7 @@ def _keep_watch(watch: Watch, waits: tuple[Stream, Stream], over: threading.Even
         watch.end()
 
 
-def _in_processes(count: int, crew: Callable[[int], list[Worker]]) -> list[_Part]:
+def _in_processes(count: int, crew: Callable[[int], list[BlockWorker]]) -> list[_ProcessTotals]:
     """Fork, wait until all are ready, give them one start time, and take what they moved."""
     forking = multiprocessing.get_context("fork")
     children, pipes = [], []
@@ -172,7 +179,10 @@ def _take(pipe: "Connection[Any, Any]") -> Any:
 
 
 def _live(
-    pipe: "Connection[Any, Any]", others: "list[Connection[Any, Any]]", crew: Callable[[int], list[Worker]], number: int
+    pipe: "Connection[Any, Any]",
+    others: "list[Connection[Any, Any]]",
+    crew: Callable[[int], list[BlockWorker]],
+    number: int,
 ) -> None:
     for other in others:
         other.close()  # the parent's ends, inherited: its death would not be seen
@@ -181,8 +191,8 @@ def _live(
     pipe.send(_work(workers, pipe.recv()))
 
 
-def _total(parts: list[_Part], block: int) -> Moved:
-    total = Moved(fetched_bytes=sum(part.moved.fetched_bytes or 0 for part in parts))
+def _total(parts: list[_ProcessTotals], block: int) -> MovedBytes:
+    total = MovedBytes(fetched_bytes=sum(part.moved.fetched_bytes or 0 for part in parts))
     for part in parts:
         moved = part.moved
         _add(total, moved)
@@ -197,7 +207,7 @@ def _total(parts: list[_Part], block: int) -> Moved:
     return total
 
 
-def _add(total: Moved, share: Worker | Moved) -> None:
+def _add(total: MovedBytes, share: BlockWorker | MovedBytes) -> None:
     """What a worker and what a process counted have the same names."""
     for name in KINDS:
         getattr(total, name).merge(getattr(share, name))

@@ -15,7 +15,7 @@ _LATEST = 1  # generation
 _PIECE = 1 << 20
 
 
-class Content:
+class BlockContent:
     """Blocks of one size: stamp, then the same pseudo-random bytes in all of them, a function of the seed."""
 
     def __init__(self, block: int, seed: int) -> None:
@@ -60,7 +60,7 @@ class Content:
         return [at for at, data in read.items() if len(data) != self.block or not self.fits(data, at, generation)]
 
 
-class GivenContent(Content):
+class GivenContent(BlockContent):
     """The bytes of a file, from its beginning again where more are needed. They carry no stamp: only to be read."""
 
     def __init__(self, block: int, source: Path, size: int) -> None:
@@ -88,9 +88,9 @@ def _round(data: mmap.mmap, offset: int, size: int) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def content_of(block: int, seed: int, source: Path | None, size: int) -> Content:
+def content_of(block: int, seed: int, source: Path | None, size: int) -> BlockContent:
     """Of the file of one trial; made once, as it may have to read a large file."""
-    return GivenContent(block, source, size) if source else Content(block, seed)
+    return GivenContent(block, source, size) if source else BlockContent(block, seed)
 
 
 def drop_cache(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 One reading of the clock an operation: the end of one is the start of the next. Everything that is not an operation
 happens between pieces of `_PIECE` operations, or every few milliseconds where a worker looks how long it has waited for
-a core (`load/delays.py`); after that the clock is read anew.
+a core (`load/scheduling_delays.py`); after that the clock is read anew.
 """
 
 import errno
@@ -17,9 +17,9 @@ from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING
 
-from benchhouse.drivers.fileio_content import Content
-from benchhouse.load.delays import LOOK_NS, TICK_NS, RunDelay, Watch
+from benchhouse.drivers.fileio_content import BlockContent
 from benchhouse.load.protocols.files import KINDS, SHORT, FileJob
+from benchhouse.load.scheduling_delays import LOOK_NS, TICK_NS, DelayMeter, RunDelay
 from benchhouse.load.streams import FINEST_NS, SharedWaits
 from benchhouse.schema.histogram import Histogram
 
@@ -41,7 +41,7 @@ _FOREVER = 1 << 62
 _OFFSET = struct.Struct("<Q")
 
 
-class Order:
+class OffsetOrder:
     """The offsets of one worker: a run of neighbours, or for random patterns its share of the shuffled whole."""
 
     def __init__(self, job: FileJob, number: int, shuffled: "NDArray[int64] | None") -> None:
@@ -73,13 +73,15 @@ def shuffle(job: FileJob) -> "NDArray[int64] | None":
     return order
 
 
-class Worker:
+class BlockWorker:
     """One operation in flight. `run` moves this worker's blocks once, or goes round until a deadline.
 
     It ends when its process is no longer a child of `parent`: whoever asked for the work was killed.
     """
 
-    def __init__(self, job: FileJob, content: Content, descriptor: int, order: Order, number: int, parent: int) -> None:
+    def __init__(
+        self, job: FileJob, content: BlockContent, descriptor: int, order: OffsetOrder, number: int, parent: int
+    ) -> None:
         self._job, self._content, self._descriptor, self._order = job, content, descriptor, order
         self._buffer = content.buffer(job.generation)
         self._write_buffer = content.buffer(job.generation) if job.reads and job.writes else self._buffer
@@ -88,7 +90,7 @@ class Worker:
         self._until_sync = job.sync_every or _FOREVER
         self._parent = parent
         self.before = getrusage(RUSAGE_SELF)  # of its whole process, when the measured time began
-        self.watch = Watch()  # of its process
+        self.watch = DelayMeter()  # of its process
         self.fellows = 1  # workers of its process, itself included
         self.started_ns = self.ended_ns = self._looked_ns = self._look_ns = 0
         self.forget()
@@ -116,15 +118,15 @@ class Worker:
         pieces = self._order.pieces(endless=job.duration_s is not None)
         sleep(max(start_ns - monotonic_ns(), 0) / 1e9)
         if job.warmup_s:
-            self._go_on(pieces, begin_ns)
+            self._continue_block(pieces, begin_ns)
             if not self.fatal:
                 self.forget()
         self.before = getrusage(RUSAGE_SELF)
         self._delay.look()
         self.started_ns = monotonic_ns()
-        self._look_after(self.started_ns)
+        self._check_delay_sometimes(self.started_ns)
         if not self.fatal:
-            self._go_on(pieces, _FOREVER if job.duration_s is None else begin_ns + round(job.duration_s * 1e9))
+            self._continue_block(pieces, _FOREVER if job.duration_s is None else begin_ns + round(job.duration_s * 1e9))
         if job.sync_end and not self.fatal:
             try:
                 self._sync(monotonic_ns())
@@ -144,10 +146,10 @@ class Worker:
             self._seen[kind] = len(times)
         if self.fellows > 1:
             self.watch.ring(ended_ns)
-        self._look_after(ended_ns)
+        self._check_delay_sometimes(ended_ns)
         return monotonic_ns()
 
-    def _look_after(self, looked_ns: int) -> None:
+    def _check_delay_sometimes(self, looked_ns: int) -> None:
         """Threads of one process look less often: each look hands Python's lock around."""
         self._looked_ns = looked_ns
         self._look_ns = looked_ns + min(_UNTIL_LOOK_NS * self.fellows, _LONGEST_UNTIL_LOOK_NS)
@@ -175,7 +177,7 @@ class Worker:
                 sleep(0)
             del times[:]
 
-    def _go_on(self, pieces: Iterator[Sequence[int]], deadline_ns: int) -> None:
+    def _continue_block(self, pieces: Iterator[Sequence[int]], deadline_ns: int) -> None:
         move = self._mix if self._job.reads and self._job.writes else self._read if self._job.reads else self._write
         for offsets in pieces:
             going_on, read, written = move(offsets, deadline_ns)

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchhouse.load.protocols.files import FileJob, Moved
+from benchhouse.load.protocols.files import FileJob, MovedBytes
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
 
@@ -25,7 +25,7 @@ class Fio:
 
     known_content: ClassVar[bool] = False
 
-    def transfer(self, job: FileJob) -> Moved:
+    def transfer(self, job: FileJob) -> MovedBytes:
         program = shutil.which("fio")
         if program is None:
             raise BenchError("engine: fio needs the program fio, and it is not on PATH", "apt install fio")
@@ -89,12 +89,12 @@ def arguments(job: FileJob) -> list[str]:
     return [*(f"--{name}={value}" for name, value in options.items()), *flags]
 
 
-def _understand(text: str, completed: "subprocess.CompletedProcess[str]") -> Moved:
+def _understand(text: str, completed: "subprocess.CompletedProcess[str]") -> MovedBytes:
     """fio's JSON as ours. An error of a job is an outcome; output that can't be read is not."""
     try:
         report = json.loads(text[text.index("{") :])
         (job,) = report["jobs"]
-        moved = Moved(version=str(report["fio version"]))
+        moved = MovedBytes(version=str(report["fio version"]))
         reads, writes = job["read"], job["write"]
         moved.read_bytes, moved.written_bytes = int(reads["io_bytes"]), int(writes["io_bytes"])
         moved.reads, moved.writes = _latencies(reads["clat_ns"]), _latencies(writes["clat_ns"])

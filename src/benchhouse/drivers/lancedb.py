@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 _DISTANCES = {"l2": "l2", "ip": "dot", "cosine": "cosine"}
 
 
-class LanceDB(shared.Database):
+class LanceDB(shared.DatabaseDriver):
     """A folder of its own for each collection. hnsw and pq are LanceDB's, over a single cell: nothing is left out."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")

@@ -25,7 +25,7 @@ class _Once(float):
         return True
 
 
-class Milvus(shared.Database):
+class Milvus(shared.DatabaseDriver):
     """One gRPC channel serves all threads. pq is Milvus's IVF_PQ over a single cell; Lite has none."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
@@ -48,14 +48,14 @@ class Milvus(shared.Database):
     def _connect(self) -> None:
         where, limit = self._address or str(self._home), math.ceil(shared.CONNECT_S)
         if self._address:
-            self._knock()
+            self._check_reachable()
         try:
             self._client = self._library.MilvusClient(where, timeout=limit)
         except self._library.MilvusException as error:  # somebody took the connection, and never spoke Milvus
             raise CallFailed("timeout", str(error)[:500]) from error
         self.version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
-    def _knock(self) -> None:
+    def _check_reachable(self) -> None:
         """Whether somebody is there: pymilvus says the same of a closed port, an unknown name and a silent server."""
         parts = urlsplit(self._address)
         try:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.load.answers import alike, arrivals
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.json_text import read_json
 from benchhouse.schema.secrets import split_userinfo
@@ -79,13 +79,13 @@ class OpenAI:
         head = f"POST {self._path} HTTP/1.1\r\n{self._lines}Content-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
-    def read(self, exchange: Exchange) -> Reply:
+    def read(self, exchange: Exchange) -> CallResult:
         if exchange.status != 200:
             return refusal(exchange, _error_text(exchange.body))
         return self._read_stream(exchange) if self._stream else self._read_whole(exchange)
 
-    def _read_whole(self, exchange: Exchange) -> Reply:
-        reply = Reply(size=len(exchange.body), count=self._batch)
+    def _read_whole(self, exchange: Exchange) -> CallResult:
+        reply = CallResult(size=len(exchange.body), count=self._batch)
         texts: dict[int, list[str]] = {}
         try:
             answer = read_json(exchange.body)
@@ -93,17 +93,20 @@ class OpenAI:
             if not reply.error and not answer["choices"]:
                 raise LookupError
         except _NOT_OF_THIS_API:
-            return Reply(error="malformed", detail=f"not an answer of this API: {excerpt(exchange.body)}")
+            return CallResult(error="malformed", detail=f"not an answer of this API: {excerpt(exchange.body)}")
         if reply.error:
             return reply
         if not brought and not reply.output_tokens:
-            return Reply(error="empty", detail="the answer holds no output")
+            return CallResult(error="empty", detail="the answer holds no output")
         reply.text = _joined(texts)
         return reply
 
-    def _read_stream(self, exchange: Exchange) -> Reply:
+    def _read_stream(self, exchange: Exchange) -> CallResult:
         """One stamp for each event that brought output: that of the read which completed the event."""
-        reply, ends = Reply(size=len(exchange.body), count=self._batch), array("q")  # where an event with output ends
+        reply, ends = (
+            CallResult(size=len(exchange.body), count=self._batch),
+            array("q"),
+        )  # where an event with output ends
         texts: dict[int, list[str]] = {}
         body, at, done = exchange.body, 0, False
         while (start := at) < len(body):
@@ -114,14 +117,14 @@ class OpenAI:
             line = body[start : at - 1]
             if not line.startswith(b"data:"):
                 if line != b"\r" and not line.startswith(_OTHER_FIELDS):
-                    return Reply(error="malformed", detail=f"not a line of an event stream: {excerpt(line)}")
+                    return CallResult(error="malformed", detail=f"not a line of an event stream: {excerpt(line)}")
             elif (data := line[5:].strip()) in (b"", b"[DONE]"):
                 done |= data != b""
             else:
                 try:
                     brought = self._take(_decoded(data.decode()), reply, texts)
                 except _NOT_OF_THIS_API:
-                    return Reply(error="malformed", detail=f"not an event of this API: {excerpt(line)}")
+                    return CallResult(error="malformed", detail=f"not an event of this API: {excerpt(line)}")
                 if reply.error:
                     return reply
                 if brought:
@@ -129,9 +132,9 @@ class OpenAI:
                     if not reply.finish and not self._keep_text:
                         at = self._pass_over_its_like(body, line, start, ends)
         if not done and not reply.finish:
-            return Reply(error="reset", detail="the stream ended without finish_reason and without [DONE]")
+            return CallResult(error="reset", detail="the stream ended without finish_reason and without [DONE]")
         if not ends:
-            return Reply(error="empty", detail="the stream brought no output")
+            return CallResult(error="empty", detail="the stream brought no output")
         reply.token_ns, reply.unsure_ns = arrivals(ends, exchange.marks)
         reply.text = _joined(texts)
         return reply
@@ -160,7 +163,7 @@ class OpenAI:
                 return line[:at], line[_IN_QUOTES.match(line, at).end() :]  # type: ignore[union-attr]  # it may be empty
         return b"", b""
 
-    def _take(self, content: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
+    def _take(self, content: dict[str, Any], reply: CallResult, texts: dict[int, list[str]]) -> bool:
         """Read an event, or a whole answer; whether it brought output."""
         if content.get("error") or content.get("object") == "error":
             reply.error, reply.detail = "server_error", excerpt(json.dumps(content.get("error") or content).encode())

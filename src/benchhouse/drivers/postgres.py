@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from benchhouse.load.protocols.calls import CallFailed, Reply
-from benchhouse.load.protocols.postgres import Login, Statement, Step, Value, Work, failure, not_connected
+from benchhouse.load.protocols.calls import CallFailed, CallResult
+from benchhouse.load.protocols.postgres import Login, Statement, StatementCall, Value, Work, failure, not_connected
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LOOK_S = 0.5
 _SPARE_S = 1.0  # the server's own limit comes first, and it names the reason
 
 
-class Watch:
+class CallTimeouts:
     """One thread for all connections of a process; it shuts the socket under a call that takes too long: libpq waits
     for a silent server for ever. Calls only count themselves: one that is the same at each look is hanging."""
 
@@ -62,7 +62,7 @@ class Watch:
                             other.shutdown(socket.SHUT_RDWR)
 
 
-WATCH = Watch()
+WATCH = CallTimeouts()
 
 
 class ReadyStep(NamedTuple):
@@ -93,13 +93,13 @@ class Postgres:
         self.calls = 0  # odd while one is under way
 
     @staticmethod
-    def administrator(login: Login) -> "Administrator":
-        return Administrator(login)
+    def administrator(login: Login) -> "PostgresAdministrator":
+        return PostgresAdministrator(login)
 
     def request(self, work: Work) -> tuple[ReadyStep, ...]:
         return tuple(self._ready(step) for step in work.steps)
 
-    def _ready(self, step: Step) -> ReadyStep:
+    def _ready(self, step: StatementCall) -> ReadyStep:
         statement = step.statement
         name = statement.name.encode() if self._prepared and not statement.control else b""
         return ReadyStep(name, statement.numbered.encode(), [*map(_text, step.values)], step.copied, step.rows)
@@ -148,13 +148,13 @@ class Postgres:
             self.calls += 1
         return rows
 
-    def reply(self, _: Work, rows: int) -> Reply:
-        return Reply(count=rows)
+    def reply(self, _: Work, rows: int) -> CallResult:
+        return CallResult(count=rows)
 
     def operations(self, _: Sequence[Work], rows: Sequence[int]) -> int:
         return sum(rows)
 
-    def call(self, item: Work) -> Reply:
+    def call(self, item: Work) -> CallResult:
         return self.reply(item, self.ask(item))
 
     def _copy(self, text: bytes, rows: bytes, expected: int | None) -> int:
@@ -184,7 +184,7 @@ class Postgres:
             self._connection = self._libpq = None
 
 
-class Administrator:
+class PostgresAdministrator:
     """A session outside of the measured load, each statement a transaction of its own; one that was lost is made again.
 
     Safe from several threads, which wait for each other.

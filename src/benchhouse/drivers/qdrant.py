@@ -16,7 +16,7 @@ _DISTANCES = {"l2": "EUCLID", "ip": "DOT", "cosine": "COSINE"}
 _POLL_S = 0.1
 
 
-class Qdrant(shared.Database):
+class Qdrant(shared.DatabaseDriver):
     """On a folder it compares with every vector, whatever is asked: only `flat` is honest there."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
@@ -31,7 +31,7 @@ class Qdrant(shared.Database):
 
     def open(self) -> None:
         if self._address:
-            self.version = shared.ask_version(self._address, "/", "version", "Qdrant server", self._key)
+            self.version = shared.fetch_server_version(self._address, "/", "version", "Qdrant server", self._key)
             self._client = self._library.QdrantClient(
                 url=self._address, api_key=self._key or None, timeout=int(shared.ANSWER_S), check_compatibility=False
             )

@@ -2,19 +2,19 @@
 
 import re
 
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 
 DETAIL_CHARACTERS = 300
 _LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
-def refusal(exchange: Exchange, message: str) -> Reply:
+def refusal(exchange: Exchange, message: str) -> CallResult:
     """`message` is what the server says itself; a redirect, which is never followed, is named by where it leads."""
     if not 300 <= exchange.status < 400:
-        return Reply(error=f"http_{exchange.status}", detail=message[:DETAIL_CHARACTERS])
+        return CallResult(error=f"http_{exchange.status}", detail=message[:DETAIL_CHARACTERS])
     location = _LOCATION.search(exchange.head)
     target = location[1].strip().decode("latin-1") if location else message
-    return Reply(error="redirect", detail=f"status {exchange.status}: {target}"[:DETAIL_CHARACTERS])
+    return CallResult(error="redirect", detail=f"status {exchange.status}: {target}"[:DETAIL_CHARACTERS])
 
 
 def excerpt(data: bytes) -> str:

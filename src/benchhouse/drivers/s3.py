@@ -11,8 +11,8 @@ from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.drivers.s3_credentials import find_credentials
 from benchhouse.http.s3_bucket import Bucket, error_text, place_of
 from benchhouse.http.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, query_of
-from benchhouse.load.protocols.calls import Exchange, Reply
-from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
+from benchhouse.load.protocols.calls import CallResult, Exchange
+from benchhouse.load.protocols.s3 import ListingPage, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
 
 _ETAG = re.compile(rb'\r\netag[ \t]*:[ \t]*"?([^"\r\n]*)', re.IGNORECASE)
@@ -62,31 +62,31 @@ class S3:
         size = f"Content-Length: {length}\r\n" if method in ("PUT", "POST") else ""
         return f"{method} {path}{f'?{query}' if query else ''} HTTP/1.1\r\n{lines}{size}\r\n".encode() + body
 
-    def read(self, exchange: Exchange) -> Reply:
+    def read(self, exchange: Exchange) -> CallResult:
         """A get has a sink; a put says an ETag; the rest answers in XML, whose root says what it is."""
         if not 200 <= exchange.status < 300:
             return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
         if exchange.sink is not None:
             first, floor = exchange.marks[1:3] or (exchange.ended_ns, exchange.ended_ns)
-            return Reply(size=exchange.size, token_ns=(first,), unsure_ns=(first - floor,), value=exchange.sink)
+            return CallResult(size=exchange.size, token_ns=(first,), unsure_ns=(first - floor,), value=exchange.sink)
         if not exchange.body:
             etag = _ETAG.search(exchange.head)
-            return Reply(value=etag[1].decode("latin-1") if etag else "")
+            return CallResult(value=etag[1].decode("latin-1") if etag else "")
         return self._read_xml(exchange.body)
 
-    def _read_xml(self, body: bytes) -> Reply:
+    def _read_xml(self, body: bytes) -> CallResult:
         root = start[1] if (start := _ROOT.match(body)) else b""
         if root == b"ListBucketResult":
             keys = tuple(unescape(key.decode()) for key in _KEY.findall(body))
             after = _NEXT.search(body)
-            return Reply(value=Page(keys, unescape(after[1].decode()) if after else ""))
+            return CallResult(value=ListingPage(keys, unescape(after[1].decode()) if after else ""))
         if root == b"InitiateMultipartUploadResult" and (upload := _UPLOAD.search(body)):
-            return Reply(value=unescape(upload[1].decode()))
+            return CallResult(value=unescape(upload[1].decode()))
         if root == b"CompleteMultipartUploadResult":
-            return Reply()
+            return CallResult()
         if root == b"Error":  # an upload may be answered 200 before it fails
-            return Reply(error="server_error", detail=self.credentials.blank(error_text(body)))
-        return Reply(error="malformed", detail=f"not an answer of S3: {self.credentials.blank(excerpt(body))}")
+            return CallResult(error="server_error", detail=self.credentials.blank(error_text(body)))
+        return CallResult(error="malformed", detail=f"not an answer of S3: {self.credentials.blank(excerpt(body))}")
 
 
 def _request_line(item: S3Item) -> tuple[str, str, bytes]:

@@ -21,7 +21,7 @@ from benchhouse.drivers.triton_model import ServerHttp, error_text, model_path, 
 from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
 from benchhouse.load.answers import arrivals
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.json_text import read_json
@@ -80,7 +80,7 @@ class TritonHttp:
             raise BenchError(f"model {self.model.name!r} takes sequences: its items are those of sequence()")
         return self._infer(item.number % self.distinct, sequence_parameters(item))
 
-    def read(self, exchange: Exchange) -> Reply:
+    def read(self, exchange: Exchange) -> CallResult:
         if exchange.status != 200:
             return refusal(exchange, _message(exchange.body))
         if self.target.call == "infer":
@@ -177,13 +177,13 @@ class TritonHttp:
         head = read_json(exchange.body[: _head_length(exchange)])
         return {item["name"]: item.get("parameters", {}).get("binary_data_size", 0) for item in head["outputs"]}
 
-    def _read_tensors(self, exchange: Exchange) -> Reply:
+    def _read_tensors(self, exchange: Exchange) -> CallResult:
         """An answer that begins as one found right before, and is as long, is as right: only the numbers differ."""
         body = exchange.body
         size = len(body)
         seen = self._seen.get(exchange.head)
         if seen and size == seen[1] and body.startswith(seen[0]):
-            return Reply(size=size, count=self.target.batch)
+            return CallResult(size=size, count=self.target.batch)
         length = _head_length(exchange)
         head = body[:length]
         try:
@@ -191,12 +191,12 @@ class TritonHttp:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"the head of the answer: {type(error).__name__}: {error}"
         if problem:
-            return Reply(error="malformed", detail=problem[:300], size=size)
+            return CallResult(error="malformed", detail=problem[:300], size=size)
         if length < _LONGEST_SEEN and b'"BYTES"' not in head:  # the lengths of texts stand among the numbers
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
             self._seen[exchange.head] = head, size
-        return Reply(size=size, count=self.target.batch)
+        return CallResult(size=size, count=self.target.batch)
 
     def _problem(self, head: dict[str, Any], data: memoryview) -> str:
         """What is wrong with an answer's tensors, or an empty string."""
@@ -218,19 +218,19 @@ class TritonHttp:
             return f"{len(data)} bytes of tensors, and the outputs take {at}"
         return self.target.missing_output(self.model, {output["name"] for output in head["outputs"]})
 
-    def _read_json(self, exchange: Exchange) -> Reply:
+    def _read_json(self, exchange: Exchange) -> CallResult:
         try:
             answer = read_json(exchange.body)
         except ValueError as error:
-            return Reply(error="malformed", detail=f"not JSON: {error}", size=len(exchange.body))
+            return CallResult(error="malformed", detail=f"not JSON: {error}", size=len(exchange.body))
         if self._is_error(answer):
-            return Reply(error="server_error", detail=error_text(answer), size=len(exchange.body))
+            return CallResult(error="server_error", detail=error_text(answer), size=len(exchange.body))
         text = self._text(answer)
         if text == "":
-            return Reply(error="empty", detail="the answer holds no text", size=len(exchange.body))
-        return Reply(size=len(exchange.body), text=text or "")
+            return CallResult(error="empty", detail="the answer holds no text", size=len(exchange.body))
+        return CallResult(size=len(exchange.body), text=text or "")
 
-    def _read_stream(self, exchange: Exchange) -> Reply:
+    def _read_stream(self, exchange: Exchange) -> CallResult:
         body = exchange.body
         ends = array("q")
         texts: list[str] = []
@@ -240,21 +240,21 @@ class TritonHttp:
             event = body[at:end].strip() if end >= 0 else b""
             at = end + 2
             if not event.startswith(b"data:"):
-                return Reply(error="malformed", detail=f"not an event: {body[-100:]!r}", size=len(body))
+                return CallResult(error="malformed", detail=f"not an event: {body[-100:]!r}", size=len(body))
             try:
                 answer = read_json(event[5:])
             except ValueError as error:
-                return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
+                return CallResult(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
             if self._is_error(answer):
                 stamps = arrivals(ends, exchange.marks)[0] if ends else ()
-                return Reply(error="server_error", detail=error_text(answer), token_ns=stamps, size=len(body))
+                return CallResult(error="server_error", detail=error_text(answer), token_ns=stamps, size=len(body))
             if (text := self._text(answer)) != "":
                 ends.append(at)
                 texts.append(text or "")
         if not ends:
-            return Reply(error="empty", detail="the stream ended without any output")
+            return CallResult(error="empty", detail="the stream ended without any output")
         stamps, unsure = arrivals(ends, exchange.marks)
-        return Reply(token_ns=stamps, unsure_ns=unsure, size=len(body), text="".join(texts))
+        return CallResult(token_ns=stamps, unsure_ns=unsure, size=len(body), text="".join(texts))
 
     def _text(self, answer: Mapping[str, Any]) -> str | None:
         """The text of an answer that is to have one; without any it brought no output."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from benchhouse.drivers.triton_model import TritonModel, counters, described, since, unknown_model
 from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import Tensor, check_size
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
 
@@ -43,7 +43,7 @@ _OPTIONS = [
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """What all drivers of one process share: the model and its serialised requests, without parameters of sequences."""
 
     model: TritonModel
@@ -54,7 +54,7 @@ class TritonGrpc:
     """A `CallDriver`: open, call any number of times, close. Items are numbers or `InferItem`s."""
 
     transport: ClassVar[Literal["call"]] = "call"
-    _prepared: ClassVar[dict[str, Prepared]] = {}
+    _prepared: ClassVar[dict[str, PreparedModel]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, target: TritonTarget, *, timeout_s: float | None = None) -> None:
@@ -89,7 +89,7 @@ class TritonGrpc:
                 self._prepared.clear()  # of an earlier load
                 model = self._discover()
                 sets = self.target.input_sets(model)
-                self._prepared[key] = Prepared(model, [self._serialise(tensors) for tensors in sets])
+                self._prepared[key] = PreparedModel(model, [self._serialise(tensors) for tensors in sets])
             self._mine = self._prepared[key]
         self._infer = self._channel.unary_unary(_SERVICE + "ModelInfer")  # bytes in, bytes out
         self._stream = self._channel.stream_stream(_SERVICE + "ModelStreamInfer")
@@ -110,7 +110,7 @@ class TritonGrpc:
         _set_parameters(parameters, sequence_parameters(item))
         return request + parameters.SerializeToString()  # protobuf merges messages that follow each other
 
-    def call(self, item: Any) -> Reply:
+    def call(self, item: Any) -> CallResult:
         data = self.request(item)
         try:
             if self.target.call == "stream":
@@ -227,16 +227,16 @@ class TritonGrpc:
             raise _NotThereError(error.details()) from error
         return answer
 
-    def _read(self, answer: bytes) -> Reply:
+    def _read(self, answer: bytes) -> CallResult:
         try:
             problem = self._problem(self._messages.ModelInferResponse.FromString(answer))
         except self._decode_error as error:
             problem = str(error)
         if problem:
-            return Reply(error="malformed", detail=problem[:300], size=len(answer))
-        return Reply(size=len(answer), count=self.target.batch)
+            return CallResult(error="malformed", detail=problem[:300], size=len(answer))
+        return CallResult(size=len(answer), count=self.target.batch)
 
-    def _read_stream(self, data: bytes) -> Reply:
+    def _read_stream(self, data: bytes) -> CallResult:
         """One request on a stream of its own, which the server ends after its last answer."""
         answers = self._stream(iter((data,)), timeout=self._timeout_s, metadata=self._metadata)
         try:
@@ -244,7 +244,7 @@ class TritonGrpc:
         finally:
             answers.cancel()  # where an error ended the reading; nothing after the end
 
-    def _read_answers(self, answers: Iterable[bytes]) -> Reply:
+    def _read_answers(self, answers: Iterable[bytes]) -> CallResult:
         stamps: list[int] = []
         size = 0
         for answer in answers:
@@ -258,11 +258,11 @@ class TritonGrpc:
                 error, problem = "", str(undecodable)
             if error or problem:
                 kind = "server_error" if error else "malformed"
-                return Reply(error=kind, detail=(error or problem)[:300], token_ns=stamps, size=size)
+                return CallResult(error=kind, detail=(error or problem)[:300], token_ns=stamps, size=size)
             stamps.append(stamp)
         if not stamps:
-            return Reply(error="empty", detail="the stream ended without an answer")
-        return Reply(token_ns=stamps, size=size, count=self.target.batch)
+            return CallResult(error="empty", detail="the stream ended without an answer")
+        return CallResult(token_ns=stamps, size=size, count=self.target.batch)
 
     def _problem(self, answer: "kserve_pb2.ModelInferResponse") -> str:
         """What is wrong with an answer's tensors, or an empty string."""
@@ -295,15 +295,15 @@ class _NotThereError(Exception):
     """The server refused a question about a model; the message is its own."""
 
 
-def refused(error: Any) -> Reply:
+def refused(error: Any) -> CallResult:
     """A failed call, under the name that the same failure has over HTTP."""
     code, detail = error.code().name, str(error.details() or "")[:300]
     if code == "DEADLINE_EXCEEDED":
-        return Reply(error="timeout", detail=detail)
+        return CallResult(error="timeout", detail=detail)
     if code == "UNAVAILABLE":
         lost = "reset" if "closed" in detail.lower() or "reset" in detail.lower() else "refused"
-        return Reply(error=lost, detail=detail)
-    return Reply(error=f"http_{_AS_HTTP.get(code, 500)}", detail=f"{code}: {detail}")
+        return CallResult(error=lost, detail=detail)
+    return CallResult(error=f"http_{_AS_HTTP.get(code, 500)}", detail=f"{code}: {detail}")
 
 
 def _set_parameters(request: "kserve_pb2.ModelInferRequest", values: Mapping[str, bool | int | float | str]) -> None:

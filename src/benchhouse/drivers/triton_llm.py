@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from benchhouse.drivers.triton import TritonHttp
 from benchhouse.drivers.triton_target import target_of
 from benchhouse.drivers.triton_tensors import Tensor
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
 
@@ -55,7 +55,7 @@ class TritonLLM(TritonHttp):
         tokens = {} if item.output_tokens is None else {self._length: item.output_tokens}
         return self._generate({**self._extra, self._prompt: item.as_text(), **tokens})
 
-    def read(self, exchange: Exchange) -> Reply:
+    def read(self, exchange: Exchange) -> CallResult:
         reply = super().read(exchange)
         if not self._keep_text:
             reply.text = ""

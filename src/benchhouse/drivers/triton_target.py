@@ -9,7 +9,7 @@ from pydantic import ValidationError, model_validator
 
 from benchhouse.drivers.triton_model import TritonModel
 from benchhouse.drivers.triton_tensors import Making, Tensor, load, synthesise
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, TensorInputs
 from benchhouse.schema.errors import BenchError
 
@@ -80,7 +80,7 @@ def target_of(**fields: Any) -> TritonTarget:
         raise BenchError("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())) from None
 
 
-def refuse_bad_reply(model: TritonModel, reply: Reply) -> None:
+def refuse_bad_reply(model: TritonModel, reply: CallResult) -> None:
     if reply.error:
         raise BenchError(
             f"model {model.name!r} does not answer a request: {reply.error}: {reply.detail}",

@@ -56,7 +56,7 @@ class Driver(ABC):
     def _search(self, queries: Vectors, k: int, below: int | None) -> Ids: ...
 
 
-class Database(Driver):
+class DatabaseDriver(Driver):
     """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
     folder of its own. `_drop` removes the collection from a server."""
 
@@ -170,7 +170,7 @@ def is_address(endpoint: str) -> bool:
     return "://" in endpoint
 
 
-def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> str:
+def fetch_server_version(url: str, path: str, field: str, what: str, key: str = "") -> str:
     """What the server says that it is, asked first, with a time limit that client libraries lack while connecting.
 
     `path` answers with JSON that has the version in `field`, or is nothing else.

@@ -21,7 +21,7 @@ _POLL_S = 0.1
 _INGEST_S = 600.0
 
 
-class Weaviate(shared.Database):
+class Weaviate(shared.DatabaseDriver):
     """Collections and their state by REST; vectors and searches by gRPC, over one channel for all threads."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
@@ -40,7 +40,7 @@ class Weaviate(shared.Database):
         self._name = collection.name[:1].upper() + collection.name[1:]  # as Weaviate itself would write it
 
     def open(self) -> None:
-        self.version = shared.ask_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
+        self.version = shared.fetch_server_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
         if self._url.startswith("https"):
             self._client = self._grpc.secure_channel(self._grpc_at, self._grpc.ssl_channel_credentials())
         else:

@@ -15,7 +15,7 @@ from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
 from benchhouse.evidence.writing import now, write_fresh, write_text
 from benchhouse.processes.durable import put_in_place, sync
-from benchhouse.processes.owned import remove_tree
+from benchhouse.processes.owned_names import remove_tree
 from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile

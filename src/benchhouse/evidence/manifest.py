@@ -28,7 +28,7 @@ def _inside(name: str) -> str:
 _Inside = Annotated[str, AfterValidator(_inside)]
 
 
-class FileEntry(Model):
+class ManifestEntry(Model):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int
 
@@ -40,7 +40,7 @@ class Manifest(Model):
     scenario: Name
     outcome: Outcome
     sealed: str = Field(description="When, UTC.")
-    files: dict[_Inside, FileEntry] = Field(description="Relative path -> digest and size; all files but this one.")
+    files: dict[_Inside, ManifestEntry] = Field(description="Relative path -> digest and size; all files but this one.")
     self_digest: str = Field("", description="Digest of the fields above, so that a change in here is found too.")
 
     def signed_off(self) -> "Manifest":
@@ -77,7 +77,7 @@ def walk(root: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
     return files, folders
 
 
-def describe_file(path: str, *, sync: bool = False) -> FileEntry:
+def describe_file(path: str, *, sync: bool = False) -> ManifestEntry:
     """One file; with `sync` what it holds is on disk afterwards."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -90,4 +90,4 @@ def describe_file(path: str, *, sync: bool = False) -> FileEntry:
             os.fsync(handle)
     finally:
         os.close(handle)
-    return FileEntry(sha256=sha256.hexdigest(), bytes=size)
+    return ManifestEntry(sha256=sha256.hexdigest(), bytes=size)

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.validation_errors import from_pydantic
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.measurement import CommonMetrics, MetricsFile
 

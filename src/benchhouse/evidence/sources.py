@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.sources import Source
+from benchhouse.schema.sources import DataSource
 
 if TYPE_CHECKING:
     from benchhouse.http.client import DownloadLimits, DownloadMeter
@@ -31,7 +31,7 @@ _MOST_HEADER = 1 << 20  # bytes of one member: names and attributes, which `tarf
 _OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
-def stage(sources: Sequence[Source], folder: Path, build: Build) -> list[dict[str, Any]]:
+def stage(sources: Sequence[DataSource], folder: Path, build: Build) -> list[dict[str, Any]]:
     """Lay them out below `folder`, as links into the cache, and tell of each where it is from and its digest.
 
     Raises BenchError where one can't be had, or is not the one that was meant.
@@ -66,7 +66,7 @@ def _link(path: Path, place: Path) -> None:
         link.symlink_to(file)
 
 
-def _bring(source: Source, part: Path) -> None:
+def _bring(source: DataSource, part: Path) -> None:
     whole = part.with_name(f"{part.name}.whole") if source.unpack else part
     if source.file:
         _copy(Path(source.file), whole)
@@ -86,13 +86,13 @@ def _copy(path: Path, part: Path) -> None:
         raise BenchError(f"can't copy {path}: {error.strerror or error}") from error
 
 
-def _limits(source: Source) -> "DownloadLimits":
+def _limits(source: DataSource) -> "DownloadLimits":
     from benchhouse.http.client import DownloadLimits
 
     return DownloadLimits(source.max_size, source.max_time)
 
 
-def _download(source: Source, part: Path) -> None:
+def _download(source: DataSource, part: Path) -> None:
     from benchhouse.http.client import HttpClient, NoAnswer
 
     client = HttpClient(source.max_time, wait_s=60, proxy=True, redirects=True)
@@ -106,7 +106,7 @@ def _download(source: Source, part: Path) -> None:
         raise BenchError(f"can't write {part}: {error.strerror or error}") from error
 
 
-def _get(source: Source, part: Path) -> None:
+def _get(source: DataSource, part: Path) -> None:
     """An object; where there is none of that name, all that lies below it."""
     from benchhouse.http.client import DownloadMeter, NoAnswer
     from benchhouse.http.s3_bucket import S3Refused, open_bucket
@@ -147,7 +147,7 @@ def _write(pieces: Iterator[bytes], target: BinaryIO, meter: "DownloadMeter") ->
         target.write(piece)
 
 
-def _check(source: Source, path: Path) -> None:
+def _check(source: DataSource, path: Path) -> None:
     if not source.md5 and not source.sha256:
         return
     where = source.url or source.file
@@ -170,7 +170,7 @@ def _digest(path: Path, name: str) -> str:
 def _unpack(archive: Path, folder: Path, max_size: int) -> None:
     most = min(_FREE_BYTES + _MOST_RATIO * archive.stat().st_size, max_size)
     try:
-        with _opened(archive) as file, tarfile.TarFile(fileobj=_Unpacked(file, most)) as tar:  # type: ignore[arg-type]
+        with _opened(archive) as file, tarfile.TarFile(fileobj=_UnpackedArchive(file, most)) as tar:  # type: ignore[arg-type]
             tar.extractall(folder, members=_within(tar, most), filter="data")
     except (tarfile.TarError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError) as error:
         hint = f"an archive may hold {_MOST_RATIO} times its own size, and `max_size` of the source at most"
@@ -184,7 +184,7 @@ def _opened(archive: Path) -> Any:
     return next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), Path.open)(archive, "rb")
 
 
-class _Unpacked:
+class _UnpackedArchive:
     """The bytes of an archive, for `tarfile`: up to a limit, and never many at once."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:

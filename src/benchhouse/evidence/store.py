@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError
 
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest
-from benchhouse.evidence.manifest import FileEntry, Manifest
+from benchhouse.evidence.manifest import Manifest, ManifestEntry
 from benchhouse.evidence.verify import Damage, DamageKind, manifest_digest, verify
 from benchhouse.processes.durable import make_folders, put_in_place, sync, sync_tree
 from benchhouse.schema.errors import BenchError, unwritable
@@ -56,7 +56,7 @@ class StoreRefused(Unfit):
         super().__init__("unreadable", message, "Give the command again when the store is well: nothing is lost.")
 
 
-class Shelf(Protocol):
+class ObjectStore(Protocol):
     """Where objects lie, by key. Several threads may ask; raises StoreRefused."""
 
     @property
@@ -144,7 +144,7 @@ def object_key(sha256: str) -> str:
     return f"objects/{sha256[:2]}/{sha256}"
 
 
-def pointers(shelf: Shelf, runs: Iterable[str] | None = None) -> list[Pointer]:
+def pointers(shelf: ObjectStore, runs: Iterable[str] | None = None) -> list[Pointer]:
     """The trial folders of a store; of all runs, or of `runs` alone. What has no name of ours is not looked at."""
     prefixes = ["trials/"] if runs is None else [f"trials/{run}/" for run in sorted(set(runs))]
     matches = (_POINTER.fullmatch(key) for prefix in prefixes for key, _ in shelf.sizes(prefix))
@@ -160,7 +160,7 @@ class _Planned:
     new: Mapping[str, Path] = field(default_factory=dict)
 
 
-def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
+def push(shelf: ObjectStore, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
     """Put sealed folders into a store. Each is checked before it goes, and each new object is read back.
 
     What is there with another size is written again: some servers keep an empty object of a writer that was killed.
@@ -196,7 +196,7 @@ def _plan(folder: TrialFolder, there: dict[str, int]) -> _Planned:
     return _Planned(carried, pointer, new)
 
 
-def pull(shelf: Shelf, results: Path, wanted: Iterable[Pointer], *, dry_run: bool = False) -> Iterator[Carried]:
+def pull(shelf: ObjectStore, results: Path, wanted: Iterable[Pointer], *, dry_run: bool = False) -> Iterator[Carried]:
     """Bring folders of a store below `results`, each checked whole before it gets its name."""
     for pointer in wanted:
         final = TrialFolder(results / pointer.scenario / pointer.folder)
@@ -212,12 +212,12 @@ def pull(shelf: Shelf, results: Path, wanted: Iterable[Pointer], *, dry_run: boo
             yield Carried(run_id=pointer.run_id, folder=pointer.path, what="refused", reason=error.message)
 
 
-def check(shelf: Shelf, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, int, list[Damage]]]:
+def check(shelf: ObjectStore, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, int, list[Damage]]]:
     """Hash every object of these folders, each once; the bytes that were read, and what is not as it was sealed."""
-    seen: dict[FileEntry, Unfit | None] = {}
+    seen: dict[ManifestEntry, Unfit | None] = {}
     with ThreadPoolExecutor(_AT_ONCE) as crew:
         for batch in _batches(wanted):
-            opened = list(crew.map(partial(_look_into, shelf), batch))
+            opened = list(crew.map(partial(_read_folder, shelf), batch))
             new = list(dict.fromkeys(entry for files, _ in opened for entry in files.values() if entry not in seen))
             compared = dict(zip(new, crew.map(partial(_compare, shelf), new), strict=True))
             seen |= {entry: fault for entry, (_, fault) in compared.items()}
@@ -230,7 +230,7 @@ def check(shelf: Shelf, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, in
                 ]  # fmt: skip
 
 
-def _look_into(shelf: Shelf, pointer: Pointer) -> tuple[Mapping[str, FileEntry], dict[str, Unfit]]:
+def _read_folder(shelf: ObjectStore, pointer: Pointer) -> tuple[Mapping[str, ManifestEntry], dict[str, Unfit]]:
     """The files of a folder, as far as they can be known, and what is wrong with its pointer and its manifest."""
     faults: dict[str, Unfit] = {}
     try:
@@ -244,7 +244,7 @@ def _look_into(shelf: Shelf, pointer: Pointer) -> tuple[Mapping[str, FileEntry],
         return {}, faults | {"manifest.json": unfit}
 
 
-def _compare(shelf: Shelf, entry: FileEntry) -> tuple[int, Unfit | None]:
+def _compare(shelf: ObjectStore, entry: ManifestEntry) -> tuple[int, Unfit | None]:
     """The bytes that were read of an object, and what is wrong with it."""
     try:
         sha256, size = _digest(shelf, object_key(entry.sha256), entry.bytes)
@@ -259,7 +259,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _put(shelf: Shelf, part: tuple[str, Path]) -> None:
+def _put(shelf: ObjectStore, part: tuple[str, Path]) -> None:
     key, source = part
     expected = key.rpartition("/")[2]
     shelf.put(key, source, expected)
@@ -272,7 +272,7 @@ def _put(shelf: Shelf, part: tuple[str, Path]) -> None:
         raise BenchError(f"{shelf.name}: {key}: {unfit.message}, right after it was written") from unfit
 
 
-def _enter(shelf: Shelf, pointer: Pointer) -> None:
+def _enter(shelf: ObjectStore, pointer: Pointer) -> None:
     text = _text(pointer)
     shelf.put(pointer.key, text, hashlib.sha256(text).hexdigest())
 
@@ -281,7 +281,7 @@ def _text(pointer: Pointer) -> bytes:
     return f"{pointer.manifest}\n".encode()
 
 
-def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) -> Carried:
+def _bring(shelf: ObjectStore, pointer: Pointer, final: TrialFolder, dry_run: bool) -> Carried:
     manifest = _manifest(shelf, pointer)
     carried = Carried(
         run_id=pointer.run_id, folder=pointer.path, what="new", objects=len(manifest.files) + 1,
@@ -306,7 +306,7 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
     return carried
 
 
-def _fetch(shelf: Shelf, sha256: str, path: Path, most_bytes: int) -> None:
+def _fetch(shelf: ObjectStore, sha256: str, path: Path, most_bytes: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         try:
@@ -317,7 +317,7 @@ def _fetch(shelf: Shelf, sha256: str, path: Path, most_bytes: int) -> None:
         raise BenchError(f"{path.name}: {_changed(fetched, sha256).message} in {shelf.name}")
 
 
-def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
+def _manifest(shelf: ObjectStore, pointer: Pointer) -> Manifest:
     """Checked against the pointer; no name in it leaves its folder. Raises Unfit."""
     content = _content(shelf, object_key(pointer.manifest))
     if (sha256 := hashlib.sha256(content).hexdigest()) != pointer.manifest:
@@ -336,13 +336,13 @@ def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
     return manifest
 
 
-def _content(shelf: Shelf, key: str) -> bytes:
+def _content(shelf: ObjectStore, key: str) -> bytes:
     content = io.BytesIO()
     _digest(shelf, key, _MOST_MANIFEST_BYTES, content)
     return content.getvalue()
 
 
-def _digest(shelf: Shelf, key: str, most_bytes: int, into: BinaryIO | None = None) -> tuple[str, int]:
+def _digest(shelf: ObjectStore, key: str, most_bytes: int, into: BinaryIO | None = None) -> tuple[str, int]:
     """The sha256 and the size of an object, which is also written `into` a file; raises Unfit.
 
     An object that is longer than `most_bytes` is not read to its end: a faulty store may send it without end.

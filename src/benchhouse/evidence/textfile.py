@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchhouse.evidence.writing import write_text
-from benchhouse.processes.owned import sweep_temporaries
+from benchhouse.processes.owned_names import sweep_temporaries
 from benchhouse.schema import hot_metrics
 from benchhouse.schema.hot_metrics import LABELS, RUN, SCOPE, SERIES_BUDGET, STATS, Allowance
 from benchhouse.schema.measurement import Measurement
@@ -26,7 +26,7 @@ _OURS = "benchhouse_*.prom"
 Labels = tuple[tuple[str, str], ...]
 
 
-class Sample(NamedTuple):
+class TextfileSample(NamedTuple):
     """One value under a name, with its explanation."""
 
     name: str
@@ -53,7 +53,7 @@ def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> L
     return tuple((name, labels[name]) for name in LABELS if labels.get(name) and name not in dropped)
 
 
-def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]:
+def results(measurements: Iterable[Measurement], labels: Labels) -> list[TextfileSample]:
     """The numbers of a trial in base units, of the whole trial; those that are not valid are left to the evidence."""
     samples = []
     for row in measurements:
@@ -61,23 +61,25 @@ def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]
             continue
         name, factor, _ = hot_metrics.result_name(row.metric, row.stat, row.unit)
         stat = "" if row.stat == "value" else f", {row.stat}"
-        samples.append(Sample(name, row.value * factor, labels, f"{row.metric}{stat}, of the last trial of a case."))
+        samples.append(
+            TextfileSample(name, row.value * factor, labels, f"{row.metric}{stat}, of the last trial of a case.")
+        )
     return samples
 
 
-def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> list[Sample]:
+def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> list[TextfileSample]:
     """Sampled values, each with the scope that it is of."""
     samples = []
     for scope, series, value in values:
         name, factor, _ = hot_metrics.telemetry_name(series)
         text = series.description or series.name
-        samples.append(Sample(name, value * factor, (*labels, (SCOPE, scope)), text, series.kind))
+        samples.append(TextfileSample(name, value * factor, (*labels, (SCOPE, scope)), text, series.kind))
     return samples
 
 
-def render(samples: Iterable[Sample]) -> str:
+def render(samples: Iterable[TextfileSample]) -> str:
     """Text format 0.0.4: the samples of a name together, its HELP and TYPE before them."""
-    grouped: dict[str, list[Sample]] = {}
+    grouped: dict[str, list[TextfileSample]] = {}
     for sample in samples:
         grouped.setdefault(sample.name, []).append(sample)
     lines = []
@@ -90,9 +92,9 @@ def render(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def within(samples: Iterable[Sample], budget: int) -> tuple[list[Sample], int]:
+def within(samples: Iterable[TextfileSample], budget: int) -> tuple[list[TextfileSample], int]:
     """As many as the budget allows, the first ones, no series twice; and how many were left out."""
-    kept: dict[tuple[str, Labels], Sample] = {}
+    kept: dict[tuple[str, Labels], TextfileSample] = {}
     dropped = 0
     for sample in samples:
         if not math.isfinite(sample.value):
@@ -114,7 +116,7 @@ class RunSeries:
     allowance: Allowance = field(default_factory=Allowance)
     """By the contract of the run."""
     dropped: int = 0
-    _cases: dict[str, list[Sample]] = field(default_factory=dict)
+    _cases: dict[str, list[TextfileSample]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _last_s: float = 0.0
 
@@ -134,21 +136,21 @@ class RunSeries:
         """How many trials ended in which way."""
         self._counts = {"planned": planned} | dict(outcomes)
 
-    def samples(self, budget: int = SERIES_BUDGET) -> list[Sample]:
+    def samples(self, budget: int = SERIES_BUDGET) -> list[TextfileSample]:
         """As many as the budget and the contract allow: the older cases are left out, and counted."""
         mine = () if "run_id" in self.allowance.dropped_labels else (("run_id", self.run_id),)
         fixed = [
-            Sample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
+            TextfileSample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
             for name, count in sorted(self._counts.items())
         ]
         if self._last_s:
             text = "When the last trial of the run ended."
-            fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, text))
+            fixed.append(TextfileSample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, text))
         newest_first = [sample for case in reversed(self._cases.values()) for sample in case]
         room = max(0, min(budget, self.allowance.series) - len(fixed) - 1)
         kept, self.dropped = within(newest_first, room)
         text = "Series of the run that did not fit into the budget and are only in its evidence."
-        return [*fixed, Sample(f"{RUN}_series_dropped", self.dropped, mine, text), *kept]
+        return [*fixed, TextfileSample(f"{RUN}_series_dropped", self.dropped, mine, text), *kept]
 
 
 @dataclass

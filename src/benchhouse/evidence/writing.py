@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchhouse.processes.durable import put_in_place, sync, write_all, write_whole
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 from benchhouse.schema.model import Model
 
 _CLOCK_SET_S = 2.0

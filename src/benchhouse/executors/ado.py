@@ -47,7 +47,7 @@ class AdoExecutor(BoundExecutor):
         self.where: dict[JobId, Path] = {}
         self.cancelled: set[JobId] = set()
         self.say, self.variables = assignment.say, assignment.site.environment
-        self.steps: list[Steps] = []
+        self.steps: list[AdoProgress] = []
 
     def check(self, resources: Resources) -> None:
         if find_spec("ado") is None:
@@ -72,7 +72,7 @@ class AdoExecutor(BoundExecutor):
             self.jobs[job.id], self.where[job.id] = job, folder
         (folder / "space.yaml").write_text(dump_yaml(_space([self._file(job) for job in jobs])))
         (folder / "operation.yaml").write_text(dump_yaml(_operation(min(self.parallel, len(jobs)))))
-        self.steps.append(Steps(folder / "ado.log", len(jobs)))
+        self.steps.append(AdoProgress(folder / "ado.log", len(jobs)))
         self.say("ado: starting an operation, which takes a while ...")
         with (folder / "ado.log").open("wb") as log:
             self.operations[folder] = subprocess.Popen(
@@ -166,7 +166,7 @@ def _last_line(log: Path) -> str:
     return f"{lines[-1][:300]} (see {log})" if lines else "it printed nothing"
 
 
-class Steps:
+class AdoProgress:
     """What an operation is doing, by its log: before its first point it starts for up to a minute."""
 
     def __init__(self, log: Path, points: int) -> None:

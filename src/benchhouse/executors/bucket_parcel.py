@@ -28,7 +28,7 @@ _LINES = "lines"
 Answer = TypeVar("Answer")
 
 
-class Depot:
+class RunBucket:
     """A run's place in a bucket: patient with a server that is away, and that is said. Several threads may ask."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Depot:
         return bucket
 
 
-def send(depot: Depot, kind: str, slot: str, at: int, lines: bytes, files: Iterable[tuple[str, Path]]) -> list[str]:
+def send(depot: RunBucket, kind: str, slot: str, at: int, lines: bytes, files: Iterable[tuple[str, Path]]) -> list[str]:
     """Put a parcel there; `at` is the place of its lines in their file. Returns the keys it is made of.
 
     Sent twice, the same bytes have the same names.
@@ -153,7 +153,7 @@ def send(depot: Depot, kind: str, slot: str, at: int, lines: bytes, files: Itera
 class _Pieces(io.RawIOBase):
     """What is written here goes to the bucket whenever there is enough of it; `rest` is not there yet."""
 
-    def __init__(self, depot: Depot, key: str) -> None:
+    def __init__(self, depot: RunBucket, key: str) -> None:
         self._depot, self._key = depot, key
         self.keys, self.rest = list[str](), bytearray()
 
@@ -167,7 +167,7 @@ class _Pieces(io.RawIOBase):
         return len(memoryview(data))  # type: ignore[arg-type]
 
 
-class Notice:
+class ParcelNotice:
     """A parcel that lies in the bucket, by its key."""
 
     def __init__(self, key: str) -> None:
@@ -180,7 +180,7 @@ class Notice:
 
 
 @contextmanager
-def opened(depot: Depot, notice: Notice) -> Iterator[tuple[bytes, Iterator[tuple[str, IO[bytes]]]]]:
+def opened(depot: RunBucket, notice: ParcelNotice) -> Iterator[tuple[bytes, Iterator[tuple[str, IO[bytes]]]]]:
     """The lines of a parcel, and then its files, to be read in their order. Names are checked: none leads elsewhere."""
     stream = _Stream(piece for key in notice.keys for piece in depot.read(key))
     try:

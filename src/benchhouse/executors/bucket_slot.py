@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.executors import bucket_parcel
-from benchhouse.executors.bucket_parcel import INDEX, Depot, Notice
+from benchhouse.executors.bucket_parcel import INDEX, ParcelNotice, RunBucket
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS
 from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.processes.durable import put_in_place, sync
@@ -49,7 +49,7 @@ def carried(address: str, folder: Path, needs: Collection[str] = ()) -> Iterator
 
 class _Carrier:
     def __init__(self, folder: Path, address: str, environ: Mapping[str, str]) -> None:
-        self._folder, self._depot = folder, Depot(address, environ, _say, self._beat)
+        self._folder, self._depot = folder, RunBucket(address, environ, _say, self._beat)
         self._etag, self._index = "", dict[str, Any]()
         self._session = ""
         self._heard = self._sent = 0
@@ -81,7 +81,7 @@ class _Carrier:
                 if news:
                     look_at, pause_s = 0.0, _SOON_S
                 if time.monotonic() >= look_at:
-                    news = self._take_orders()
+                    news = self._read_orders()
                     pause_s = _SOON_S if news else min(2 * pause_s, _BUSY_S if self._jobs else _IDLE_S)
                     look_at = time.monotonic() + pause_s
             self._look()
@@ -94,7 +94,7 @@ class _Carrier:
 
     # -- orders ----------------------------------------------------------------------------------------------------
 
-    def _take_orders(self) -> bool:
+    def _read_orders(self) -> bool:
         """Whether there are new ones."""
         if self._look():
             if self._index.get("session") != self._session:
@@ -121,7 +121,7 @@ class _Carrier:
         return True
 
     def _unpack(self) -> None:
-        notice = Notice(f"orders/{self._folder.name}/{self._heard:012d}.0")
+        notice = ParcelNotice(f"orders/{self._folder.name}/{self._heard:012d}.0")
         with bucket_parcel.opened(self._depot, notice) as (lines, files):
             orders = {order["id"]: order for order in map(json.loads, lines.splitlines()) if "folder" in order}
             for order in orders.values():

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchhouse.executors import bucket_parcel
-from benchhouse.executors.bucket_parcel import INDEX, Depot, Notice
+from benchhouse.executors.bucket_parcel import INDEX, ParcelNotice, RunBucket
 from benchhouse.executors.cluster_node import GIVEN_UP, LEFT, ORDERS, REPORTS
 from benchhouse.http.s3_bucket import S3Refused
 from benchhouse.processes.durable import put_in_place, sync
@@ -44,7 +44,7 @@ class BucketMirror:
     def __init__(self, home: Path, address: str, say: Callable[[str], None], environ: Mapping[str, str]) -> None:
         """`address` is that of the run's own place. Raises BenchError; asks nothing yet."""
         self.home, self.address = home, address
-        self._depot = Depot(address, environ, say, lambda: None)
+        self._depot = RunBucket(address, environ, say, lambda: None)
         self._say = say
         self._session = f"{time.time_ns():x}-{os.getpid()}"
         self._slots: dict[str, _Slot] = {}
@@ -70,7 +70,7 @@ class BucketMirror:
             return 0
         try:
             self._write_index()
-            notices = [Notice(key) for key in self._depot.keys("reports/")]
+            notices = [ParcelNotice(key) for key in self._depot.keys("reports/")]
             slots = {notice.slot: _Slot(self.home / notice.slot) for notice in notices}
             trials = sum(self._bring(slots[notice.slot], notice) for notice in notices)
             self._clear()
@@ -177,7 +177,7 @@ class BucketMirror:
             return False
         files: list[tuple[str, Path]] = []
         for order in map(json.loads, lines.splitlines()):
-            slot.take_order(order)
+            slot.receive_order(order)
             if "folder" in order:
                 folder = TrialFolder(Path(order["folder"]))
                 self._send_dataset(folder)
@@ -197,9 +197,9 @@ class BucketMirror:
     def _bring_all(self) -> bool:
         """Every parcel that is there; those of one slot in their order, those of several at a time."""
         with self._bringing:
-            by_slot: dict[str, list[Notice]] = {}
+            by_slot: dict[str, list[ParcelNotice]] = {}
             done: list[str] = []
-            for notice in map(Notice, self._depot.keys("reports/")):
+            for notice in map(ParcelNotice, self._depot.keys("reports/")):
                 if notice.slot in self._slots:
                     by_slot.setdefault(notice.slot, []).append(notice)
                 else:  # of an earlier session: its trials have begun anew
@@ -210,17 +210,17 @@ class BucketMirror:
             self._depot.remove(done)
             return bool(by_slot)
 
-    def _bring_slot(self, name: str, notices: list[Notice]) -> None:
+    def _bring_slot(self, name: str, notices: list[ParcelNotice]) -> None:
         slot = self._slots[name]
         for notice in sorted(notices, key=lambda notice: notice.at):
             if notice.at == slot.heard:  # one before that is home, and its removal was cut off
                 self._bring(slot, notice)
 
-    def _bring(self, slot: "_Slot", notice: Notice) -> int:
+    def _bring(self, slot: "_Slot", notice: ParcelNotice) -> int:
         """Bring a parcel home: sealed folders to their places, logs, and last the lines; how many folders came."""
         return self._depot.patiently(lambda: self._unpack(slot, notice))
 
-    def _unpack(self, slot: "_Slot", notice: Notice) -> int:
+    def _unpack(self, slot: "_Slot", notice: ParcelNotice) -> int:
         arrivals: dict[str, _Arrival] = {}
         try:
             with bucket_parcel.opened(self._depot, notice) as (lines, files):
@@ -277,7 +277,7 @@ class _Slot:
             return text[: text.rfind(b"\n") + 1]
         return b""
 
-    def take_order(self, order: Mapping[str, Any]) -> None:
+    def receive_order(self, order: Mapping[str, Any]) -> None:
         self.is_given_up = self.is_given_up or GIVEN_UP in order
         if "folder" in order:
             self._jobs[order["id"]] = (Path(order["folder"]), Path(order["log"]))
@@ -287,7 +287,7 @@ class _Slot:
         if trial not in self._jobs:
             with contextlib.suppress(FileNotFoundError):
                 for line in (self.folder / ORDERS).read_bytes().splitlines():
-                    self.take_order(json.loads(line))
+                    self.receive_order(json.loads(line))
         if trial not in self._jobs:
             raise BenchError(f"slot {self.name} sent a trial that it was not given: {trial}")
         return self._jobs[trial]

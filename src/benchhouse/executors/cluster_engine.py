@@ -27,7 +27,7 @@ _replies = -1  # the descriptor by which `serve` answers its orchestrator
 _OWN = ("RAY_", "DASK_", "SPARK_", "PYSPARK_", "SLURM_", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "BENCHHOUSE_")
 
 
-class Ask(Model):
+class SlotRequest(Model):
     """What one slot needs, which is what one trial needs."""
 
     cpus: int = Field(1, description="Cores.")
@@ -37,7 +37,7 @@ class Ask(Model):
     custom: dict[str, float] = Field(default_factory=dict, description="The cluster's own kinds, by name.")
 
 
-class Node(Model):
+class ClusterNode(Model):
     """What a node of the cluster has in all, whether or not it is free."""
 
     name: str = Field(description="As people call it.")
@@ -48,11 +48,11 @@ class Node(Model):
     custom: dict[str, float] = Field(default_factory=dict, description="The cluster's own kinds, by name.")
 
 
-class Slot(Model):
+class WorkerSlot(Model):
     """A place on a node that runs trials one after the other."""
 
     name: str = Field(description="Of the slot, one of the run's.")
-    ask: Ask = Field(description="What it needs.")
+    ask: SlotRequest = Field(description="What it needs.")
     folder: str = Field(description="Where its orders and reports are, seen by all nodes.")
     python: tuple[str, ...] = Field(description="Command prefix that ends in an interpreter with benchhouse.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables of the site.")
@@ -64,15 +64,15 @@ class ClusterGoneError(Exception):
     """The cluster has gone for good; its words say how that was seen."""
 
 
-class Engine(Protocol):
+class ClusterEngine(Protocol):
     """What Ray, Dask or Spark must fill in. A slot is one long call of `cluster_node.keep_slot`, retried by nobody."""
 
     def open(self, settings: Mapping[str, Any]) -> None:
         """Start a cluster of our own, or find one; BenchError within 15 s where an address does not answer."""
 
-    def nodes(self) -> Sequence[Node]: ...
+    def nodes(self) -> Sequence[ClusterNode]: ...
 
-    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+    def start(self, slot: WorkerSlot, environment: Mapping[str, str]) -> None:
         """Ask for it and return; it begins when the cluster has room for it. Those of a gang begin on different nodes,
         and where the cluster can see to that, all or none; they are asked for one after the other."""
 
@@ -91,7 +91,7 @@ def carried(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(_OWN)}
 
 
-def serve(engine: Engine) -> int:
+def serve(engine: ClusterEngine) -> int:
     """Obey until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # the orchestrator's to handle; not SIG_IGN, which children would keep
@@ -116,26 +116,26 @@ def serve(engine: Engine) -> int:
         _reply({"refused": error.message, "hint": error.hint})
         return 1
     except ClusterGoneError as error:
-        say_lost(str(error))
+        report_cluster_lost(str(error))
         return 1
     finally:
         engine.close()
         sys.stderr.flush()
 
 
-def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str]) -> None:
+def _obey(engine: ClusterEngine, order: dict[str, Any], environment: Mapping[str, str]) -> None:
     if "open" in order:
         engine.open(order["open"])
     if "open" in order or "nodes" in order:
         _reply({"nodes": [node.model_dump() for node in engine.nodes()]})
     if "start" in order:
-        slot = Slot.model_validate(order["start"])
+        slot = WorkerSlot.model_validate(order["start"])
         engine.start(slot, {**environment, **slot.environment})
     if "stop" in order:
         engine.stop(order["stop"])
 
 
-def say_lost(why: str) -> None:
+def report_cluster_lost(why: str) -> None:
     """The cluster is gone, and this process ends. Also from another thread, where a call of the library hangs."""
     _reply({"lost": why})
 
@@ -161,7 +161,7 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
-def tell_end(slot: Slot) -> None:
+def request_slot_end(slot: WorkerSlot) -> None:
     """By its orders: a thread or a task of another slot's job can't be ended from outside."""
     with contextlib.suppress(OSError):
         append(Path(slot.folder) / ORDERS, {"end": "it was stopped"})

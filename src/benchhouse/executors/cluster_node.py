@@ -57,7 +57,7 @@ def keep_slot(
     variables = _environment(environment, imposed)
     role = ["--host", "--own"]
     if gang := json.loads(_read(home / GANG) or "{}"):
-        facts.setdefault("address", _own_address())
+        facts.setdefault("address", _host_address())
         variables |= {NODE: facts["node"], NODES: gang["nodes"], ADDRESS: facts["address"]}
         if gang["member"]:
             role, variables[LIMITS] = ["--agent"], json.dumps(gang["limits"])
@@ -168,7 +168,7 @@ def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, 
     return {**here, **{name: value for name, value in given.items() if name not in left_out}}
 
 
-def _own_address() -> str:
+def _host_address() -> str:
     """As this host's name is known, where the cluster has told none."""
     try:
         return socket.gethostbyname(socket.gethostname())

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from benchhouse.executors.cluster_engine import Node, Slot
-from benchhouse.executors.cluster_places import no_worker
+from benchhouse.executors.cluster_capacity import no_worker
+from benchhouse.executors.cluster_engine import ClusterNode, WorkerSlot
 from benchhouse.executors.json_process import JsonProcess
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -21,17 +21,17 @@ _LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone; there is
 class OpenEngine(Protocol):
     """One opened cluster, as an executor uses it."""
 
-    nodes: list[Node]
+    nodes: list[ClusterNode]
     answered: bool  # whether they are the answer to the last request
     lost: str  # why the whole cluster is gone; empty: it is there
 
-    def start(self, slot: Slot) -> None:
+    def start(self, slot: WorkerSlot) -> None:
         """Ask for it and return."""
 
     def stop(self, slots: Sequence[str]) -> None:
         """End these; they show in `gone`."""
 
-    def look(self, limit_s: float) -> list[Node]:
+    def look(self, limit_s: float) -> list[ClusterNode]:
         """The nodes as they are now."""
 
     def ask_nodes(self) -> None:
@@ -58,7 +58,7 @@ class EngineProcess(JsonProcess):
         super().__init__([sys.executable, "-m", module], new_session=True)
         self.title = title
         self.key = _key(module, settings)
-        self.nodes: list[Node] = []
+        self.nodes: list[ClusterNode] = []
         self.answered = False  # whether they are the answer to the last request
         self.lost = ""
         self._lost_at = 0.0
@@ -90,13 +90,13 @@ class EngineProcess(JsonProcess):
         else:
             self._parked[self.key] = self
 
-    def start(self, slot: Slot) -> None:
+    def start(self, slot: WorkerSlot) -> None:
         self.send({"start": slot.model_dump(mode="json")})
 
     def stop(self, slots: Sequence[str]) -> None:
         self.send({"stop": list(slots)})
 
-    def look(self, limit_s: float) -> list[Node]:
+    def look(self, limit_s: float) -> list[ClusterNode]:
         """The nodes as they are now."""
         self.ask_nodes()
         self._await_nodes(limit_s)
@@ -137,7 +137,7 @@ class EngineProcess(JsonProcess):
         messages, is_gone = self.read()
         for message in messages:
             if "nodes" in message:
-                self.nodes = [Node.model_validate(node) for node in message["nodes"]]
+                self.nodes = [ClusterNode.model_validate(node) for node in message["nodes"]]
                 self.answered = True
             elif "gone" in message:
                 self._gone[message["gone"]] = message["reason"]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.schema.clusters import DaskSecurity, DaskSettings

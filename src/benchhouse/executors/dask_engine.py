@@ -18,8 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.executors import cluster_engine
-from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, first_line, serve, tell_end
-from benchhouse.executors.cluster_places import misses, this_machine
+from benchhouse.executors.cluster_capacity import misses, this_machine
+from benchhouse.executors.cluster_engine import (
+    ClusterGoneError,
+    ClusterNode,
+    SlotRequest,
+    WorkerSlot,
+    first_line,
+    request_slot_end,
+    serve,
+)
 from benchhouse.executors.remote_cluster import OWN
 from benchhouse.executors.task_slots import run_dask_slot
 from benchhouse.schema.errors import BenchError
@@ -36,7 +44,7 @@ _NAMES = {"cpus": ("cpus", "CPU", "cpu"), "gpus": ("gpus", "GPU", "gpu"), "memor
 class Held:
     """A slot that Dask has."""
 
-    slot: Slot
+    slot: WorkerSlot
     worker: str
     future: Any
 
@@ -48,7 +56,7 @@ class DaskEngine:
         self.scratch: Path | None = None
         self.address = ""
         self.workers: dict[str, dict[str, Any]] = {}  # by address, as the scheduler lists them
-        self.waiting: dict[str, tuple[Slot, dict[str, str]]] = {}
+        self.waiting: dict[str, tuple[WorkerSlot, dict[str, str]]] = {}
         self.held: dict[str, Held] = {}
         self._next_look, self._connected = 0.0, time.monotonic()
 
@@ -66,11 +74,11 @@ class DaskEngine:
         self.client = self._client(distributed, settings["security"])
         self._look(now=True)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         self._look(now=True)
         return [described(address, info) for address, info in self.workers.items()]
 
-    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+    def start(self, slot: WorkerSlot, environment: Mapping[str, str]) -> None:
         self.waiting[slot.name] = (slot, dict(environment))
         self._look(now=True)
         self._hand_over()
@@ -96,12 +104,12 @@ class DaskEngine:
         for name in slots:
             self.waiting.pop(name, None)
             if name in self.held:
-                tell_end(self.held[name].slot)
+                request_slot_end(self.held[name].slot)
                 self.held[name].future.cancel()
 
     def close(self) -> None:
         for held in self.held.values():
-            tell_end(held.slot)
+            request_slot_end(held.slot)
         for connection in (self.client, self.cluster):
             if connection is not None:
                 with contextlib.suppress(Exception):
@@ -172,7 +180,7 @@ class DaskEngine:
     def _gang(self, name: str) -> str:
         return self.waiting[name][0].gang
 
-    def _submit(self, slot: Slot, environment: Mapping[str, str], worker: str) -> None:
+    def _submit(self, slot: WorkerSlot, environment: Mapping[str, str], worker: str) -> None:
         future = self.client.submit(
             run_dask_slot, slot.folder, list(slot.python), environment, slot.patience_s,
             workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
@@ -180,7 +188,7 @@ class DaskEngine:
         )  # fmt: skip
         self.held[slot.name] = Held(slot, worker, future)
 
-    def _roomiest(self, ask: Ask) -> list[str]:
+    def _roomiest(self, ask: SlotRequest) -> list[str]:
         """As many workers as it needs nodes, each of another host; none where they can't all be had."""
         room = {address: self._free(address, info) for address, info in self.workers.items()}
         fitting = [address for address, free in room.items() if not misses(ask, free)]
@@ -190,7 +198,7 @@ class DaskEngine:
         chosen = list(hosts.values())[: ask.nodes]
         return chosen if len(chosen) == ask.nodes else []
 
-    def _free(self, address: str, info: Mapping[str, Any]) -> Node:
+    def _free(self, address: str, info: Mapping[str, Any]) -> ClusterNode:
         """What a worker has, less what our slots there take."""
         node = described(address, info)
         taken = [held.slot.ask for held in self.held.values() if held.worker == address]
@@ -200,14 +208,14 @@ class DaskEngine:
         return node.model_copy(update={**free, "memory": memory, "custom": custom})
 
 
-def described(address: str, info: Mapping[str, Any]) -> Node:
+def described(address: str, info: Mapping[str, Any]) -> ClusterNode:
     """A worker as a node: its threads are its cores, its memory limit its memory."""
     resources: Mapping[str, float] = info.get("resources") or {}
     own = {name for names in _NAMES.values() for name in names}
     cpus, gpus, memory = (
         next((resources[name] for name in names if name in resources), None) for names in _NAMES.values()
     )
-    return Node(
+    return ClusterNode(
         name=str(info.get("name") or address),
         host=str(info.get("host") or ""),
         cpus=info["nthreads"] if cpus is None else min(cpus, info["nthreads"]),
@@ -217,7 +225,7 @@ def described(address: str, info: Mapping[str, Any]) -> Node:
     )
 
 
-def counted(ask: Ask, resources: Mapping[str, float]) -> dict[str, float]:
+def counted(ask: SlotRequest, resources: Mapping[str, float]) -> dict[str, float]:
     """What Dask itself is to count, so that others on the cluster are counted too: kinds that the worker declares."""
     declared = {kind: next((name for name in names if name in resources), None) for kind, names in _NAMES.items()}
     return ask.custom | {name: getattr(ask, kind) for kind, name in declared.items() if name and getattr(ask, kind)}
@@ -247,13 +255,13 @@ def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s:
     def speaks(connection: socket.socket) -> bool:
         if protocol == "tls" and security:
             with _trusting(security).wrap_socket(connection) as inner:
-                return _says_hello(inner)
-        return protocol != "tcp" or _says_hello(connection)
+                return _sends_greeting(inner)
+        return protocol != "tcp" or _sends_greeting(connection)
 
     return cluster_engine.unanswered("Dask", (host.strip("[]"), int(port)), limit_s, speaks)
 
 
-def _says_hello(connection: socket.socket) -> bool:
+def _sends_greeting(connection: socket.socket) -> bool:
     """Dask introduces itself unasked, and sends the length of that first."""
     hello = b""
     while len(hello) < 8 and (more := connection.recv(8 - len(hello))):

@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from benchhouse.schema.protocols import Assignment, Job, JobId, JobState, Keepers
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState, ServiceLauncher
 
 
 class BoundExecutor:
     """Its jobs end with it, and services that outlive a trial are processes of whoever runs it."""
 
     outlives = False
-    keepers: Keepers | None = None
+    keepers: ServiceLauncher | None = None
 
     def adopt(self) -> Mapping[JobId, int]:
         return {}

@@ -9,10 +9,10 @@ from typing import Any
 
 from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.executors.cluster_engine import Ask, Node
-from benchhouse.executors.cluster_places import refuse_unless_fits
+from benchhouse.executors.cluster_capacity import refuse_unless_fits
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest
 from benchhouse.http.kubeconfig import find_access
-from benchhouse.http.kubernetes import KubeClient, Refused, path_of
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, path_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kuberay import KubeRay, RayWorkers
 from benchhouse.schema.kubernetes import KubernetesSite
@@ -45,14 +45,14 @@ class KubeRayJobs:
         )
         self._client: KubeClient | None = None
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: SlotRequest) -> None:
         """Raise BenchError where the run could not go on there: settings, sizes, the volume, KubeRay."""
         self._refuse_settings()
         refuse_unless_fits("Ray", ask, to_come(self.cluster))
         client, namespace = self._opened(), self._namespace
         try:
             client.get(path_of(_API, namespace, "rayjobs"), limit="1")
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status != 404:
                 raise
             raise BenchError(
@@ -69,7 +69,7 @@ class KubeRayJobs:
         self._refuse_settings()
         try:
             self._opened().create(path_of(_API, self._namespace, "rayjobs"), self.manifest(name, command))
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.reason != "AlreadyExists":
                 raise
         return name
@@ -77,7 +77,7 @@ class KubeRayJobs:
     def goes_on(self, job: str) -> bool:
         try:
             found = self._opened().get(path_of(_API, self._namespace, "rayjobs", job))
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status == 404:
                 return False
             raise
@@ -91,7 +91,7 @@ class KubeRayJobs:
         while True:
             try:
                 self._opened().get(path)
-            except Refused as error:
+            except KubernetesRefused as error:
                 if error.status == 404:
                     return
                 raise
@@ -170,10 +170,10 @@ class KubeRayJobs:
         return self._client
 
 
-def to_come(cluster: KubeRay) -> list[Node]:
+def to_come(cluster: KubeRay) -> list[ClusterNode]:
     """The workers that there may be."""
     return [
-        Node(name=f"a pod of {group.name}", cpus=group.cpus, gpus=group.gpus, memory=group.memory)
+        ClusterNode(name=f"a pod of {group.name}", cpus=group.cpus, gpus=group.gpus, memory=group.memory)
         for group in cluster.workers
         for _ in range(group.max)
     ]

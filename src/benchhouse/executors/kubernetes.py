@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from benchhouse.documents.manifest_yaml import as_yaml
-from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest
 from benchhouse.executors.kubernetes_engine import KubernetesEngine, PodListener, delete_run
 from benchhouse.executors.kubernetes_keepers import KubernetesKeepers, unfinished
-from benchhouse.executors.kubernetes_manifest import CODE, Pods, kept_fields
+from benchhouse.executors.kubernetes_manifest import CODE, Pods, supported_fields
 from benchhouse.executors.kubernetes_waits import WaitBook
-from benchhouse.executors.remote_cluster import ClusterExecutor, Taken
+from benchhouse.executors.remote_cluster import ClusterExecutor, SlotHandle
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of
-from benchhouse.http.pod_image import ask_image
-from benchhouse.processes.worker_copy import copy_own_code, layer_for, own_code
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, path_of
+from benchhouse.http.pod_image import probe_image
+from benchhouse.processes.worker_copy import code_folder, copy_own_code, layer_for
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.pod_template import chosen
@@ -45,7 +45,7 @@ class _Left(Model):
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ClusterLook:
     """What an executor that began nothing has found out of a cluster."""
 
     at: float
@@ -60,7 +60,7 @@ class KubernetesExecutor(ClusterExecutor):
 
     title = "Kubernetes"
     has_gangs = True
-    _looks: ClassVar[dict[tuple[str, ...], _Look]] = {}  # of this process: a run is checked, then begun
+    _looks: ClassVar[dict[tuple[str, ...], _ClusterLook]] = {}  # of this process: a run is checked, then begun
 
     def __init__(self, assignment: Assignment) -> None:
         scenario = assignment.scenario
@@ -83,7 +83,7 @@ class KubernetesExecutor(ClusterExecutor):
     def settings(self) -> Mapping[str, Any]:
         return {}
 
-    def ask(self, resources: Resources) -> Ask:
+    def ask(self, resources: Resources) -> SlotRequest:
         asked = super().ask(resources)
         return asked if asked.memory else asked.model_copy(update={"memory": self.site.memory})
 
@@ -158,16 +158,16 @@ class KubernetesExecutor(ClusterExecutor):
         super().close()
         self._mark.unlink(missing_ok=True)
         if self._known is not None and not self._is_begun:
-            look = _Look(time.monotonic(), self.client, self._known, frozenset(self._asked), self._nodes)
-            self._looks[self._look_key] = look
+            look = _ClusterLook(time.monotonic(), self.client, self._known, frozenset(self._asked), self._nodes)
+            self._looks[self._probe_key] = look
 
     @property
-    def _look_key(self) -> tuple[str, ...]:
+    def _probe_key(self) -> tuple[str, ...]:
         return (os.environ.get("KUBECONFIG", ""), self.site.model_dump_json(), *self.needs)
 
     def _recall_look(self) -> None:
         """Of the executor that has just checked the same: nothing is asked twice, nor a registry for two pulls."""
-        look = self._looks.pop(self._look_key, None)
+        look = self._looks.pop(self._probe_key, None)
         if look and time.monotonic() - look.at < _LOOK_HOLDS_S:
             self.client, self._known, self._asked, self._nodes = look.client, look.known, set(look.asked), look.nodes
 
@@ -180,12 +180,12 @@ class KubernetesExecutor(ClusterExecutor):
         if self.mirror:
             self.mirror.make_sure()
 
-    def _refuse_unless_fits(self, ask: Ask) -> None:
+    def _refuse_unless_fits(self, ask: SlotRequest) -> None:
         if self.cluster.answered:  # an account of a namespace may not see nodes: then the scheduler tells
             super()._refuse_unless_fits(ask)
 
-    def _why_one_node(self) -> str:
-        if why := super()._why_one_node():
+    def _single_node_reason(self) -> str:
+        if why := super()._single_node_reason():
             return why
         beside = self._attached_at(0)
         return f"its pods are to be on the node of {beside[0]} (node: 0), each on one of its own" if beside else ""
@@ -196,7 +196,7 @@ class KubernetesExecutor(ClusterExecutor):
         services = scenario.services if scenario else {}
         return tuple(name for name, use in services.items() if use.mode == "attached" and use.node == node)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         return self._opened().nodes
 
     # -- what is known before anything is made ---------------------------------------------------------------------
@@ -271,9 +271,9 @@ class KubernetesExecutor(ClusterExecutor):
             return
         try:
             answer = self.client.create(path_of("batch/v1", self.namespace, "jobs"), self.pods().probe(), dryRun="All")
-        except Refused as error:
+        except KubernetesRefused as error:
             raise self._explained(error) from error
-        self._known = kept_fields(answer)
+        self._known = supported_fields(answer)
         if self.site.volume:
             self._refuse_unless_claimed(self.site.volume.claim)
 
@@ -282,7 +282,7 @@ class KubernetesExecutor(ClusterExecutor):
         if image in self._asked:
             return
         self._asked.add(image)
-        answer = ask_image(image, self.site, self.cluster.suitable)
+        answer = probe_image(image, self.site, self.cluster.suitable)
         if answer.state == "missing":
             raise BenchError(answer.text, answer.hint)
         if answer.state == "unknown" or answer.hint:
@@ -292,7 +292,7 @@ class KubernetesExecutor(ClusterExecutor):
         """A pod whose claim is not there waits without end."""
         try:
             status = self.client.get(path_of("v1", self.namespace, "persistentvolumeclaims", claim)).get("status") or {}
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status == 403:
                 return
             hint = f"kubectl get pvc --namespace {self.namespace}; then kubernetes: {{volume: {{claim: ...}}}}"
@@ -300,7 +300,7 @@ class KubernetesExecutor(ClusterExecutor):
         if status.get("phase") == "Lost":
             raise BenchError(f"the volume of the claim {claim} is gone", f"kubectl describe pvc {claim}")
 
-    def _explained(self, error: Refused) -> BenchError:
+    def _explained(self, error: KubernetesRefused) -> BenchError:
         where = f"(context {self.client.access.context}, namespace {self.namespace})"
         if error.status == 404 and "namespaces" in error.message:
             hint = f"kubectl create namespace {self.namespace}, or name another: kubernetes: {{namespace: ...}}"
@@ -332,7 +332,7 @@ class KubernetesExecutor(ClusterExecutor):
         module = ("-m", "benchhouse.executors.slot_pod")
         if self.site.code == "image" or not self.site.volume:
             return (self.site.python, "-I", *module)
-        return (self.site.python, "-I", str(own_code(self._code) / "start.py"), *module)
+        return (self.site.python, "-I", str(code_folder(self._code) / "start.py"), *module)
 
     @property
     def _code(self) -> Path:
@@ -368,7 +368,7 @@ class KubernetesExecutor(ClusterExecutor):
         assert isinstance(engine, KubernetesEngine)
         return engine
 
-    def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
+    def _hear(self, taken: SlotHandle, report: Mapping[str, Any]) -> None:
         """A pod is told which Python its trials run in, and gets none before the cluster has told of its place."""
         name = taken.slot.name
         if "pod" in report:
@@ -386,7 +386,7 @@ class KubernetesExecutor(ClusterExecutor):
                 self.assignment.say(f"the image has benchhouse {look['benchhouse'] or 'unknown'}, this is {ours}")
             return [self.site.python, "-P"]
         layer = layer_for(self._code, look["python"], look["machine"], look["libc"], self.assignment.say)
-        return [self.site.python, "-P", str(own_code(self._code) / "start.py"), str(layer)]
+        return [self.site.python, "-P", str(code_folder(self._code) / "start.py"), str(layer)]
 
-    def _outcome(self, taken: Taken) -> Outcome | None:
+    def _outcome(self, taken: SlotHandle) -> Outcome | None:
         return "out_of_memory" if taken.slot.name in self.cluster.out_of_memory else None

@@ -9,13 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchhouse.executors.cluster_engine import Node, Slot
+from benchhouse.executors.cluster_engine import ClusterNode, WorkerSlot
 from benchhouse.executors.kubernetes_kueue import KueueQueue
 from benchhouse.executors.kubernetes_manifest import CONTAINER, INDEX, Pods
 from benchhouse.executors.kubernetes_nodes import as_node, place_of, takes_pods
+from benchhouse.executors.kubernetes_status import (
+    PodWords,
+    deletion_reason,
+    first_container,
+    hint_without_pod,
+    read_pod,
+)
 from benchhouse.executors.kubernetes_waits import SCALING_FIELDS, Wait, WaitBook, scaling_waits
-from benchhouse.executors.kubernetes_words import PodWords, first_container, hint_without_pod, read_pod, why_deleted
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of, selector
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, Unreachable, path_of, selector
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.pod_template import RUN_LABEL, label
 from benchhouse.schema.quantities import show_seconds
@@ -44,7 +50,7 @@ def delete_run(client: KubeClient, namespace: str, run_id: str, anchor: str) -> 
 class SlotPod:
     """One slot, and what the cluster has said of its pod."""
 
-    slot: Slot
+    slot: WorkerSlot
     job: str
     asked_at: float
     index: int = 0  # among the slots of its Job
@@ -84,14 +90,14 @@ class KubernetesEngine:
     ) -> None:
         self.client, self.pods, self.patience_s, self.say = client, pods, patience_s, say
         self.book = book or WaitBook()
-        self.nodes: list[Node] = []
+        self.nodes: list[ClusterNode] = []
         self.suitable: list[Object] = []  # the same, as the API server has them
         self.answered = False
         self.lost = ""
         self.out_of_memory: set[str] = set()  # slots whose pod was ended for it
         self._labels: dict[str, dict[str, str]] = {}  # of nodes, by name
         self._slots: dict[str, SlotPod] = {}
-        self._new: list[Slot] = []
+        self._new: list[WorkerSlot] = []
         self._gone: dict[str, str] = {}
         self._news: list[str] = []
         self._said: set[str] = set()
@@ -107,14 +113,14 @@ class KubernetesEngine:
 
     # -- what the executor asks for ------------------------------------------------------------------------------
 
-    def start(self, slot: Slot) -> None:
+    def start(self, slot: WorkerSlot) -> None:
         """It is made with the others of this round, by the next `gone`."""
         self._new.append(slot)
 
     def gone(self) -> Mapping[str, str]:
         try:
             self._make()
-            self._look_at_waiting()
+            self._read_wait_reasons()
         except Unreachable as error:
             self.lost = error.message
         with self._lock:
@@ -133,7 +139,7 @@ class KubernetesEngine:
     def ask_nodes(self) -> None:
         self.look(0.0)
 
-    def look(self, limit_s: float) -> list[Node]:
+    def look(self, limit_s: float) -> list[ClusterNode]:
         self.take_nodes(self.list_nodes())
         return self.nodes
 
@@ -141,7 +147,7 @@ class KubernetesEngine:
         """As the API server has them; None where this account may not list them."""
         try:
             items: list[Object] = self.client.get("/api/v1/nodes")["items"]
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status != 403:
                 raise
             return None
@@ -192,7 +198,7 @@ class KubernetesEngine:
         """What a pod has reserved that never began, and has nothing to put in order: a kubelet takes up to a minute,
         in which the next run waits. An account that may not do that leaves it to the kubelet."""
         if item.words.state in ("waits", "refused"):
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(KubernetesRefused):
                 self._delete_pod(item, grace_s=0)
 
     def close(self) -> None:
@@ -235,7 +241,7 @@ class KubernetesEngine:
     def anchor(self) -> str:
         """The uid of what owns all that the run makes."""
         if not self._anchor:
-            self._anchor = self._made_anchor()
+            self._anchor = self._create_anchor()
         return self._anchor
 
     def follow(self, servers: PodListener) -> None:
@@ -248,12 +254,12 @@ class KubernetesEngine:
             self._thread = threading.Thread(target=self._watch, daemon=True, name="pods")
             self._thread.start()
 
-    def _made_anchor(self) -> str:
+    def _create_anchor(self) -> str:
         """Its uid. One that is there already was made by a request whose answer was lost, and owns nothing yet."""
         manifest, path = self.pods.anchor(), self._path("configmaps")
         try:
             return str(self.client.create(path, manifest)["metadata"]["uid"])
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.reason != "AlreadyExists":
                 raise
             self.client.delete(self._path("configmaps", self.pods.anchor_name))
@@ -263,7 +269,7 @@ class KubernetesEngine:
         """Its metadata. Names are a slot's own: one that is there was made by a request whose answer was lost."""
         try:
             made = self.client.create(self._path("jobs"), job)
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.reason != "AlreadyExists":
                 raise
             made = self.client.get(self._path("jobs", job["metadata"]["name"]))
@@ -285,7 +291,7 @@ class KubernetesEngine:
             try:
                 if not version:
                     listed = self.client.get(path, **query)
-                    self._take_list(listed["items"])
+                    self._replace_objects(listed["items"])
                     version = listed["metadata"]["resourceVersion"]
                 for kind, pod in self.client.watch(path, version, _WATCH_S, **query):
                     version = pod["metadata"]["resourceVersion"]
@@ -297,14 +303,14 @@ class KubernetesEngine:
                 version = ""
                 self._tell(f"{error.message}; trials that run go on, and it is asked again")
                 self._over.wait(_AGAIN_S)
-            except Refused as error:
+            except KubernetesRefused as error:
                 version = ""
                 if error.status not in _PASSING:
                     self.lost = error.message
                     return
                 self._over.wait(max(_AGAIN_S, error.wait_s))
 
-    def _take_list(self, items: Sequence[Object]) -> None:
+    def _replace_objects(self, items: Sequence[Object]) -> None:
         """What is not in it any more has been deleted while nobody watched."""
         for pod in items:
             self._take(pod, is_deleted=False)
@@ -346,7 +352,7 @@ class KubernetesEngine:
         events = self._keep_evidence(item)
         if words.state == "ended" and not (words.is_killed and item.leaving_at):
             return words
-        return PodWords("ended", why_deleted(events, self._job_conditions(item)))
+        return PodWords("ended", deletion_reason(events, self._job_conditions(item)))
 
     def _slot_of(self, pod: Object) -> SlotPod | None:
         metadata = pod["metadata"]
@@ -388,7 +394,7 @@ class KubernetesEngine:
 
     # -- slots that wait, or do not leave ------------------------------------------------------------------------
 
-    def _look_at_waiting(self) -> None:
+    def _read_wait_reasons(self) -> None:
         """Why a Job has no pod (a quota, a policy) and why a pod does not begin stands in events alone."""
         now = time.monotonic()
         look_s = min(_LOOK_S, self.patience_s / 4)
@@ -408,11 +414,11 @@ class KubernetesEngine:
             self._explain(late, {item.job for item in late if not item.pod}, now)
             self._explain_queue([item for item in late if not item.pod])
             self._explain_scaling([item for item in late if item.words.is_worth_telling])
-            self._tell_how_long(late, now)
+            self._report_wait(late, now)
         else:
             self._next_word_s = _AGAIN_TOLD_S
 
-    def _tell_how_long(self, late: Sequence[SlotPod], now: float) -> None:
+    def _report_wait(self, late: Sequence[SlotPod], now: float) -> None:
         known = [item for item in late if item.wait.reason]
         waited_s = now - min((item.asked_at for item in known), default=now)
         if waited_s >= self._next_word_s:
@@ -454,7 +460,7 @@ class KubernetesEngine:
     def _events(self, fields: str) -> list[Object]:
         try:
             items: list[Object] = self.client.get(self._path("events"), fieldSelector=fields)["items"]
-        except Refused:
+        except KubernetesRefused:
             return []
         return items
 

@@ -19,10 +19,10 @@ from benchhouse.documents.manifest_yaml import as_yaml
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append
 from benchhouse.executors.kubernetes_manifest import HOST, SERVER, Pods, name
 from benchhouse.executors.kubernetes_server import ImageServer, is_from_image
-from benchhouse.executors.kubernetes_server_state import ServerState, how_it_ended
-from benchhouse.executors.kubernetes_words import read_pod
+from benchhouse.executors.kubernetes_server_state import PodServerState, describe_pod_end
+from benchhouse.executors.kubernetes_status import read_pod
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of, selector
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, Unreachable, path_of, selector
 from benchhouse.processes.services import job_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.pod_template import RUN_LABEL, Manifest, label
@@ -40,7 +40,7 @@ _END_S = 90.0
 
 
 @dataclass
-class Kept:
+class StartedServerPod:
     """A server that this process has started."""
 
     folder: ServiceFolder
@@ -48,7 +48,7 @@ class Kept:
     reports: Tail
     begun: bool = False  # its pod was told which Python it has
     ended: str = ""  # how its pod did
-    state: ServerState | None = None  # where nobody keeps it but the cluster
+    state: PodServerState | None = None  # where nobody keeps it but the cluster
     pods: dict[str, Object] = field(default_factory=dict)  # by name
     job: str = ""
     asked_at: float = field(default_factory=time.monotonic)
@@ -60,7 +60,7 @@ class KubernetesKeepers:
 
     def __init__(self, executor: "KubernetesExecutor") -> None:
         self._executor = executor
-        self._kept: dict[str, Kept] = {}  # by folder
+        self._kept: dict[str, StartedServerPod] = {}  # by folder
         self._stopping = False
 
     @property
@@ -69,7 +69,7 @@ class KubernetesKeepers:
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The exact manifests; what is secret is made up anew at each start."""
-        own = self._own_name(folder, spec, "START")
+        own = self._unique_name(folder, spec, "START")
         if not is_from_image(spec):
             return as_yaml([self._job(self._pods(spec), folder, spec, own)])
         server = self._image_server(folder, spec, own)
@@ -98,17 +98,17 @@ class KubernetesKeepers:
             pods: list[Object] = client.get(path_of("v1", namespace, "pods"), **query)["items"]
             if not pods:
                 client.get(path_of("batch/v1", namespace, "jobs", job.name))
-        except Refused as error:
+        except KubernetesRefused as error:
             return f"its Job {job.name} was deleted" if error.status == 404 else ""
-        return next((text for pod in pods if (text := _end_of(pod) or how_it_ended(pod))), "")
+        return next((text for pod in pods if (text := _end_of(pod) or describe_pod_end(pod))), "")
 
     def follow(self, folder: ServiceFolder) -> None:
         """Look at one that was started by itself, for as long as this process lives."""
-        if str(folder.path) not in self._kept and (kept := self._found_again(folder)):
+        if str(folder.path) not in self._kept and (kept := self._find_existing(folder)):
             self._kept[str(folder.path)] = kept
             threading.Thread(target=self._attend, args=(kept,), daemon=True, name=f"server {kept.spec.id}").start()
 
-    def _found_again(self, folder: ServiceFolder) -> Kept | None:
+    def _find_existing(self, folder: ServiceFolder) -> StartedServerPod | None:
         """One from an image; of others their keeper says how they are."""
         job = job_of(folder)
         if job is None or job.executor != "kubernetes":
@@ -121,16 +121,16 @@ class KubernetesKeepers:
         except (OSError, ValueError):  # it is over, or never was up
             return None
         server = ImageServer(self._pods(spec), spec, folder.path.name, job.name, secret, os.environ)
-        state = ServerState(folder, server, partial(_read_log, job), json.loads(job.where.get("pods", "{}")))
-        return Kept(folder, spec, Tail(folder.path / REPORTS), job=job.name, state=state)
+        state = PodServerState(folder, server, partial(_read_log, job), json.loads(job.where.get("pods", "{}")))
+        return StartedServerPod(folder, spec, Tail(folder.path / REPORTS), job=job.name, state=state)
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
         """Delete their Jobs; returns when no pod of them runs."""
         self._stopping = True
         for folder in folders:
-            kept = self._kept.get(str(folder.path)) or self._found_again(folder)
+            kept = self._kept.get(str(folder.path)) or self._find_existing(folder)
             if kept and kept.state:
-                self._ask_for_pods(kept)
+                self._request_pods(kept)
                 kept.state.close()
         jobs = [(folder, job) for folder in folders if (job := job_of(folder))]
         for folder, job in jobs:
@@ -180,26 +180,26 @@ class KubernetesKeepers:
         pods = self._executor.pods()
         return pods if spec.run_id else replace(pods, run_id=spec.id, scenario="")
 
-    def _own_name(self, folder: ServiceFolder, spec: ServiceSpec, mark: str) -> str:
+    def _unique_name(self, folder: ServiceFolder, spec: ServiceSpec, mark: str) -> str:
         """Another one at each start: what is being deleted of an earlier one must not be taken for it."""
         words = (spec.run_id, folder.path.name) if spec.run_id else (folder.path.name,)
         return f"{name('bench', *words)[:40].strip('-')}-{mark.lower()}"
 
     def _start(self, folder: ServiceFolder, spec: ServiceSpec) -> None:
-        executor, pods, own = self._executor, self._pods(spec), self._own_name(folder, spec, token_hex(4))
+        executor, pods, own = self._executor, self._pods(spec), self._unique_name(folder, spec, token_hex(4))
         where = {"context": executor.client.access.context, "namespace": executor.namespace}
         where |= {"run": pods.labels[RUN_LABEL], "server": label(folder.path.name)}
         where |= {} if spec.run_id else {"anchor": pods.anchor_name}
         for path in (folder.path / ORDERS, folder.path / REPORTS):
             path.unlink(missing_ok=True)
-        kept = Kept(folder, spec, Tail(folder.path / REPORTS), job=own)
+        kept = StartedServerPod(folder, spec, Tail(folder.path / REPORTS), job=own)
         job = KeeperJob(executor="kubernetes", job_id=own, name=own, where=where)
         folder.job.write_text(job.model_dump_json(), encoding="utf-8")  # first: whoever comes later ends it by that
-        anchor = executor.begin_run(self) if spec.run_id else self._own_anchor(pods)
+        anchor = executor.begin_run(self) if spec.run_id else self._create_own_anchor(pods)
         jobs = path_of("batch/v1", executor.namespace, "jobs")
         if is_from_image(spec):
             server = self._image_server(folder, spec, own)
-            kept.state = ServerState(folder, server, partial(_read_log, job))
+            kept.state = PodServerState(folder, server, partial(_read_log, job))
             self._kept[str(folder.path)] = kept
             owner = executor.client.create(jobs, server.watchdog(anchor))["metadata"]["uid"]
             for api, plural, manifest in server.objects(owner):
@@ -209,7 +209,7 @@ class KubernetesKeepers:
             executor.client.create(jobs, self._job(pods, folder, spec, own, anchor))
         threading.Thread(target=self._attend, args=(kept,), daemon=True, name=f"server {spec.id}").start()
 
-    def _own_anchor(self, pods: Pods) -> str:
+    def _create_own_anchor(self, pods: Pods) -> str:
         executor = self._executor
         executor.ship_code()
         made = executor.client.create(path_of("v1", executor.namespace, "configmaps"), pods.anchor())
@@ -243,16 +243,16 @@ class KubernetesKeepers:
 
     # -- what is heard of them -------------------------------------------------------------------------------------
 
-    def _attend(self, kept: Kept) -> None:
+    def _attend(self, kept: StartedServerPod) -> None:
         """Tell its pod which Python it keeps the server with, once it has told what it has; or follow it to its end."""
         while kept.state and not kept.state.is_over:
             if not kept.spec.run_id:  # no watch of a run tells of it
-                self._ask_for_pods(kept)
+                self._request_pods(kept)
             kept.state.look()
-            self._look_for_place(kept)
+            self._check_placement(kept)
             time.sleep(_FOLLOW_S)
         while not kept.state and not (kept.begun or kept.ended):
-            self._look_for_place(kept)
+            self._check_placement(kept)
             for report in kept.reports.read():
                 if "ended" in report:
                     kept.ended = str(report["ended"])
@@ -260,14 +260,14 @@ class KubernetesKeepers:
                     self._begin(kept, report["pod"])
             time.sleep(_LOOK_S)
 
-    def _ask_for_pods(self, kept: Kept) -> None:
+    def _request_pods(self, kept: StartedServerPod) -> None:
         job = job_of(kept.folder)
         if kept.state is None or job is None:
             return
         client, namespace, query = _found(job)
         try:
             pods = client.get(path_of("v1", namespace, "pods"), **query)["items"]
-        except (Refused, Unreachable):  # it is asked again
+        except (KubernetesRefused, Unreachable):  # it is asked again
             return
         for pod in pods:
             kept.state.take(pod, is_deleted=False)
@@ -276,7 +276,7 @@ class KubernetesKeepers:
             noted = job.model_copy(update={"where": job.where | {"pods": uids}})
             kept.folder.job.write_text(noted.model_dump_json(), encoding="utf-8")
 
-    def _look_for_place(self, kept: Kept) -> None:
+    def _check_placement(self, kept: StartedServerPod) -> None:
         """Nobody waits for ever for a node, or for a pod that a quota forbids."""
         if kept.ended or not kept.spec.run_id or time.monotonic() - kept.asked_at < self._executor.patience_s:
             return
@@ -288,7 +288,7 @@ class KubernetesKeepers:
             words = [event["message"] for event in events if event["involvedObject"]["name"] == kept.job]
             kept.ended = f"no pod was made for it: {words[-1] if words else 'Kubernetes does not say why'}"
 
-    def _begin(self, kept: Kept, look: Mapping[str, str]) -> None:
+    def _begin(self, kept: StartedServerPod, look: Mapping[str, str]) -> None:
         try:
             order: dict[str, Any] = {"begin": {"python": self._executor.python_for(look)}}
         except (BenchError, OSError) as error:
@@ -320,7 +320,7 @@ class KubernetesKeepers:
                 if pod_name not in there:
                     self.take(pod, is_deleted=True)
 
-    def _of(self, pod: Object) -> Kept | None:
+    def _of(self, pod: Object) -> StartedServerPod | None:
         server = (pod["metadata"].get("labels") or {}).get(SERVER)
         return next((kept for kept in list(self._kept.values()) if label(kept.folder.path.name) == server), None)
 

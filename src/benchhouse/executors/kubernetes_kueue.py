@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchhouse.executors.kubernetes_waits import Wait
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, path_of
 from benchhouse.schema.errors import BenchError
 
 _GROUP = "kueue.x-k8s.io"
@@ -45,7 +45,7 @@ class KueueQueue:
                 return {}
             path = path_of(self._api, self._namespace, "workloads")
             found = self._client.get(path, labelSelector=f"{JOB_UID} in ({uids})")["items"]
-        except Refused:
+        except KubernetesRefused:
             self._api, found = "", []
         return {item["metadata"]["labels"][JOB_UID]: item for item in found}
 

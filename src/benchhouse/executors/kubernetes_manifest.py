@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors.cluster_engine import Ask, Slot
+from benchhouse.executors.cluster_engine import SlotRequest, WorkerSlot
 from benchhouse.executors.slot_pod import GIVEN
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import (
@@ -89,23 +89,23 @@ class Pods:
 
     def probe(self) -> Manifest:
         """A Job with every field that only some servers know: made as a dry run, it tells which they keep."""
-        slot = Slot(name="probe", ask=Ask(), folder="/", python=())
+        slot = WorkerSlot(name="probe", ask=SlotRequest(), folder="/", python=())
         everything = replace(self, known=frozenset([*_INDEXED, "suspend"]))
         job = everything.job([slot])
         job["metadata"]["name"] = f"{self.anchor_name[:50]}-probe"
         job["spec"]["suspend"] = True
         return job
 
-    def kinds(self, slots: Sequence[Slot]) -> list[list[Slot]]:
+    def kinds(self, slots: Sequence[WorkerSlot]) -> list[list[WorkerSlot]]:
         """Slots that are one Job: all that are alike and of no gang, or of one, where it can be Indexed."""
-        kinds: list[list[Slot]] = []
+        kinds: list[list[WorkerSlot]] = []
         for slot in slots:
             same = (kind for kind in kinds if (kind[0].ask, kind[0].gang) == (slot.ask, slot.gang) and self.is_indexed)
             alike = next(same, None)
             alike.append(slot) if alike else kinds.append([slot])
         return kinds
 
-    def job(self, slots: Sequence[Slot], anchor_uid: str = "") -> Manifest:
+    def job(self, slots: Sequence[WorkerSlot], anchor_uid: str = "") -> Manifest:
         """A Job with a pod a slot; several, which are alike, only where it is Indexed."""
         first, site = slots[0], self.site
         labels = self.labels | {SLOT: label(first.name)} | ({GANG: label(first.gang)} if first.gang else {})
@@ -143,7 +143,7 @@ class Pods:
                 spec = spec | {"suspend": True}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
-    def _template(self, slots: Sequence[Slot], labels: Mapping[str, str]) -> Manifest:
+    def _template(self, slots: Sequence[WorkerSlot], labels: Mapping[str, str]) -> Manifest:
         given = {
             "folders": [slot.folder for slot in slots],
             "environment": slots[0].environment,
@@ -198,7 +198,7 @@ class Pods:
             mounts.append({"name": "files", "mountPath": self.scratch})
         return template
 
-    def resources(self, ask: Ask) -> Manifest:
+    def resources(self, ask: SlotRequest) -> Manifest:
         amounts = quantities(ask.cpus, ask.memory, ask.gpus, self.site)
         more = {key: f"{amount:g}" for key, amount in ask.custom.items()}
         return {kind: amounts[kind] | more for kind in amounts}
@@ -209,7 +209,7 @@ def _on_node_with(labels: Mapping[str, str]) -> Manifest:
     return {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": HOST}
 
 
-def kept_fields(answer: Mapping[str, Any]) -> frozenset[str]:
+def supported_fields(answer: Mapping[str, Any]) -> frozenset[str]:
     """Which fields of a Job's spec a server has not dropped, by its answer to the probe."""
     return frozenset(answer.get("spec") or {})
 

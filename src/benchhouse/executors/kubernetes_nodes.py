@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from benchhouse.executors.cluster_engine import Node
-from benchhouse.executors.kubernetes_words import first_container
+from benchhouse.executors.cluster_engine import ClusterNode
+from benchhouse.executors.kubernetes_status import first_container
 from benchhouse.schema.pod_template import read_quantity
 
 _LABELS = {
@@ -28,10 +28,10 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
     return ready and not node["spec"].get("unschedulable")
 
 
-def as_node(node: Mapping[str, Any], gpu: str) -> Node:
+def as_node(node: Mapping[str, Any], gpu: str) -> ClusterNode:
     """What a node can give to pods in all, whether or not it is free."""
     have = node["status"].get("allocatable") or {}
-    return Node(
+    return ClusterNode(
         name=node["metadata"]["name"],
         cpus=read_quantity(have.get("cpu", "0")),
         gpus=read_quantity(have.get(gpu, "0")),

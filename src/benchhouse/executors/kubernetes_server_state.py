@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchhouse.executors.kubernetes_server import CONTAINER, ImageServer
-from benchhouse.executors.kubernetes_words import first_container, read_pod
+from benchhouse.executors.kubernetes_status import first_container, read_pod
 from benchhouse.http.kubernetes import Object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import fill
@@ -36,7 +36,7 @@ ReadLog = Callable[[str, Mapping[str, str]], str]
 """The log of a pod by its name, with the query of that request."""
 
 
-class ServerState:
+class PodServerState:
     """Of one server. The watch tells it of pods, the keepers' thread of time; it writes `state.json` for all others."""
 
     def __init__(
@@ -83,7 +83,7 @@ class ServerState:
             if self._is_over or state is None or state.phase in OVER:
                 return
             if state.phase == "starting":
-                self._look_for_late()
+                self._check_deadlines()
             elif time.monotonic() >= self._next_beat:
                 self._next_beat = time.monotonic() + _BEAT_S
                 silent = [self._said(name) for name, pod in sorted(self._pods.items()) if not _is_ready(pod)]
@@ -113,7 +113,7 @@ class ServerState:
                 self._fail(f"{self._said(name)} could not be prepared ({status['name']}):\n{tail}")
                 return
         container, state = first_container(pod), read_state(self.folder)
-        if died := how_it_ended(pod):
+        if died := describe_pod_end(pod):
             when = "" if state and state.phase != "starting" else " before it was ready"
             again = bool(container.get("restartCount"))
             self._fail(f"{self._said(name)} {died}{when}{self._last_words(name, again=again)}")
@@ -124,7 +124,7 @@ class ServerState:
         if state and state.phase == "starting" and len(ready) == self.server.spec.replicas:
             self._enter_ready(state, sorted(ready, key=_number))
 
-    def _look_for_late(self) -> None:
+    def _check_deadlines(self) -> None:
         limit_s = self.server.recipe.ready.timeout
         for name, since in self._runs_since.items():
             if not _is_ready(self._pods[name]) and time.monotonic() - since > limit_s:
@@ -209,7 +209,7 @@ def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return before or now or {}
 
 
-def how_it_ended(pod: Object) -> str:
+def describe_pod_end(pod: Object) -> str:
     """How the server in a pod ended, whether or not it was started again; nothing where it has not."""
     ended = _terminated(first_container(pod))
     if not ended:

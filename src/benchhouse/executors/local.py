@@ -10,7 +10,7 @@ from typing import Any
 
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
 from benchhouse.executors.json_process import JsonProcess
-from benchhouse.processes.owner import OWNER, identity
+from benchhouse.processes.process_identity import OWNER, identity
 from benchhouse.schema.container import explain_exit
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest
 from benchhouse.executors.kuberay import KubeRayJobs, to_come
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.http.client import HttpClient, NoAnswer
@@ -37,7 +37,7 @@ class RayExecutor(ClusterExecutor):
 
     def __init__(self, assignment: Assignment) -> None:
         self.ray = assignment.scenario.ray if assignment.scenario else RaySettings()
-        self.kuberay = made_for_a_run(self.ray, assignment.site.ray)
+        self.kuberay = is_for_one_run(self.ray, assignment.site.ray)
         where = address(None if self.kuberay else self.ray.address or assignment.site.ray.address)
         patience_s = self.ray.patience or assignment.site.ray.patience or (_SCALE_UP_S if self.kuberay else None)
         super().__init__(assignment, where, patience_s, self.ray.resources)
@@ -56,7 +56,7 @@ class RayExecutor(ClusterExecutor):
         else:
             super().check(resources)
 
-    def expected(self) -> Sequence[Node]:
+    def expected(self) -> Sequence[ClusterNode]:
         return to_come(self.kuberay) if self.kuberay else ()
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
@@ -73,7 +73,7 @@ class RayExecutor(ClusterExecutor):
         return () if self.ray.runtime_env else job.python  # then it is whatever Python Ray has made
 
 
-def made_for_a_run(own: RaySettings, site: RaySite) -> KubeRay | None:
+def is_for_one_run(own: RaySettings, site: RaySite) -> KubeRay | None:
     """What the scenario says itself counts, be it a cluster or an address."""
     cluster = own.cluster or (None if own.address else site.cluster)
     return cluster.kuberay if cluster else None
@@ -96,7 +96,7 @@ class RayJobs:
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: SlotRequest) -> None:
         """Raise BenchError where it does not answer, or does not let us in; the run itself looks at its nodes."""
         self._ask("/api/version")
 

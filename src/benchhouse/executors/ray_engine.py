@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.executors import cluster_engine, cluster_node
-from benchhouse.executors.cluster_engine import ClusterGoneError, Node, Slot, first_line, say_lost, serve
-from benchhouse.executors.cluster_places import this_machine
+from benchhouse.executors.cluster_capacity import this_machine
+from benchhouse.executors.cluster_engine import (
+    ClusterGoneError,
+    ClusterNode,
+    WorkerSlot,
+    first_line,
+    report_cluster_lost,
+    serve,
+)
 from benchhouse.executors.remote_cluster import OWN
 from benchhouse.schema.errors import BenchError
 
@@ -86,10 +93,10 @@ class RayEngine:
             self.address = address if "://" in address else self.ray.get_runtime_context().gcs_address
             threading.Thread(target=self._watch, daemon=True).start()
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         return [described(node) for node in self.ray.nodes() if node["Alive"]]
 
-    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+    def start(self, slot: WorkerSlot, environment: Mapping[str, str]) -> None:
         wanted: dict[str, Any] = {
             "num_cpus": slot.ask.cpus,
             "num_gpus": slot.ask.gpus,
@@ -105,7 +112,7 @@ class RayEngine:
         reference = task.remote(slot.folder, list(slot.python), dict(environment), slot.patience_s)
         self.slots[reference] = slot.name
 
-    def _place_in_gang(self, slot: Slot) -> Any:
+    def _place_in_gang(self, slot: WorkerSlot) -> Any:
         """One bundle of a group whose bundles are on different nodes, reserved all or none; it waits for that."""
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -187,7 +194,7 @@ class RayEngine:
                 self._why_gone, self.is_gone = f"{self.address} has not answered for {_GONE_S:g} s: {why}", True
                 break
         if not self._over.wait(_LOOK_S):  # nobody has seen it
-            say_lost(self._why_gone)
+            report_cluster_lost(self._why_gone)
             self.close()
             os._exit(1)  # the main thread hangs in a call of Ray's, so nothing else ends this process
 
@@ -238,11 +245,11 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     return cluster_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s, imposed)
 
 
-def described(node: Mapping[str, Any]) -> Node:
+def described(node: Mapping[str, Any]) -> ClusterNode:
     has = node["Resources"]
     known = ("CPU", "GPU", "memory", "object_store_memory")
     custom = {name: amount for name, amount in has.items() if name not in known and not name.startswith("node:")}
-    return Node(
+    return ClusterNode(
         name=node_name(node),
         cpus=has.get("CPU", 0),
         gpus=has.get("GPU", 0),

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.executors import cluster_gang
-from benchhouse.executors.cluster_engine import Ask, Node, Slot
-from benchhouse.executors.cluster_heart import Heart
+from benchhouse.executors.cluster_capacity import PATIENCE_S, CapacityWatch, refuse_unless_fits, this_machine
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest, WorkerSlot
+from benchhouse.executors.cluster_heartbeat import Heartbeat
 from benchhouse.executors.cluster_node import ALIVE, GIVEN_UP, LEFT, ORDERS, REPORTS, Tail, append
-from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
 from benchhouse.executors.cluster_process import EngineProcess, OpenEngine
 from benchhouse.executors.job_queue import QueueExecutor, more_trials
 from benchhouse.schema.errors import BenchError, Exit
@@ -46,20 +46,20 @@ _REST_S = 20.0  # at most, after a gang was given back that held some of its nod
 
 
 @dataclass
-class Taken:
+class SlotHandle:
     """A slot, as the orchestrator sees it; with `others`, the first of a gang, which it stands for."""
 
-    slot: Slot
+    slot: WorkerSlot
     reports: Tail
     placed: Mapping[str, str] | None = None  # where it is; None until it is there
     ready: bool = False
     port: int = 0  # where its agent listens, if it has one
     job: JobId | None = None
-    others: "list[Taken]" = field(default_factory=list)
+    others: "list[SlotHandle]" = field(default_factory=list)
     half_since: float | None = None  # when some of a gang were seen to be there, and others not
 
     @property
-    def members(self) -> "list[Taken]":
+    def members(self) -> "list[SlotHandle]":
         return [self, *self.others]
 
     @property
@@ -95,12 +95,12 @@ class ClusterExecutor(QueueExecutor):
         self.waits_for = f"waits for a slot on {self.title}"
         self.home = (assignment.run.path / "slots").absolute()
         self.mirror: BucketMirror | None = None  # where nodes don't see our files
-        self.slots: dict[str, Taken] = {}
+        self.slots: dict[str, SlotHandle] = {}
         self.never_ready: list[str] = []
         self._process: OpenEngine | None = None
-        self._heart: Heart | None = None
+        self._heart: Heartbeat | None = None
         self._numbers = itertools.count(1)
-        self._vacancy: Vacancy | None = None
+        self._vacancy: CapacityWatch | None = None
         self._rest_until = self._heard_at = 0.0
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
@@ -109,16 +109,16 @@ class ClusterExecutor(QueueExecutor):
     def settings(self) -> Mapping[str, Any]:
         """What `Engine.open` is given."""
 
-    def ask(self, resources: Resources) -> Ask:
+    def ask(self, resources: Resources) -> SlotRequest:
         """What a slot asks for, so that a trial of these resources runs in it."""
         asked = resources.model_dump(include={"cpus", "gpus", "memory", "nodes"})
-        return Ask(**asked, custom=self.custom)
+        return SlotRequest(**asked, custom=self.custom)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         """The nodes and what they have; a cluster of the run's own is not started to find out."""
         return [this_machine()] if self.address == OWN else self._opened().nodes
 
-    def expected(self) -> Sequence[Node]:
+    def expected(self) -> Sequence[ClusterNode]:
         """Nodes that may come where they are asked for, beside those that are there."""
         return ()
 
@@ -131,7 +131,7 @@ class ClusterExecutor(QueueExecutor):
         if find_spec(self.library) is None:
             raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
 
-    def _refuse_unless_fits(self, ask: Ask) -> None:
+    def _refuse_unless_fits(self, ask: SlotRequest) -> None:
         refuse_unless_fits(self.title, ask, [*self.nodes(), *self.expected()])
 
     def _open(self) -> OpenEngine:
@@ -139,14 +139,14 @@ class ClusterExecutor(QueueExecutor):
             self.assignment.say(f"{self.title}: opening {self._where()} ...")
         return parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
 
-    def _outcome(self, taken: "Taken") -> Outcome | None:
+    def _outcome(self, taken: "SlotHandle") -> Outcome | None:
         """Of a trial whose slot is gone, where the cluster says it and it is not worth a retry."""
         return None
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
     def check(self, resources: Resources) -> None:
-        if resources.nodes > 1 and (why := self._why_one_node()):
+        if resources.nodes > 1 and (why := self._single_node_reason()):
             raise BenchError(
                 f"a trial asks for {resources.nodes} nodes, but {why}",
                 "ask for one under resources:, or run on slurm, ray, dask or kubernetes with nodes that share files",
@@ -154,7 +154,7 @@ class ClusterExecutor(QueueExecutor):
         self._require()  # before anything is written: no run is left that never began
         self._refuse_unless_fits(self.ask(resources))
 
-    def _why_one_node(self) -> str:
+    def _single_node_reason(self) -> str:
         """Why a trial can't have several nodes; nothing where it can."""
         if not self.has_gangs:
             return f"on {self.title} a trial runs on one"
@@ -258,10 +258,10 @@ class ClusterExecutor(QueueExecutor):
                 self._retire(unfit)
             self._take_slot(job)
 
-    def _suits(self, taken: Taken, job: Job) -> bool:
+    def _suits(self, taken: SlotHandle, job: Job) -> bool:
         return (self.python(job), self.ask(job.resources)) == (taken.slot.python, taken.slot.ask)
 
-    def _retire(self, taken: Taken) -> None:
+    def _retire(self, taken: SlotHandle) -> None:
         """It has nothing to do, and another is made in its place."""
         del self.slots[taken.slot.name]
         for member in taken.members:
@@ -269,7 +269,7 @@ class ClusterExecutor(QueueExecutor):
                 member.send({"end": "no trial of its size is left"})
         cluster_gang.forget(Path(taken.slot.folder))
 
-    def _next_for(self, taken: Taken) -> Job | None:
+    def _next_for(self, taken: SlotHandle) -> Job | None:
         """The first in the queue, if the slot is made for it."""
         return self.queue.popleft() if self.queue and self._suits(taken, self.queue[0]) else None
 
@@ -287,13 +287,13 @@ class ClusterExecutor(QueueExecutor):
             cluster_gang.prepare(folders, scenario.limits if scenario else Limits())
         self.beat()
         process = self._opened()
-        first, *others = (Taken(slot, Tail(Path(slot.folder) / REPORTS)) for slot in slots)
+        first, *others = (SlotHandle(slot, Tail(Path(slot.folder) / REPORTS)) for slot in slots)
         first.others = others
         self.slots[first.slot.name] = first
         for slot in slots:
             process.start(slot)
 
-    def _new_slots(self, job: Job, names: Sequence[str]) -> list[Slot]:
+    def _new_slots(self, job: Job, names: Sequence[str]) -> list[WorkerSlot]:
         """One, or as many as a trial needs nodes."""
         site, several = self.assignment.site, len(names) > 1
         common = {
@@ -302,12 +302,12 @@ class ClusterExecutor(QueueExecutor):
             "environment": site.environment | site.network.environment if several else site.environment,
             "gang": names[0] if several else "",
         }
-        return [Slot(name=name, folder=str(self.home / name), **common) for name in names]
+        return [WorkerSlot(name=name, folder=str(self.home / name), **common) for name in names]
 
     def beat(self) -> None:
         """From now on, so that what is on nodes knows that this process lives."""
         if self._heart is None:
-            self._heart = Heart(self.home / ALIVE)
+            self._heart = Heartbeat(self.home / ALIVE)
 
     def _listen(self, wait_s: float) -> None:
         """Until something has been heard, or the time is over."""
@@ -316,7 +316,7 @@ class ClusterExecutor(QueueExecutor):
         while True:
             if is_due := now >= next_check:
                 next_check = now + _CHECK_S
-            if self._hear_all() if is_due else self._hear_reports():
+            if self._hear_all() if is_due else self._read_reports():
                 self._heard_at = now
                 return
             left_s = deadline - now
@@ -325,7 +325,7 @@ class ClusterExecutor(QueueExecutor):
             time.sleep(min(_LOOK_S + _SLOWER * (now - self._heard_at), _CHECK_S, left_s))
             now = time.monotonic()
 
-    def _hear_reports(self) -> bool:
+    def _read_reports(self) -> bool:
         """What slots have said themselves; it is looked for often, so nothing else is done here."""
         heard = False
         for taken in tuple(self.slots.values()):
@@ -338,7 +338,7 @@ class ClusterExecutor(QueueExecutor):
     def _hear_all(self) -> bool:
         """And what the cluster says of them."""
         gone = self._gone()
-        heard = self._hear_reports()
+        heard = self._read_reports()
         if self._process is None:
             return heard
         for name, reason in gone.items():
@@ -348,15 +348,15 @@ class ClusterExecutor(QueueExecutor):
         if self._process.lost and (self.slots or self.queue):
             raise self._cluster_gone(self._process.lost)
         waiting = [taken for taken in self.slots.values() if not taken.is_placed]
-        self._look_for_nodes(self._process, waiting)
-        self._give_back_halves(waiting)
+        self._check_node_capacity(self._process, waiting)
+        self._release_partial_gangs(waiting)
         return heard
 
-    def _member(self, name: str) -> Taken | None:
+    def _member(self, name: str) -> SlotHandle | None:
         members = (member for taken in self.slots.values() for member in taken.members)
         return next((member for member in members if member.slot.name == name), None)
 
-    def _give_back_halves(self, waiting: Sequence[Taken]) -> None:
+    def _release_partial_gangs(self, waiting: Sequence[SlotHandle]) -> None:
         """Of gangs that have held some of their nodes for long: whoever holds the others may wait for these."""
         for taken in waiting:
             count = sum(member.placed is not None for member in taken.members)
@@ -380,19 +380,19 @@ class ClusterExecutor(QueueExecutor):
             self.mirror.settle()
         return gone
 
-    def _look_for_nodes(self, process: OpenEngine, waiting: Sequence[Taken]) -> None:
+    def _check_node_capacity(self, process: OpenEngine, waiting: Sequence[SlotHandle]) -> None:
         """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
         if not waiting or len(waiting) < len(self.slots):
             self._vacancy = None
             return
         if self._vacancy is None:
-            self._vacancy = Vacancy(self.title, self.patience_s, self.assignment.say)
+            self._vacancy = CapacityWatch(self.title, self.patience_s, self.assignment.say)
         if self._vacancy.is_due():
             if process.answered and (why := self._vacancy.look(waiting[0].slot.ask, process.nodes)):
                 raise self._cluster_gone(why, f"the {self.title} cluster ({self._where()}) has no place for a trial")
             process.ask_nodes()
 
-    def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
+    def _hear(self, taken: SlotHandle, report: Mapping[str, Any]) -> None:
         if "placed" in report:
             taken.placed = report["placed"]
         elif "ready" in report:
@@ -409,12 +409,12 @@ class ClusterExecutor(QueueExecutor):
             taken.job = None
             self._note_exit(report["id"], report["exit"], self._detail(taken))
 
-    def _detail(self, taken: Taken) -> str:
+    def _detail(self, taken: SlotHandle) -> str:
         placed = taken.placed or {}
         nodes = ",".join((member.placed or {}).get("node", "") for member in taken.members)
         return " ".join(filter(None, (nodes, placed.get("id", ""))))
 
-    def _lose(self, taken: Taken, reason: str) -> None:
+    def _lose(self, taken: SlotHandle, reason: str) -> None:
         """The slot is gone, and with it its gang and its trial; what is queued gets another slot."""
         where = f" on {taken.placed['node']}" if taken.placed else ""
         lost = self.slots.pop(taken.slot.gang or taken.slot.name, None)
@@ -434,7 +434,7 @@ class ClusterExecutor(QueueExecutor):
             if nodes := self._look(self._opened()):  # none at all: they may come back
                 refuse_unless_fits(self.title, taken.slot.ask, [*nodes, *self.expected()])
 
-    def _dismiss(self, taken: Taken) -> None:
+    def _dismiss(self, taken: SlotHandle) -> None:
         """It is told to end, with its gang; those of it that have not begun are taken back."""
         for member in taken.members:
             with contextlib.suppress(OSError):  # should it live on after all, it is to end
@@ -444,7 +444,7 @@ class ClusterExecutor(QueueExecutor):
         if taken.others and unplaced and self._process:
             self._process.stop(unplaced)
 
-    def _look(self, process: OpenEngine) -> Sequence[Node]:
+    def _look(self, process: OpenEngine) -> Sequence[ClusterNode]:
         try:
             return process.look(_OPEN_S)
         except BenchError as error:  # its slots may have been seen to end before the cluster was
@@ -458,7 +458,7 @@ class ClusterExecutor(QueueExecutor):
             Exit.TRIAL_FAILED,
         )
 
-    def _end_slots(self, slots: Sequence[Taken], wait_s: float = _STOP_S) -> None:
+    def _end_slots(self, slots: Sequence[SlotHandle], wait_s: float = _STOP_S) -> None:
         """Tell them, and wait until they have said that nothing of them runs; the cluster ends those that don't."""
         members = [member for taken in slots for member in taken.members]
         for member in members:

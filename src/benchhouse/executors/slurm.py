@@ -29,7 +29,7 @@ from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import site_folder
-from benchhouse.schema.slurm import Submitted, submissions
+from benchhouse.schema.slurm import SlurmSubmission, submissions
 from benchhouse.schema.trial import Outcome
 
 _SOON_S = 2.0  # between two questions to Slurm, at first
@@ -285,7 +285,7 @@ class SlurmExecutor:
         write_whole(folder.index, offsets.tobytes())
         write_whole(folder.script, self._script(array).encode())
         job_id = self._submit(folder, array.name)
-        done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(packs), trials=len(jobs))
+        done = SlurmSubmission(job_id=job_id, name=array.name, submitted=_now(), tasks=len(packs), trials=len(jobs))
         _keep(folder, done)
         self._remember(done, results, [[job.id for job in pack] for pack in packs])
         self._reap(done.job_id)
@@ -315,7 +315,7 @@ class SlurmExecutor:
             calls.cancel(noted.read_text().split())
         self.keepers.stop([folder for folder, _, _ in alive(self.run.services)])
 
-    def _remember(self, done: Submitted, results: Path, packs: Sequence[Sequence[JobId]]) -> None:
+    def _remember(self, done: SlurmSubmission, results: Path, packs: Sequence[Sequence[JobId]]) -> None:
         self._names[done.job_id] = done.name
         for index, pack in enumerate(packs):
             task = f"{done.job_id}_{index}"
@@ -341,15 +341,15 @@ class SlurmExecutor:
                 if job_id := calls.find(name):
                     return job_id
 
-    def _submitted(self, folder: SubmissionFolder) -> Submitted:
+    def _submitted(self, folder: SubmissionFolder) -> SlurmSubmission:
         """What became of a submission; where its submitter was killed before it could say, Slurm is asked."""
         try:
-            return Submitted.model_validate_json(folder.job.read_bytes())
+            return SlurmSubmission.model_validate_json(folder.job.read_bytes())
         except FileNotFoundError:
             name = self._name(folder.number)
             job_id = calls.find(name)
             tasks = folder.index.stat().st_size // 8 - 1
-            done = Submitted(job_id=job_id, name=name, submitted=_now(), tasks=tasks, trials=tasks * self.pack)
+            done = SlurmSubmission(job_id=job_id, name=name, submitted=_now(), tasks=tasks, trials=tasks * self.pack)
             if not job_id:
                 done = _never(name, "its submitter ended before Slurm had it")
             _keep(folder, done)
@@ -388,11 +388,11 @@ def _job(task: str) -> str:
     return task.partition("_")[0]
 
 
-def _never(name: str, reason: str) -> Submitted:
-    return Submitted(job_id="", name=name, submitted=_now(), tasks=0, trials=0, reason=reason[:500])
+def _never(name: str, reason: str) -> SlurmSubmission:
+    return SlurmSubmission(job_id="", name=name, submitted=_now(), tasks=0, trials=0, reason=reason[:500])
 
 
-def _keep(folder: SubmissionFolder, done: Submitted) -> None:
+def _keep(folder: SubmissionFolder, done: SlurmSubmission) -> None:
     write_whole(folder.job, done.model_dump_json().encode())
 
 

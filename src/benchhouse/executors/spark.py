@@ -7,8 +7,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchhouse.executors import cluster_engine, cluster_places
-from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors import cluster_capacity, cluster_engine
+from benchhouse.executors.cluster_engine import ClusterNode, SlotRequest
 from benchhouse.executors.remote_cluster import ClusterExecutor
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE, SparkSettings
@@ -36,7 +36,7 @@ class SparkExecutor(ClusterExecutor):
         super().__init__(assignment, spark.master or site.master or "local[*]", spark.patience or site.patience)
         self.ui = spark.ui or site.ui
         self.conf = {**site.conf, **spark.conf}
-        self._slot = Ask()
+        self._slot = SlotRequest()
 
     def settings(self) -> Mapping[str, Any]:
         ask = self._slot.model_dump(mode="json")
@@ -50,7 +50,7 @@ class SparkExecutor(ClusterExecutor):
 
     def check(self, resources: Resources) -> None:
         check_java()
-        if self._slot not in (Ask(), self.ask(resources)):
+        if self._slot not in (SlotRequest(), self.ask(resources)):
             message = "trials of this run ask for different resources, and executors of one Spark application are alike"
             raise BenchError(message, "a scenario for each, or executor: local, slurm, ray or dask")
         self._slot = self.ask(resources)
@@ -61,15 +61,15 @@ class SparkExecutor(ClusterExecutor):
             self._slot = self.ask(jobs[0].resources)
         return super().submit(jobs)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         """Without starting anything where that can be told: a Spark application is as large as it was when it began."""
         if cluster := LOCAL_CLUSTER.fullmatch(self.address):
             cores, memory = int(cluster["cores"]), int(cluster["megabytes"]) << 20
-            return [Node(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]
+            return [ClusterNode(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]
         if STANDALONE.fullmatch(self.address):
             known = workers(self.address, self.ui)
             if known == []:
-                raise cluster_places.no_worker(self.title)
+                raise cluster_capacity.no_worker(self.title)
             return known or super().nodes()
         return [this_machine(self.address)]
 
@@ -77,9 +77,9 @@ class SparkExecutor(ClusterExecutor):
         return self.address
 
 
-def this_machine(master: str) -> Node:
+def this_machine(master: str) -> ClusterNode:
     """What `local[N]` has: N cores, but no more than there are."""
-    have = cluster_places.this_machine()
+    have = cluster_capacity.this_machine()
     cores = master.partition("[")[2].rstrip("]") or ("1" if master == "local" else "*")
     return have if cores == "*" else have.model_copy(update={"cpus": min(int(cores), have.cpus)})
 
@@ -109,7 +109,7 @@ def unanswered(master: str, conf: Mapping[str, str], limit_s: float) -> str:
     return cluster_engine.unanswered("Spark", (standalone["host"], int(standalone["port"])), limit_s, speaks)
 
 
-def workers(master: str, ui: str | None) -> list[Node] | None:
+def workers(master: str, ui: str | None) -> list[ClusterNode] | None:
     """Those that are alive, by the master's web page; None where it does not answer, or is another's.
 
     Nothing else of Spark says it: an application without executors may wait for its turn, or for nobody.
@@ -125,7 +125,7 @@ def workers(master: str, ui: str | None) -> list[Node] | None:
     if not isinstance(state, dict) or state.get("url") != master:
         return None
     return [
-        Node(
+        ClusterNode(
             name=worker["host"],
             cpus=worker["cores"],
             gpus=len(worker.get("resources", {}).get("gpu", {}).get("addresses", [])),

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, first_line, serve, tell_end
+from benchhouse.executors.cluster_engine import (
+    ClusterGoneError,
+    ClusterNode,
+    SlotRequest,
+    WorkerSlot,
+    first_line,
+    request_slot_end,
+    serve,
+)
 from benchhouse.executors.spark import check_java, this_machine, unanswered, workers
 from benchhouse.executors.task_slots import run_spark_slot
 from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE
@@ -35,11 +43,11 @@ _LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a Java that only waits is 
 
 
 @dataclass
-class Batch:
+class SparkJob:
     """One Spark job."""
 
     group: str
-    slots: list[Slot]
+    slots: list[WorkerSlot]
     over: set[str] = field(default_factory=set)
     ended: bool = False
     error: str = ""
@@ -51,9 +59,9 @@ class SparkEngine:
         self.master, self.standalone, self.looked = "", False, False
         self.ui: str | None = None
         self.scratch: Path | None = None
-        self.fresh: list[tuple[Slot, dict[str, str]]] = []
+        self.fresh: list[tuple[WorkerSlot, dict[str, str]]] = []
         self.fresh_since = 0.0
-        self.batches: list[Batch] = []
+        self.batches: list[SparkJob] = []
         self._seen, self._next_look = time.monotonic(), 0.0
 
     def open(self, settings: Mapping[str, Any]) -> None:
@@ -67,7 +75,7 @@ class SparkEngine:
             )
         import pyspark
 
-        ask, slots = Ask.model_validate(settings["ask"]), int(settings["slots"])
+        ask, slots = SlotRequest.model_validate(settings["ask"]), int(settings["slots"])
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # no property says it; else it is python3
         conf = pyspark.SparkConf(loadDefaults=True)
@@ -82,7 +90,7 @@ class SparkEngine:
                 "see its own messages above; Spark 4 needs Java 17 or later: java -version",
             ) from error
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ClusterNode]:
         """The cluster's workers; where it does not list them, this application's executors, if it was given any."""
         first, self.looked = not self.looked, True
         if not self.standalone and not LOCAL_CLUSTER.fullmatch(self.master):
@@ -92,9 +100,9 @@ class SparkEngine:
         deadline = time.monotonic() + (_EXECUTORS_S if first else 0)  # they come some time after the application
         while not (executors := self._executors()) and time.monotonic() < deadline:
             time.sleep(0.2)
-        return [Node(name=each.hostPort().rpartition(":")[0], cpus=each.totalCores()) for each in executors]
+        return [ClusterNode(name=each.hostPort().rpartition(":")[0], cpus=each.totalCores()) for each in executors]
 
-    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+    def start(self, slot: WorkerSlot, environment: Mapping[str, str]) -> None:
         self.fresh_since = self.fresh_since if self.fresh else time.monotonic()
         self.fresh.append((slot, dict(environment)))
 
@@ -120,7 +128,7 @@ class SparkEngine:
         for batch in self.batches:
             for slot in batch.slots:
                 if slot.name in slots:
-                    tell_end(slot)
+                    request_slot_end(slot)
             if all(slot.name in slots or slot.name in batch.over for slot in batch.slots):
                 with contextlib.suppress(Exception):
                     self.context.cancelJobGroup(batch.group)
@@ -129,7 +137,7 @@ class SparkEngine:
         for batch in self.batches:
             for slot in batch.slots:
                 if slot.name not in batch.over:
-                    tell_end(slot)
+                    request_slot_end(slot)
         if self.context is not None:
             with contextlib.suppress(Exception):
                 self.context.stop()
@@ -138,7 +146,7 @@ class SparkEngine:
 
     def _begin_job(self) -> None:
         fresh, self.fresh = self.fresh, []
-        batch = Batch(f"bench-{fresh[0][0].name}", [slot for slot, _ in fresh])
+        batch = SparkJob(f"bench-{fresh[0][0].name}", [slot for slot, _ in fresh])
         lines = [
             json.dumps(
                 {
@@ -154,7 +162,7 @@ class SparkEngine:
         self.batches.append(batch)
         threading.Thread(target=self._run_job, args=(batch, lines), daemon=True).start()
 
-    def _run_job(self, batch: Batch, lines: list[str]) -> None:
+    def _run_job(self, batch: SparkJob, lines: list[str]) -> None:
         try:
             self.context.setJobGroup(batch.group, f"{len(lines)} slots of benchhouse", interruptOnCancel=True)
             self.context.parallelize(lines, len(lines)).map(run_spark_slot).collect()
@@ -162,7 +170,7 @@ class SparkEngine:
             batch.error = essence(str(error)) or type(error).__name__
         batch.ended = True
 
-    def _ended(self, batch: Batch) -> dict[str, str]:
+    def _ended(self, batch: SparkJob) -> dict[str, str]:
         """Slots whose first attempt is over; the later ones are Spark's, and do nothing."""
         if batch.ended:
             reason = batch.error or "its Spark job has ended"
@@ -177,7 +185,7 @@ class SparkEngine:
         batch.over.update(ended)
         return ended
 
-    def _tasks(self, batch: Batch) -> list[Any]:
+    def _tasks(self, batch: SparkJob) -> list[Any]:
         store, tracker = self.context._jsc.sc().statusStore(), self.context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(batch.group)]
         stages = [stage for job in jobs if job for stage in job.stageIds]
@@ -209,7 +217,7 @@ def essence(message: str) -> str:
     return lines[wraps].strip()[:300] if lines else ""
 
 
-def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, str]:
+def properties(master: str, ask: SlotRequest, slots: int, scratch: Path) -> dict[str, str]:
     """What the application asks for: room for `slots` trials, each counted in full."""
     conf = {
         "spark.app.name": "benchhouse",
@@ -242,7 +250,7 @@ def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, st
     return conf
 
 
-def slots_in(node: Node, ask: Ask, slots: int) -> int:
+def slots_in(node: ClusterNode, ask: SlotRequest, slots: int) -> int:
     """How many trials hold side by side, at least one."""
     by = [slots, int(node.cpus) // ask.cpus]
     by += [node.memory // ask.memory] if ask.memory and node.memory else []

@@ -16,9 +16,9 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from benchhouse.experiments.emitted import VARIABLE, Emitted, take_emitted
-from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
-from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
+from benchhouse.experiments.emitted_records import VARIABLE, Emitted, collect_emitted
+from benchhouse.experiments.printed_metrics import SEARCHED_BYTES, PrintedMetric, PrintedValues
+from benchhouse.experiments.processes import CannotStart, Finished, ProgramSpec, Streams, peak_rss_kib, run, run_small
 from benchhouse.experiments.staging import WithData, fill_data, fill_variables, staged_data
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
@@ -104,7 +104,7 @@ class CommandWorkload(WithData):
     tolerate_failures: bool = Field(False, description="Count failures in `error_rate` instead of failing the trial.")
     prepare: list[str] = Field(default_factory=empty_list, description="Program run before each execution, not timed.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")
-    metrics: list[OutputMetric] = Field(
+    metrics: list[PrintedMetric] = Field(
         default_factory=empty_list,
         description="Numbers to find in the output; with `json_lines` also units and directions of JSON members.",
     )
@@ -121,7 +121,7 @@ class CommandWorkload(WithData):
 
     @field_validator("metrics")
     @classmethod
-    def _own_names(cls, metrics: list[OutputMetric], info: ValidationInfo) -> list[OutputMetric]:
+    def _own_names(cls, metrics: list[PrintedMetric], info: ValidationInfo) -> list[PrintedMetric]:
         taken = set(_DECLARED)
         for metric in metrics:
             name = metric.name
@@ -153,7 +153,7 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
         argv = target.argv or ["/bin/sh", "-c", target.shell]
         program = _resolve(argv, workload, streams.actions(workload.needs_output), ctx)
         prepare = _resolve(workload.prepare, workload, streams.actions(True), ctx) if workload.prepare else None
-        session = _Session(program, prepare, streams, workload, ctx)
+        session = _CommandSession(program, prepare, streams, workload, ctx)
         stack.callback(session.outputs.close)
         try:
             with _no_collections():
@@ -207,7 +207,7 @@ def _enter(cwd: str, stack: ExitStack, ctx: Context) -> None:
         stack.callback(os.chdir, before)
 
 
-def _resolve(argv: list[str], workload: CommandWorkload, actions: list[tuple[Any, ...]], ctx: Context) -> Program:
+def _resolve(argv: list[str], workload: CommandWorkload, actions: list[tuple[Any, ...]], ctx: Context) -> ProgramSpec:
     """Look the program up once, so that no execution pays for the search."""
     environment = {**os.environ, **workload.environment}
     path = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
@@ -217,14 +217,19 @@ def _resolve(argv: list[str], workload: CommandWorkload, actions: list[tuple[Any
             where = f"; relative paths start in {workload.cwd or 'an empty folder: say where with workload.cwd'}"
         ctx.fail("command_not_found", f"no program {argv[0]!r}{where}")
     encoded = {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
-    return Program(path, argv, encoded, actions)
+    return ProgramSpec(path, argv, encoded, actions)
 
 
-class _Session:
+class _CommandSession:
     """The executions of one trial."""
 
     def __init__(
-        self, program: Program, prepare: Program | None, streams: Streams, workload: CommandWorkload, ctx: Context
+        self,
+        program: ProgramSpec,
+        prepare: ProgramSpec | None,
+        streams: Streams,
+        workload: CommandWorkload,
+        ctx: Context,
     ) -> None:
         self.program, self.prepare, self.streams, self.workload, self.ctx = program, prepare, streams, workload, ctx
         self.finished: list[Finished] = []
@@ -261,7 +266,7 @@ class _Session:
             self._prepare()
             done = run(program, timeout_s)
             self.finished.append(done)
-            self.emitted = take_emitted(self.emit_folder, SEARCHED_BYTES)
+            self.emitted = collect_emitted(self.emit_folder, SEARCHED_BYTES)
             if not self._succeeded(done):
                 self._count_failure(done, number)
                 continue
@@ -296,7 +301,7 @@ class _Session:
         self.outputs.report(len(good), self.ctx)
 
     def _report_memory(self, peak_kib: int) -> None:
-        floor_kib = own_peak_kib() + _RSS_SLACK_KIB
+        floor_kib = peak_rss_kib() + _RSS_SLACK_KIB
         source = "measured executions"
         if peak_kib <= floor_kib:
             if not self.small_peaks_kib:
@@ -339,7 +344,7 @@ class _Session:
                 self._keep("prepare")
                 self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_line()}")
         self.streams.rewind()
-        take_emitted(self.emit_folder, 0)  # of a warm-up, or of `prepare`
+        collect_emitted(self.emit_folder, 0)  # of a warm-up, or of `prepare`
 
     def _succeeded(self, done: Finished) -> bool:
         return not done.timed_out and done.exit_code in self.workload.allowed_exit_codes

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from benchhouse.analysis.summary import QUANTILE, summarise
 from benchhouse.schema.experiment import Context, experiment
-from benchhouse.schema.imported import ReadCase, Reading, ReadSeries, Setting
+from benchhouse.schema.imported import ImportedReading, ReadCase, ReadSeries, Setting
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.layout import ImportFolder
 from benchhouse.schema.model import Model
@@ -30,7 +30,7 @@ class ImportedWorkload(Model):
 def imported(target: Any, workload: ImportedWorkload, ctx: Context) -> None:
     """What another tool measured: its raw samples by our statistics, its own figures beside them."""
     folder = ImportFolder(Path(workload.reading).parent)
-    reading = Reading.model_validate_json(folder.reading.read_bytes())
+    reading = ImportedReading.model_validate_json(folder.reading.read_bytes())
     case = _find(reading, {"name": target} if isinstance(target, str) else dict(target), workload.settings, ctx)
     tool = f"{reading.tool} {reading.tool_version or ''}".strip()
     figures = [row for series in case.series for row in _emit(series, folder, reading.tool, ctx)]
@@ -60,7 +60,7 @@ def imported(target: Any, workload: ImportedWorkload, ctx: Context) -> None:
         _keep(original, ctx.artifacts / original.name)
 
 
-def _find(reading: Reading, target: dict[str, Setting], settings: dict[str, Setting], ctx: Context) -> ReadCase:
+def _find(reading: ImportedReading, target: dict[str, Setting], settings: dict[str, Setting], ctx: Context) -> ReadCase:
     given = {name: value for name, value in settings.items() if value is not None}
     for case in reading.cases:
         own = {name: value for name, value in case.settings.items() if value is not None}

@@ -51,12 +51,12 @@ class PatternSearch:
         self._process.stdin.flush()
 
 
-class _TooLong(Exception):  # noqa: N818 - never leaves this module
+class _SearchTooLong(Exception):  # noqa: N818 - never leaves this module
     pass
 
 
 def _too_long(_signal: int, _frame: FrameType | None) -> None:
-    raise _TooLong
+    raise _SearchTooLong
 
 
 def _main() -> None:
@@ -69,7 +69,7 @@ def _main() -> None:
                 signal.setitimer(signal.ITIMER_VIRTUAL, _PATTERN_S + _MIB_S * len(text) / 2**20)
                 found[name] = [match[1] or "" for match in pattern.finditer(text)]
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        except _TooLong:
+        except _SearchTooLong:
             print(json.dumps(name), flush=True)
             return
         print(json.dumps(found), flush=True)

@@ -22,7 +22,7 @@ _DETACH = 'exec 5<&0; { read _ <&4 && exec "$@" 3>&- 4<&- 5<&-; } <&5 & echo $! 
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramSpec:
     """What to start: resolved path, arguments, environment and where its streams go (`posix_spawn` file actions)."""
 
     path: str
@@ -94,9 +94,9 @@ class Streams:
         return stack.enter_context(tempfile.TemporaryFile(dir=self.folder, buffering=0))
 
 
-def run(program: Program, timeout_s: float | None = None) -> Finished:
+def run(program: ProgramSpec, timeout_s: float | None = None) -> Finished:
     """Start, wait, measure. The program leads its own process group, which is killed as a whole at the timeout.
-    `maxrss_kib` is at least `own_peak_kib`: the kernel counts the child between vfork and exec, with our memory."""
+    `maxrss_kib` is at least `peak_rss_kib`: the kernel counts the child between vfork and exec, with our memory."""
     path, argv, environment, streams = program.path, program.argv, program.environment, program.streams
     started = perf_counter_ns()
     try:
@@ -106,7 +106,7 @@ def run(program: Program, timeout_s: float | None = None) -> Finished:
     return _await(pid, pid, started, timeout_s)
 
 
-def run_small(program: Program, timeout_s: float | None = None) -> Finished | None:
+def run_small(program: ProgramSpec, timeout_s: float | None = None) -> Finished | None:
     """As `run`, by a small shell that hands its child over, so that `maxrss_kib` is the program's own; the wall time is
     not. None where this process can't adopt orphans."""
     with _adopting_orphans() as adopting:
@@ -130,7 +130,7 @@ def run_small(program: Program, timeout_s: float | None = None) -> Finished | No
             return _await(pid, shell, started, timeout_s)
 
 
-def own_peak_kib() -> int:
+def peak_rss_kib() -> int:
     """Peak resident memory of this process: the floor under what `run` can tell."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)

@@ -10,7 +10,7 @@ from benchhouse.evidence.sources import stage
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.schema.sources import DATA, Source
+from benchhouse.schema.sources import DATA, DataSource
 
 _PLACE = f"{{{DATA}}}"
 
@@ -18,7 +18,7 @@ _PLACE = f"{{{DATA}}}"
 class WithData(Model):
     """A workload that may read data from elsewhere."""
 
-    data: list[Source] = Field(
+    data: list[DataSource] = Field(
         default_factory=empty_list,
         description="Files to fetch first, kept in the cache; `{data}` in the command, its input and its environment "
         "is the folder in which each lies at its `path`.",
@@ -26,7 +26,7 @@ class WithData(Model):
 
 
 @contextmanager
-def staged_data(sources: Sequence[Source], ctx: Context) -> Iterator[str]:
+def staged_data(sources: Sequence[DataSource], ctx: Context) -> Iterator[str]:
     """The folder that they lie in, of links, which is removed afterwards; empty where there are none."""
     if not sources:
         yield ""

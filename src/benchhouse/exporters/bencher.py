@@ -2,12 +2,12 @@
 
 import json
 
-from benchhouse.schema.exported import Document, DocumentExporter, ExportedRun, Figure, Names
+from benchhouse.schema.exported import DocumentExporter, ExportedDocument, ExportedRun, ExportedStatistic, Names
 
 _LONGEST_BENCHMARK, _LONGEST_MEASURE = 1024, 64
 
 
-def render(run: ExportedRun) -> Document:
+def render(run: ExportedRun) -> ExportedDocument:
     figures = [figure for point in run.points for figure in point.figures if not figure.is_spread]
     benchmarks = Names.of(run.names(), str, _LONGEST_BENCHMARK)
     measures = Names.of(map(_measure, figures), str, _LONGEST_MEASURE)
@@ -17,15 +17,15 @@ def render(run: ExportedRun) -> Document:
         }
         for name, point in zip(run.names(), run.points, strict=True)
     }
-    return Document(json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    return ExportedDocument(json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
-def _measure(figure: Figure) -> str:
+def _measure(figure: ExportedStatistic) -> str:
     """With its unit: the format has no other place for it, and none for the direction."""
     return figure.name if figure.unit == "1" else f"{figure.name} ({figure.unit})"
 
 
-def _metric(figure: Figure) -> dict[str, float]:
+def _metric(figure: ExportedStatistic) -> dict[str, float]:
     if figure.interval is None:
         return {"value": figure.mean}
     return {"value": figure.mean, "lower_value": figure.interval[0], "upper_value": figure.interval[1]}

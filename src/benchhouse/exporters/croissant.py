@@ -4,7 +4,7 @@ import json
 from pathlib import PurePosixPath
 from typing import Any
 
-from benchhouse.schema.exported import Document, ExportedPacket, PackedTable, PacketExporter
+from benchhouse.schema.exported import ExportedDocument, ExportedPacket, PackedTable, PacketExporter
 
 _PACKET = "packet"
 _TYPES = {
@@ -31,7 +31,7 @@ _CONTEXT: dict[str, Any] = {
 }
 
 
-def render(packet: ExportedPacket) -> Document:
+def render(packet: ExportedPacket) -> ExportedDocument:
     claim = packet.claim
     content: dict[str, Any] = {
         "@context": _CONTEXT,
@@ -54,7 +54,7 @@ def render(packet: ExportedPacket) -> Document:
         if not given
     ]
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1)
-    return Document(f"{text}\n", tuple(missing))
+    return ExportedDocument(f"{text}\n", tuple(missing))
 
 
 def _tar(packet: ExportedPacket) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.exported import Document, DocumentExporter, ExportedPoint, ExportedRun, Figure
+from benchhouse.schema.exported import DocumentExporter, ExportedDocument, ExportedPoint, ExportedRun, ExportedStatistic
 
 _TIMES = {"ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s"}
 _NO_CPU_TIME = 0.0  # a row without the key is no benchmark for compare.py
 
 
-def render(run: ExportedRun) -> Document:
+def render(run: ExportedRun) -> ExportedDocument:
     rows, left_out = list[dict[str, Any]](), list[str]()
     counters: dict[str, str] = {}
     for family, (name, point) in enumerate(zip(run.names(), run.points, strict=True)):
@@ -32,7 +32,7 @@ def render(run: ExportedRun) -> Document:
         )
     text = json.dumps({"context": _context(run, counters), "benchmarks": rows}, ensure_ascii=False, allow_nan=False,
                       indent=1)  # fmt: skip
-    return Document(f"{text}\n", tuple(left_out))
+    return ExportedDocument(f"{text}\n", tuple(left_out))
 
 
 def _context(run: ExportedRun, counters: dict[str, str]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _context(run: ExportedRun, counters: dict[str, str]) -> dict[str, Any]:
 
 
 def _rows(
-    identity: dict[str, Any], point: ExportedPoint, figure: Figure, others: list[Figure]
+    identity: dict[str, Any], point: ExportedPoint, figure: ExportedStatistic, others: list[ExportedStatistic]
 ) -> Iterator[dict[str, Any]]:
     """A row for each trial, then mean and deviation as the tables have them."""
     common = identity | {"run_name": identity["name"], "repetitions": figure.n, "threads": 1}
@@ -66,12 +66,12 @@ def _rows(
         yield common | {"name": f"{identity['name']}_{name}"} | row | {"real_time": value} | timing
 
 
-def _counter(figure: Figure) -> str:
+def _counter(figure: ExportedStatistic) -> str:
     """With its statistic, so that none is called as a key of the format."""
     return f"{figure.metric}.{figure.stat}"
 
 
-def _meaning(figure: Figure) -> str:
+def _meaning(figure: ExportedStatistic) -> str:
     return f"{figure.unit}; {figure.direction} is better" if figure.direction else figure.unit
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.exported import ExportedPoint, ExportedRun, Figure, Names, Sent, StoreExporter
+from benchhouse.schema.exported import ExportedPoint, ExportedRun, ExportedStatistic, Names, Sent, StoreExporter
 from benchhouse.schema.secrets import blanker, user_and_password, without_secrets
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _tags(run: ExportedRun, point: ExportedPoint) -> dict[str, str]:
     }
 
 
-def _unit(figure: Figure) -> str:
+def _unit(figure: ExportedStatistic) -> str:
     return f"{figure.unit}; {figure.direction} is better" if figure.direction else figure.unit
 
 
@@ -145,7 +145,7 @@ def _metrics(point: ExportedPoint) -> Iterator[tuple[str, float, int]]:
             yield f"{name}/trial", value, step
 
 
-def _described(figure: Figure) -> dict[str, Any]:
+def _described(figure: ExportedStatistic) -> dict[str, Any]:
     return {
         "metric": figure.metric, "stat": figure.stat, "unit": figure.unit, "direction": figure.direction,
         "mean": figure.mean, "stdev": figure.stdev, "interval": figure.interval, "n": figure.n,

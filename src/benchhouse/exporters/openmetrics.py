@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from benchhouse.schema.exported import Document, DocumentExporter, ExportedRun, Figure
+from benchhouse.schema.exported import DocumentExporter, ExportedDocument, ExportedRun, ExportedStatistic
 from benchhouse.schema.hot_metrics import result_name
 
 _LABELS = ("run_id", "scenario", "point", "instance")
@@ -42,7 +42,7 @@ class _Families(Collector):
                 self._add(figure, labels, point.ended.timestamp())
         yield from self._families.values()
 
-    def _add(self, figure: Figure, labels: tuple[str, ...], at_s: float) -> None:
+    def _add(self, figure: ExportedStatistic, labels: tuple[str, ...], at_s: float) -> None:
         """The mean, and beside it the ends of its interval and the trials behind it."""
         name, factor, unit = result_name(figure.metric, figure.stat, figure.unit)
         stem, end = (name.removesuffix(f"_{unit}"), f"_{unit}") if unit else (name, "")
@@ -67,11 +67,11 @@ class _Families(Collector):
                 family.add_metric(labels, value, timestamp=at_s)
 
 
-def render(run: ExportedRun) -> Document:
+def render(run: ExportedRun) -> ExportedDocument:
     families, registry = _Families(run), CollectorRegistry()
     registry.register(families)
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
-    return Document(text, tuple(dict.fromkeys(families.left_out)))
+    return ExportedDocument(text, tuple(dict.fromkeys(families.left_out)))
 
 
 OPENMETRICS = DocumentExporter("OpenMetrics 1.0 text with times, for Prometheus", render)

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from benchhouse.schema.exported import Document, ExportedPacket, PacketExporter
+from benchhouse.schema.exported import ExportedDocument, ExportedPacket, PacketExporter
 
 
-def render(packet: ExportedPacket) -> Document:
+def render(packet: ExportedPacket) -> ExportedDocument:
     claim = packet.claim
     root: dict[str, Any] = {
         "@id": "./",
@@ -28,7 +28,7 @@ def render(packet: ExportedPacket) -> Document:
         root["url"] = packet.url
     graph = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": entities}
     left_out = () if packet.licence else ("the licence, which nobody said, and the format asks for: --licence URL",)
-    return Document(json.dumps(graph, ensure_ascii=False, allow_nan=False, indent=1) + "\n", left_out)
+    return ExportedDocument(json.dumps(graph, ensure_ascii=False, allow_nan=False, indent=1) + "\n", left_out)
 
 
 def _descriptor() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
-class Sample(NamedTuple):
+class ExpositionSample(NamedTuple):
     """One value of a page."""
 
     name: str
@@ -25,21 +25,21 @@ class Family(NamedTuple):
     help: str = ""
 
 
-def samples(page: str, beginnings: tuple[str, ...] = ("",)) -> Iterator[Sample]:
+def samples(page: str, beginnings: tuple[str, ...] = ("",)) -> Iterator[ExpositionSample]:
     """The samples whose lines begin in one of these ways, in the order of the page, under the names of the page."""
     for line in page.split("\n"):
         if line.startswith(beginnings) and (sample := parse_sample(line)):
             yield sample
 
 
-def parse_sample(line: str) -> Sample | None:
+def parse_sample(line: str) -> ExpositionSample | None:
     """The sample of a line; None of a comment, an empty line or what is none."""
     from prometheus_client.parser import text_string_to_metric_families
 
     with contextlib.suppress(ValueError):
         for family in text_string_to_metric_families(line):
             for sample in family.samples:
-                return Sample(sample.name, sample.labels, float(sample.value))
+                return ExpositionSample(sample.name, sample.labels, float(sample.value))
     return None
 
 

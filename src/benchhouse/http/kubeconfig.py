@@ -18,7 +18,7 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass
-class Access:
+class ClusterAccess:
     """Where a cluster is and who we are there. Tokens and keys stay in here: nothing of it is ever printed."""
 
     server: str
@@ -40,13 +40,13 @@ def kubeconfig_files() -> list[Path]:
     return [Path(name) for name in named.split(os.pathsep) if name] or [Path.home() / ".kube" / "config"]
 
 
-def find_access(context: str | None = None) -> Access:
+def find_access(context: str | None = None) -> ClusterAccess:
     """By kubeconfig, as kubectl reads it: files of $KUBECONFIG are joined, the first that says something counts. Inside
     of a pod without one, by the pod's service account."""
     files = [path for path in kubeconfig_files() if path.is_file()]
     if not files:
         if context is None and (_ACCOUNT / "token").exists():
-            return _own_account()
+            return _account_of_pod()
         raise BenchError(
             f"there is no kubeconfig: {', '.join(map(str, kubeconfig_files()))}", "export KUBECONFIG=/path/to/config"
         )
@@ -75,7 +75,7 @@ def find_access(context: str | None = None) -> Access:
         home, user = users.get(chosen.get("user", ""), (folder, {}))
     except KeyError as error:
         raise BenchError(f"the context {name!r} names a cluster that its kubeconfig does not have: {error}") from error
-    return Access(
+    return ClusterAccess(
         server=str(cluster.get("server") or ""),
         context=name,
         namespace=chosen.get("namespace") or "default",
@@ -90,9 +90,9 @@ def find_access(context: str | None = None) -> Access:
     )
 
 
-def _own_account() -> Access:
+def _account_of_pod() -> ClusterAccess:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return Access(
+    return ClusterAccess(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         context=IN_CLUSTER,
         namespace=(_ACCOUNT / "namespace").read_text().strip(),
@@ -126,7 +126,7 @@ def _material(folder: Path, item: Mapping[str, Any], key: str) -> str:
         raise BenchError(f"the kubeconfig names {path}, which can't be read: {error.strerror}") from error
 
 
-def tls_context(access: Access) -> ssl.SSLContext:
+def tls_context(access: ClusterAccess) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.authority or None)
     if not access.verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -139,7 +139,7 @@ def tls_context(access: Access) -> ssl.SSLContext:
     return context
 
 
-def ask_plugin(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
+def run_credential_plugin(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
     command = [str(plugin["command"]), *(str(word) for word in plugin.get("args") or ())]
     asked = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
     variables = {item["name"]: item["value"] for item in plugin.get("env") or ()}

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from benchhouse.http.bounded import whole
-from benchhouse.http.kubeconfig import Access, ask_plugin, seconds_of, tls_context
+from benchhouse.http.kubeconfig import ClusterAccess, run_credential_plugin, seconds_of, tls_context
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.json_text import read_json
 
@@ -28,7 +28,7 @@ _MOST_EVENT_BYTES = 16 << 20  # of one change in a watch; an object has at most 
 _EARLY_S = 60.0  # a token of an exec plugin is renewed this long before its end
 
 
-class Refused(BenchError):  # noqa: N818 - what happened, in one word
+class KubernetesRefused(BenchError):  # noqa: N818 - what happened, in one word
     """The API server answered, and not with what was asked for. `reason` is its own word: NotFound, Forbidden, ...
 
     `wait_s` is how long it wants to be left alone, where it said so.
@@ -47,7 +47,7 @@ class Unreachable(BenchError):  # noqa: N818
 class KubeClient:
     """One cluster. Requests may come from several threads: each has a connection of its own."""
 
-    def __init__(self, access: Access, *, outage_s: float = _OUTAGE_S, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, access: ClusterAccess, *, outage_s: float = _OUTAGE_S, timeout_s: float = _TIMEOUT_S) -> None:
         """A server that does not answer is asked again for `outage_s`; each time it has `timeout_s`."""
         self.access, self._outage_s, self._timeout_s = access, outage_s, timeout_s
         self.requests = 0  # made so far, watches included
@@ -78,7 +78,7 @@ class KubeClient:
             body["gracePeriodSeconds"] = grace_s
         try:
             self.request("DELETE", path, body, query)
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status != 404:
                 raise
 
@@ -194,7 +194,9 @@ class KubeClient:
                 event = read_json(line)
                 kind, item = event["type"], event["object"]
                 if kind == "ERROR":
-                    raise Refused(int(item.get("code") or 500), item.get("reason", ""), item.get("message", ""))
+                    raise KubernetesRefused(
+                        int(item.get("code") or 500), item.get("reason", ""), item.get("message", "")
+                    )
                 if not isinstance(kind, str) or not isinstance(item, dict):
                     raise self._malformed(path)
                 yield kind, item
@@ -235,7 +237,7 @@ class KubeClient:
         if not access.plugin:
             return False
         with self._lock:
-            credential = ask_plugin(access.plugin)
+            credential = run_credential_plugin(access.plugin)
         access.token = credential.get("token") or ""
         if credential.get("clientCertificateData"):
             access.certificate = (credential["clientCertificateData"], credential["clientKeyData"])
@@ -251,12 +253,14 @@ class KubeClient:
         )
 
 
-def _refusal(status: int, data: bytes, wait_s: float = 0.0) -> Refused:
+def _refusal(status: int, data: bytes, wait_s: float = 0.0) -> KubernetesRefused:
     try:
         said = read_json(data)
-        return Refused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000], wait_s)
+        return KubernetesRefused(status, str(said.get("reason") or ""), str(said.get("message") or said)[:1000], wait_s)
     except (ValueError, AttributeError):
-        return Refused(status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}", wait_s)
+        return KubernetesRefused(
+            status, "", data.decode("utf-8", "replace").strip()[:300] or f"status {status}", wait_s
+        )
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchhouse.http.registry import NoSuchImage, ask_machines
+from benchhouse.http.registry import NoSuchImage, fetch_architectures
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.image import Reference, parse_reference
+from benchhouse.schema.image import ImageReference, parse_reference
 from benchhouse.schema.kubernetes import KubernetesSite
 
 _ARCH = "kubernetes.io/arch"
@@ -21,7 +21,7 @@ class ImageAnswer:
     hint: str = ""
 
 
-def ask_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, Any]]) -> ImageAnswer:
+def probe_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, Any]]) -> ImageAnswer:
     """`nodes` are those that may get the pods, as the API server has them; none where nobody may list them.
 
     A registry is asked without an account. Where pods have one (`pull_secrets`), it may hide from us what they see.
@@ -36,7 +36,7 @@ def ask_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, Any
         return ImageAnswer("unknown", f"no node is seen to have {image}")
     machines = _machines(site, nodes)
     try:
-        built = ask_machines(reference, look_inside=bool(machines))
+        built = fetch_architectures(reference, validate_static=bool(machines))
     except NoSuchImage as error:
         if site.pull_secrets:
             return ImageAnswer("unknown", f"{error.message}, or shows it only to who has an account")
@@ -46,7 +46,7 @@ def ask_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, Any
     return _compared(image, built, machines)
 
 
-def _as_on_nodes(reference: Reference) -> str:
+def _as_on_nodes(reference: ImageReference) -> str:
     return (
         f"{reference.name}@{reference.digest}" if reference.digest else f"{reference.name}:{reference.tag or 'latest'}"
     )

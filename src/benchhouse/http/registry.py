@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 
 from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.image import HUB, Reference
+from benchhouse.schema.image import HUB, ImageReference
 
 _CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
 _SOON = HttpClient(timeout_s=5.0, proxy=True, redirects=True)
@@ -42,7 +42,7 @@ def is_plain(host: str) -> bool:
     return host.partition(":")[0] in ("localhost", "127.0.0.1")
 
 
-def ask_digest(reference: Reference, offline: str) -> str:
+def fetch_digest(reference: ImageReference, offline: str) -> str:
     """Of the manifest that NAME:TAG is now; of all architectures, where it has several. Raises BenchError, with the
     hint `offline` where the registry gives no answer."""
     repository = _Repository(reference.at(""), _CLIENT)
@@ -65,25 +65,25 @@ def ask_digest(reference: Reference, offline: str) -> str:
     return digest
 
 
-def ask_machines(reference: Reference, *, look_inside: bool = True) -> frozenset[str]:
-    """Architectures (amd64, arm64) of the image; none where it does not say, or nobody is to `look_inside` it.
+def fetch_architectures(reference: ImageReference, *, validate_static: bool = True) -> frozenset[str]:
+    """Architectures (amd64, arm64) of the image; none where it does not say, or nobody is to `validate_static` it.
 
     Raises NoSuchImage where the registry has none of that name, BenchError where it does not say, within seconds. Only
     to look inside counts as a pull, where a registry counts these.
     """
     repository = _Repository(reference, _SOON)
     try:
-        answer = repository.manifest("GET" if look_inside else "HEAD")
-        if answer.status == 404 and _says_no_such(answer if look_inside else repository.manifest("GET")):
+        answer = repository.manifest("GET" if validate_static else "HEAD")
+        if answer.status == 404 and _is_not_found(answer if validate_static else repository.manifest("GET")):
             raise NoSuchImage(f"the registry {repository.host} has no {str(reference).partition('/')[2]}")
         if not answer.ok:
             raise BenchError(f"the registry {repository.host} answers {answer.status} {answer.reason}".rstrip())
-        return _machines(repository, answer.json()) if look_inside else frozenset()
+        return _machines(repository, answer.json()) if validate_static else frozenset()
     except NoAnswer as error:
         raise RegistrySilent(f"the registry {repository.host} gives no answer: {error.reason}") from error
 
 
-def _says_no_such(answer: Response) -> bool:
+def _is_not_found(answer: Response) -> bool:
     try:
         return answer.status == 404 and any(error["code"] in _NO_SUCH for error in answer.json()["errors"])
     except (NoAnswer, KeyError, TypeError):
@@ -107,7 +107,7 @@ def _machines(repository: "_Repository", manifest: Any) -> frozenset[str]:
 class _Repository:
     """Of one image, asked as anybody may ask: without an account."""
 
-    def __init__(self, reference: Reference, client: HttpClient) -> None:
+    def __init__(self, reference: ImageReference, client: HttpClient) -> None:
         self.reference, self.client = reference, client
         self.host = "registry-1.docker.io" if reference.host == HUB else reference.host
         self._token = ""
@@ -119,12 +119,12 @@ class _Repository:
         url = f"{'http' if is_plain(self.host) else 'https'}://{self.host}/v2/{self.reference.path}/{what}"
         headers = {"Accept": accept} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
         answer = self.client.request(method, url, headers=headers)
-        if answer.status == 401 and not self._token and (token := self._ask_token(answer)):
+        if answer.status == 401 and not self._token and (token := self._request_token(answer)):
             self._token = token
             return self.ask(method, what, accept)
         return answer
 
-    def _ask_token(self, refusal: Response) -> str:
+    def _request_token(self, refusal: Response) -> str:
         """Registries let anybody read public images, with a token that anybody gets; empty where it takes a login."""
         challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
         realm = urlsplit(challenge.get("realm", ""))

@@ -2,7 +2,7 @@
 
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "ado"
 _COLUMNS = {
@@ -41,10 +41,12 @@ def _names(identifier: str, name: str, value: str) -> bool:
     return f"-{name}.{value}-" in f"-{identifier}-"
 
 
-def _case(file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: list[str], names: list[str]) -> Case:
+def _case(
+    file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: list[str], names: list[str]
+) -> ImportedCase:
     """Measurements of one entity by one experiment; `names` are observed properties, also of other experiments."""
     first = same[0][1]
-    case = Case({"name": first["experiment_id"]}, {name: _setting(first[name]) for name in settings})
+    case = ImportedCase({"name": first["experiment_id"]}, {name: _setting(first[name]) for name in settings})
     good = [(line, row) for line, row in same if row.get("valid", "True") == "True"]
     for name in names:
         values = [file.number(row[name], name, line) for line, row in good if row[name] not in _NONE]

@@ -3,9 +3,9 @@
 from array import array
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.experiment import Direction, Metric, Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "aiperf"
 _KNOWN = 1
@@ -43,7 +43,7 @@ def _records(file: ForeignFile) -> Imported:
     values: dict[tuple[str, str], array[float]] = {}
     requests = errors = 0
     for number, line in file.lines():
-        node = Node(file.decode(line, number), "", lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
+        node = JsonNode(file.decode(line, number), "", lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
         if node["metadata"].maybe_text("benchmark_phase") not in (None, "profiling"):
             continue
         requests += 1
@@ -54,7 +54,7 @@ def _records(file: ForeignFile) -> Imported:
             samples = values.setdefault((key, metric["unit"].text()), array("d"))
             value = metric["value"]
             samples.extend(value.numbers() if isinstance(value.value, list) else [value.number()])
-    case = Case({"name": "aiperf"})
+    case = ImportedCase({"name": "aiperf"})
     for (key, unit), samples in values.items():
         case.add(_metric(key, unit), samples)
     if requests:
@@ -63,13 +63,13 @@ def _records(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, [case])
 
 
-def _summary(document: Node, file: ForeignFile) -> Imported:
+def _summary(document: JsonNode, file: ForeignFile) -> Imported:
     schema = document.maybe_text("schema_version") or "1"
     if schema.partition(".")[0] != str(_KNOWN):
         file.problem(f"its format has version {schema}; {_KNOWN} is known")
     model = document.at("input_config", "endpoint", "model_names")
     names = [item.text() for item in model.items()] if model is not None else []
-    case = Case({"name": ", ".join(names) or "aiperf"})
+    case = ImportedCase({"name": ", ".join(names) or "aiperf"})
     stats = {"avg": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "min": "min", "max": "max"}
     for key, metric in document.members():
         if not isinstance(metric.value, dict) or "unit" not in metric.value or "avg" not in metric.value:
@@ -85,7 +85,7 @@ def _summary(document: Node, file: ForeignFile) -> Imported:
     return Imported(TOOL, document.maybe_text("aiperf_version"), [case], document.maybe_text("start_time"))
 
 
-def _error_rate(document: Node) -> float | None:
+def _error_rate(document: JsonNode) -> float | None:
     good, bad = (document.maybe_number(key, "avg") for key in ("request_count", "error_request_count"))
     if bad is None and (told := document.get("error_summary")) is not None:
         bad = sum(error["count"].number() for error in told.items())

@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL, _KNOWN, _MOST_POINTS = "asv", 2, 100_000
 _TIME = their(TOOL, "time_s", "s", "one call: a sample is the mean of as many calls as asv chose", "lower", "latency")
@@ -26,7 +26,7 @@ def read(file: ForeignFile) -> Imported:
     if (version := document["version"].number()) != _KNOWN:
         file.problem(f"its format has version {version:g}; {_KNOWN} is known")
     columns = [item.text() for item in document["result_columns"].items()]
-    cases = list[Case]()
+    cases = list[ImportedCase]()
     for name, row in document["results"].members():
         if len(cells := list(row.items())) > len(columns):
             row.refuse(f"{len(cells)} cells under {len(columns)} columns")
@@ -34,7 +34,7 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, cases, None, document.maybe_text("params", "machine"))
 
 
-def _cases(name: str, row: Node, cells: dict[str, Node]) -> Iterator[Case]:
+def _cases(name: str, row: JsonNode, cells: dict[str, JsonNode]) -> Iterator[ImportedCase]:
     """A case for each combination of the parameters, in asv's order: the last turns first."""
     values = [[item.text() for item in axis.items()] for axis in cells["params"].items()] if "params" in cells else []
     if math.prod(map(len, values)) > _MOST_POINTS:
@@ -47,7 +47,7 @@ def _cases(name: str, row: Node, cells: dict[str, Node]) -> Iterator[Case]:
     metric: Metric = _METRICS.get(name.rpartition(".")[2].partition("_")[0], _TRACKED)
     for point, result, own in zip(points, results, samples, strict=True):
         settings: dict[str, Setting] = {f"param{at}": value for at, value in enumerate(point, 1)}
-        case = Case({"name": name}, settings)
+        case = ImportedCase({"name": name}, settings)
         measured = own.numbers() if own is not None and own.value else []
         skipped = result is None or result.value is None or (_is_nan(result) and not measured)
         value = None if skipped or result is None else result.number()
@@ -59,7 +59,7 @@ def _cases(name: str, row: Node, cells: dict[str, Node]) -> Iterator[Case]:
         yield case
 
 
-def _is_nan(node: Node) -> bool:
+def _is_nan(node: JsonNode) -> bool:
     return isinstance(node.value, float) and math.isnan(node.value)
 
 

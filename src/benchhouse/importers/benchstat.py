@@ -6,7 +6,7 @@ from typing import Any
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction, Metric
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "go"
 _OP = "an operation: the mean over the iterations of a repetition; single operations are not in the file"
@@ -73,12 +73,12 @@ class _Benchmark:
             self.values[unit].append(file.number(text, unit, line))
         self.facts = {key: value for key, value in config.items() if key != "pkg"}
 
-    def case(self, pkg: str | None, name: str, better: dict[str, Direction]) -> Case:
+    def case(self, pkg: str | None, name: str, better: dict[str, Direction]) -> ImportedCase:
         """GOMAXPROCS is the end of a name, which Go leaves out where it is 1, and always of one that failed at once."""
         numbered = _PROCS.fullmatch(name)
         single = 1 if self.iterations else None
         settings: dict[str, Setting] = {"pkg": pkg, "gomaxprocs": int(numbered[2]) if numbered else single}
-        case = Case({"name": numbered[1] if numbered else name}, settings, facts=self.facts)
+        case = ImportedCase({"name": numbered[1] if numbered else name}, settings, facts=self.facts)
         for unit, values in self.values.items():
             case.add(_METRICS.get(unit) or _reported(unit, better.get(unit)), values)
         case.add_figure(_FAILED, self.failed / (self.failed + len(self.iterations)))

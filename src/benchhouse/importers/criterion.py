@@ -1,8 +1,8 @@
 """Criterion.rs: what `cargo criterion --message-format=json` prints, a message a line."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "criterion"
 _TOLD = {"mean": "mean", "median": "p50"}
@@ -18,9 +18,9 @@ def claims(head: bytes, name: str) -> bool:
 
 
 def read(file: ForeignFile) -> Imported:
-    cases = list[Case]()
+    cases = list[ImportedCase]()
     for number, line in file.lines():
-        message = Node(file.decode(line, number), "", lambda text, at=number: file.problem(text, at))  # type: ignore[misc]
+        message = JsonNode(file.decode(line, number), "", lambda text, at=number: file.problem(text, at))  # type: ignore[misc]
         if message["reason"].text() == "benchmark-complete":
             cases.append(_case(message))
     if not cases:
@@ -28,8 +28,8 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, cases)
 
 
-def _case(message: Node) -> Case:
-    case = Case({"name": message["id"].text()})
+def _case(message: JsonNode) -> ImportedCase:
+    case = ImportedCase({"name": message["id"].text()})
     unit = message["unit"].text()
     totals, counts = message["measured_values"].numbers(), message["iteration_count"].numbers()
     if len(totals) != len(counts) or min(counts, default=1.0) < 1:
@@ -46,7 +46,7 @@ def _case(message: Node) -> Case:
     return case
 
 
-def _unit(estimate: Node, unit: str) -> bool:
+def _unit(estimate: JsonNode, unit: str) -> bool:
     return estimate["unit"].text() == unit
 
 

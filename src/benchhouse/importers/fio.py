@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "fio"
 _SETTINGS = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct", "size", "rwmixread")
@@ -35,7 +35,7 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, version.removeprefix("fio-"), cases, document.maybe_text("time"))
 
 
-def _cases(job: Node, shared: Node | None) -> Iterator[Case]:
+def _cases(job: JsonNode, shared: JsonNode | None) -> Iterator[ImportedCase]:
     """One for each direction in which the job moved something; one for a job that moved nothing."""
     settings: dict[str, Setting] = {}
     for options in (shared, job.get("job options")):
@@ -45,12 +45,12 @@ def _cases(job: Node, shared: Node | None) -> Iterator[Case]:
     directions = [(direction, moved) for direction in _DIRECTIONS if (moved := job.get(direction)) is not None]
     moving = [(direction, moved) for direction, moved in directions if moved["total_ios"].number()]
     if not moving:
-        idle = Case({"name": job["jobname"].text()}, settings)
+        idle = ImportedCase({"name": job["jobname"].text()}, settings)
         idle.add_figure(ERROR, job["error"].number())
         idle.doubts.append(("fio_moved_nothing", f"the job {idle.target['name']} neither read nor wrote anything"))
         yield idle
     for direction, moved in moving:
-        case = Case({"name": job["jobname"].text()}, settings | {"direction": direction})
+        case = ImportedCase({"name": job["jobname"].text()}, settings | {"direction": direction})
         case.add_figure(BANDWIDTH, moved["bw_bytes"].number() / 1e6 if moved.get("bw_bytes") else None)
         case.add_figure(IOPS, moved["iops"].number())
         case.add_figure(ERROR, job["error"].number())
@@ -62,7 +62,7 @@ def _cases(job: Node, shared: Node | None) -> Iterator[Case]:
         yield case
 
 
-def _latency(case: Case, moved: Node, kind: str, means: str) -> None:
+def _latency(case: ImportedCase, moved: JsonNode, kind: str, means: str) -> None:
     scale = 1e6 if moved.get(f"{kind}_ns") else 1e3  # fio 2 has microseconds
     found = moved.get(f"{kind}_ns") or moved.get(kind)
     if found is None or not (found.maybe_number("N") or found.maybe_number("max")):

@@ -3,8 +3,8 @@
 from collections import defaultdict
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "google-benchmark"
 _MS = {"ns": 1e6, "us": 1e3, "ms": 1.0, "s": 1e-3}
@@ -32,8 +32,8 @@ def read(file: ForeignFile) -> Imported:
     schema = context.maybe_number("json_schema_version")
     if schema is not None and schema > 1:
         file.problem(f"its format has version {schema:g}; 1 is known")
-    rows: dict[str, list[Node]] = defaultdict(list)
-    aggregates: dict[str, list[Node]] = defaultdict(list)
+    rows: dict[str, list[JsonNode]] = defaultdict(list)
+    aggregates: dict[str, list[JsonNode]] = defaultdict(list)
     for item in document["benchmarks"].items():
         name = (item.get("run_name") or item["name"]).text()
         kind = item.maybe_text("run_type") or "iteration"
@@ -47,9 +47,9 @@ def read(file: ForeignFile) -> Imported:
                     context.maybe_text("host_name"))  # fmt: skip
 
 
-def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
+def _case(name: str, rows: list[JsonNode], aggregates: list[JsonNode]) -> ImportedCase:
     """A benchmark; its repetitions are the samples."""
-    case = Case({"name": name})
+    case = ImportedCase({"name": name})
     good = []
     for row in rows:
         for flag, message in (("error_occurred", "error_message"), ("skipped", "skip_message")):
@@ -90,7 +90,7 @@ def _case(name: str, rows: list[Node], aggregates: list[Node]) -> Case:
     return case
 
 
-def _fitted(case: Case, aggregates: list[Node]) -> None:
+def _fitted(case: ImportedCase, aggregates: list[JsonNode]) -> None:
     """What the library says of a family of benchmarks: the curve through their times."""
     for item in aggregates:
         for key in _FITTED:
@@ -101,7 +101,7 @@ def _fitted(case: Case, aggregates: list[Node]) -> None:
             case.add_figure(their(TOOL, "fit_rms", "1", "error of the fitted curve / mean time"), error)
 
 
-def _means(case: Case, aggregates: list[Node]) -> None:
+def _means(case: ImportedCase, aggregates: list[JsonNode]) -> None:
     """Rates and counters where single repetitions are not in the file."""
     for item in aggregates:
         if item.maybe_text("aggregate_name") != "mean":
@@ -114,7 +114,7 @@ def _means(case: Case, aggregates: list[Node]) -> None:
                 case.add_figure(their(TOOL, f"{_clean(key)[:55]}_mean", "1", formula), node.number())
 
 
-def _is_number(node: Node) -> bool:
+def _is_number(node: JsonNode) -> bool:
     return isinstance(node.value, int | float) and not isinstance(node.value, bool)
 
 
@@ -124,7 +124,7 @@ def _clean(key: str) -> str:
     return f"counter.{word}"[:60]
 
 
-def _scale(item: Node) -> float:
+def _scale(item: JsonNode) -> float:
     unit = item.maybe_text("time_unit") or "ns"
     return _MS[unit] if unit in _MS else item.refuse(f"unknown time_unit {unit}")
 

@@ -1,8 +1,8 @@
 """guidellm: `benchmarks.json`, with the requests of each load."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "guidellm"
 _KNOWN = (1, 2)
@@ -41,13 +41,13 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, about.maybe_text("guidellm_version"), cases, None, about.maybe_text("platform"))
 
 
-def _case(item: Node) -> Case:
+def _case(item: JsonNode) -> ImportedCase:
     strategy = item.at("config", "strategy")
     settings: dict[str, Setting] = {}
     for name, node in strategy.members() if strategy is not None else ():
         if isinstance(node.value, str | int | float | bool):
             settings[name.removesuffix("_")] = node.value
-    case = Case({"name": item.maybe_text("config", "backend", "model") or "guidellm"}, settings)
+    case = ImportedCase({"name": item.maybe_text("config", "backend", "model") or "guidellm"}, settings)
     good = list(item["requests"]["successful"].items())
     bad = len(list(item["requests"]["errored"].items()))
     for key, (metric, scale) in _PER_REQUEST.items():

@@ -1,8 +1,8 @@
 """hyperfine: what `--export-json` writes."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "hyperfine"
 WALL = their(
@@ -25,11 +25,11 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, [_case(result) for result in file.json()["results"].items()])
 
 
-def _case(result: Node) -> Case:
+def _case(result: JsonNode) -> ImportedCase:
     settings: dict[str, Setting] = {}
     if parameters := result.get("parameters"):
         settings = {name: item.text() for name, item in parameters.members()}
-    case = Case({"name": result["command"].text()}, settings)
+    case = ImportedCase({"name": result["command"].text()}, settings)
     times = result.get("times")
     if times is None:
         case.add_figure(WALL, result["mean"].number() * 1e3)

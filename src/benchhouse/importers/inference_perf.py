@@ -2,7 +2,7 @@
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction, Role
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "inference-perf"
 _LATENCIES: dict[str, tuple[str, Role | None]] = {
@@ -26,7 +26,9 @@ def read(file: ForeignFile) -> Imported:
     document = file.json()
     load, good, bad = document["load_summary"], document["successes"], document["failures"]
     settings: dict[str, Setting] = {"requested_rate": load.maybe_number("requested_rate")}
-    case = Case({"name": "inference-perf"}, {name: value for name, value in settings.items() if value is not None})
+    case = ImportedCase(
+        {"name": "inference-perf"}, {name: value for name, value in settings.items() if value is not None}
+    )
     served, failed = good["count"].number(), bad["count"].number()
     rate = failed / (served + failed) if served + failed else None
     errors = their(TOOL, "error_rate", "1", "requests that failed / all", "lower", "error_rate")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "jmh"
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "hr": 3.6e12, "day": 8.64e13}
@@ -35,12 +35,12 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, results[0].maybe_text("jmhVersion"), [_case(result) for result in results])
 
 
-def _case(result: Node) -> Case:
+def _case(result: JsonNode) -> ImportedCase:
     mode = result["mode"].text()
     settings: dict[str, Setting] = {"mode": mode, "threads": int(result["threads"].number())}
     if (parameters := result.get("params")) is not None:
         settings |= {f"param_{name}": node.text() for name, node in parameters.members()}
-    case = Case({"name": result["benchmark"].text()}, settings)
+    case = ImportedCase({"name": result["benchmark"].text()}, settings)
     primary = result["primaryMetric"]
     scale = _scale(primary["scoreUnit"])
     if (metric := _MODES.get(mode)) is not None:
@@ -61,7 +61,7 @@ def _case(result: Node) -> Case:
     return case
 
 
-def _scale(unit: Node) -> float:
+def _scale(unit: JsonNode) -> float:
     """To operations a second, or nanoseconds."""
     first, _, second = unit.text().partition("/")
     if second == "op" and first in _NS:
@@ -69,7 +69,7 @@ def _scale(unit: Node) -> float:
     return 1e9 / _NS[second] if first == "ops" and second in _NS else unit.refuse(f"unknown unit {unit.text()[:60]!r}")
 
 
-def _add(case: Case, metric: Metric, node: Node, scale: float, because: Mapping[str, str] = _RANK) -> None:
+def _add(case: ImportedCase, metric: Metric, node: JsonNode, scale: float, because: Mapping[str, str] = _RANK) -> None:
     cells = [cell for fork in node["rawData"].items() for cell in fork.items()]
     values = [cell.number() * scale for cell in cells if cell.value != "NaN"]
     if len(values) < len(cells):
@@ -86,7 +86,7 @@ def _add(case: Case, metric: Metric, node: Node, scale: float, because: Mapping[
         case.missing["samples"] = "it ran with jmh.json.rawData=false: only JMH's own score is known"
 
 
-def _told(node: Node, scale: float) -> dict[str, float]:
+def _told(node: JsonNode, scale: float) -> dict[str, float]:
     told = {stat: value for key, stat in _TOLD.items() if (value := node["scorePercentiles"].get(key)) is not None}
     return {stat: value.number() * scale for stat, value in {"mean": node["score"], **told}.items()
             if value.value != "NaN"}  # fmt: skip

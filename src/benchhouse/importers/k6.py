@@ -11,7 +11,7 @@ import numpy as np
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_lines import batches
 from benchhouse.schema.experiment import Direction, Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,8 +92,8 @@ def _short(stamp: str) -> str:
     return re.sub(r"(\.\d{6})\d+", r"\1", stamp)
 
 
-def _case(file: ForeignFile, points: _Points) -> Case:
-    case = Case({"name": "k6"})
+def _case(file: ForeignFile, points: _Points) -> ImportedCase:
+    case = ImportedCase({"name": "k6"})
     seconds = (points.last - points.first).total_seconds() if points.first and points.last else 0.0
     for name, values in points.values.items():
         if name not in points.kinds:
@@ -104,7 +104,7 @@ def _case(file: ForeignFile, points: _Points) -> Case:
     return case
 
 
-def _add(case: Case, name: str, kind: str, contains: str, values: "array[float]", seconds: float) -> None:
+def _add(case: ImportedCase, name: str, kind: str, contains: str, values: "array[float]", seconds: float) -> None:
     unit = _UNITS.get(contains, "1")
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     if kind == "trend":

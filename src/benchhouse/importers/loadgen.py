@@ -4,9 +4,9 @@ import re
 from typing import Any
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
+from benchhouse.documents.json_node import JsonNode
 from benchhouse.schema.experiment import Metric, Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "loadgen"
 _MARK = b":::MLLOG "
@@ -37,10 +37,10 @@ def read(file: ForeignFile) -> Imported:
         if not line.startswith(_MARK):
             file.problem("not a line of LoadGen's detail log", number)
         content = file.decode(line.removeprefix(_MARK), number)
-        node = Node(content, "", lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
+        node = JsonNode(content, "", lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
         key, value = node["key"].text(), node.mapping().get("value")
         if key.startswith(("result_", "effective_", "loadgen_version", "power_begin")):
-            said[key] = Node(value, key, lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
+            said[key] = JsonNode(value, key, lambda message, at=number: file.problem(message, at))  # type: ignore[misc]
         errors += node.at("metadata", "is_error") is not None and node["metadata"]["is_error"].value is True
     if "result_validity" not in said:
         file.problem("there is no result in it: did the test end?")
@@ -48,9 +48,9 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, version, [_case(said, errors)])
 
 
-def _case(said: dict[str, Node], errors: int) -> Case:
+def _case(said: dict[str, JsonNode], errors: int) -> ImportedCase:
     settings = {name: node.value for key, name in _SETTINGS.items() if (node := said.get(key)) is not None}
-    case = Case(
+    case = ImportedCase(
         {"name": "MLPerf"}, {name: value for name, value in settings.items() if not isinstance(value, dict | list)}
     )
     for key in _RATES:

@@ -3,7 +3,7 @@
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "locust"
 _KEPT = "as locust says it: of all requests, failed ones too; above 100 ms it knows two digits"
@@ -23,12 +23,12 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, [case for case in cases if case.samples])
 
 
-def _case(file: ForeignFile, row: dict[str, str], line: int) -> Case:
+def _case(file: ForeignFile, row: dict[str, str], line: int) -> ImportedCase:
     def number(name: str) -> float | None:
         text = row.get(name, "N/A")
         return None if text == "N/A" else file.number(text, name, line)
 
-    case = Case({"name": f"{row.get('Type', '')} {row.get('Name', '')}".strip()})
+    case = ImportedCase({"name": f"{row.get('Type', '')} {row.get('Name', '')}".strip()})
     requests, failures = number("Request Count"), number("Failure Count")
     if not requests:
         return case

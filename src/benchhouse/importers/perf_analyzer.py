@@ -1,8 +1,8 @@
 """perf_analyzer: what `--profile-export-file` writes."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "perf_analyzer"
 _SENT = (
@@ -25,9 +25,9 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, document.maybe_text("version"), cases)
 
 
-def _case(item: Node, name: str) -> Case:
+def _case(item: JsonNode, name: str) -> ImportedCase:
     mode, value = item["experiment"]["mode"].text(), item["experiment"]["value"].number()
-    case = Case({"name": name}, {mode: value})
+    case = ImportedCase({"name": name}, {mode: value})
     starts, ends, first, last = list[float](), list[float](), list[float](), list[float]()
     for request in item["requests"].items():
         sent, answers = request["timestamp"].number(), request["response_timestamps"].numbers()

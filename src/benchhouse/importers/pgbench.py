@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "pgbench"
 _LINE = re.compile(
@@ -94,8 +94,8 @@ class _Script:
         if eighth is not None:
             self.eighth.append(int(eighth))
 
-    def case(self, number: int, sampled: bool) -> Case:
-        case = Case({"name": f"script {number}"}, {"clients": len(self.clients)})
+    def case(self, number: int, sampled: bool) -> ImportedCase:
+        case = ImportedCase({"name": f"script {number}"}, {"clients": len(self.clients)})
         case.add(LATENCY, self.latencies)
         elapsed = self.last - self.first
         if sampled:
@@ -111,7 +111,7 @@ class _Script:
         case.missing["tool's own figures"] = "pgbench prints them and does not log them"
         return case
 
-    def _add_further(self, case: Case) -> None:
+    def _add_further(self, case: ImportedCase) -> None:
         """The lag where there is a rate (-R), then retries with --max-tries: of one column only its size may tell."""
         if self.eighth or self.skipped or max(self.seventh, default=0) > _MOST_TRIES:
             case.add(LAG, (lag_us / 1e3 for lag_us in self.seventh))

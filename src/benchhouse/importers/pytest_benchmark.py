@@ -1,8 +1,8 @@
 """pytest-benchmark: what `--benchmark-json` and the folder `.benchmarks` hold."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "pytest-benchmark"
 _KNOWN = 5
@@ -33,11 +33,11 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, version, cases, when, where)
 
 
-def _case(item: Node) -> Case:
+def _case(item: JsonNode) -> ImportedCase:
     settings: dict[str, Setting] = {}
     if (params := item.get("params")) is not None:
         settings = {name: str(node.value) for name, node in params.members()}
-    case = Case({"name": (item.get("fullname") or item["name"]).text()}, settings)
+    case = ImportedCase({"name": (item.get("fullname") or item["name"]).text()}, settings)
     stats = item["stats"]
     told = {ours: stats.maybe_number(theirs) for ours, theirs in _TOLD.items()}
     milliseconds = {stat: None if value is None else value * 1e3 for stat, value in told.items()}

@@ -1,8 +1,8 @@
 """ReFrame: the report of a session, which `--report-file` names."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "reframe"
 _KNOWN = 4
@@ -24,10 +24,10 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, session.maybe_text("version"), cases, when, where)
 
 
-def _case(test: Node) -> Case:
+def _case(test: JsonNode) -> ImportedCase:
     """A test; one that did not pass with a doubt, whether it has values or not."""
     settings: dict[str, Setting] = {key: test.maybe_text(key) for key in ("system", "partition", "environ")}
-    case = Case({"name": (test.get("display_name") or test["name"]).text()}, settings)
+    case = ImportedCase({"name": (test.get("display_name") or test["name"]).text()}, settings)
     values = test.get("perfvalues")
     for key, node in values.members() if values is not None else ():
         entry = list(node.items())

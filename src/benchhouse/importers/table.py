@@ -10,11 +10,11 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.validation_errors import from_pydantic
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.experiment import Metric
-from benchhouse.schema.imported import OWN, Case, Imported, Setting
+from benchhouse.schema.imported import OWN, Imported, ImportedCase, Setting
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 
@@ -29,7 +29,7 @@ _MOST_CASES = 50_000
 _MOST_DIGITS = 15  # that a float keeps
 
 
-class Column(Model):
+class NumberColumn(Model):
     """A column of numbers."""
 
     column: str = Field(description="Its heading.")
@@ -49,7 +49,7 @@ class Mapped(Model):
     target: str = Field("table", description="What was measured, where no column says so.")
     target_column: str = Field("", description="Column that names what was measured.")
     settings: list[str] = Field(default_factory=empty_list, description="Columns that tell cases apart.")
-    metrics: dict[str, Column] = Field(description="Metrics by name; each row is a sample.")
+    metrics: dict[str, NumberColumn] = Field(description="Metrics by name; each row is a sample.")
 
     @model_validator(mode="after")
     def _names_fit(self) -> "Mapped":
@@ -71,7 +71,7 @@ def read(file: ForeignFile) -> Imported:
         mapped = Mapped.model_validate(document.data)
     except ValidationError as error:
         raise ProblemsError(from_pydantic(error, document, Mapped)) from error
-    cases: dict[str, Case] = {}
+    cases: dict[str, ImportedCase] = {}
     values: dict[str, dict[str, array[float]]] = {}
     empty: dict[str, dict[str, int]] = {}
     for rows in _tables(file, mapped):
@@ -84,7 +84,7 @@ def read(file: ForeignFile) -> Imported:
                 if len(cases) == _MOST_CASES:
                     names = ", ".join(mapped.settings) or mapped.target_column
                     file.problem(f"more than {_MOST_CASES:,} cases: does one of {names} differ in every row?")
-                cases[key] = Case({"name": target}, settings)
+                cases[key] = ImportedCase({"name": target}, settings)
                 values[key] = {name: array("d") for name in mapped.metrics}
                 empty[key] = dict.fromkeys(mapped.metrics, 0)
             for name, column in mapped.metrics.items():

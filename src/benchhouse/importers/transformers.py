@@ -4,7 +4,7 @@ import re
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "transformers"
 _NO_METRICS = ("epoch", "step")
@@ -21,7 +21,7 @@ def read(file: ForeignFile) -> Imported:
         for key, node in entry.members():
             if key not in _NO_METRICS and node.value is not None:
                 values.setdefault(key, []).append(node.number())
-    case = Case({"name": "trainer"}, {"batch_size": document.maybe_number("train_batch_size")})
+    case = ImportedCase({"name": "trainer"}, {"batch_size": document.maybe_number("train_batch_size")})
     for key, own in values.items():
         metric = their(
             TOOL, re.sub(r"[^A-Za-z0-9_.-]", "_", key), _unit(key), f"{key} as the trainer logged it", _better(key)

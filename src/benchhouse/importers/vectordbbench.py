@@ -1,8 +1,8 @@
 """VectorDBBench: `result_DATE_LABEL_DB.json` of its results folder."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "vectordbbench"
 _QPS = "the most of all tried concurrencies: searches / seconds, as VectorDBBench says it"
@@ -32,7 +32,7 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, cases, document.maybe_text("timestamp"))
 
 
-def _case(item: Node) -> Case:
+def _case(item: JsonNode) -> ImportedCase:
     config = item["task_config"]
     settings: dict[str, Setting] = {"case_id": int(config["case_config"]["case_id"].number())}
     settings["k"] = int(config.maybe_number("case_config", "k") or 0) or None
@@ -40,7 +40,7 @@ def _case(item: Node) -> Case:
         if isinstance(node.value, str | int | float | bool):
             settings[name] = node.value
     place = config.maybe_text("db_config", "db_label") or ""
-    case = Case({"name": f"{config['db'].text()} {place}".strip()}, settings)
+    case = ImportedCase({"name": f"{config['db'].text()} {place}".strip()}, settings)
     metrics, label = item["metrics"], item["label"].text()
     case.add_figure(_FAILED, float(label != _GOOD))
     if label != _GOOD:

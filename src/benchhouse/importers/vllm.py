@@ -1,8 +1,8 @@
 """vLLM: what `vllm bench serve --save-result` writes; with `--save-detailed` it has samples."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
-from benchhouse.documents.json_node import Node
-from benchhouse.schema.imported import Case, Imported, Setting, their
+from benchhouse.documents.json_node import JsonNode
+from benchhouse.schema.imported import Imported, ImportedCase, Setting, their
 
 TOOL = "vllm-bench"
 _SENT = "counted from when the request was really sent; good requests only"
@@ -31,7 +31,7 @@ def claims(head: bytes, name: str) -> bool:
 def read(file: ForeignFile) -> Imported:
     document = file.json()
     settings: dict[str, Setting] = {name: document.maybe_text(name) for name in _SETTINGS}
-    case = Case({"name": document["model_id"].text()}, settings)
+    case = ImportedCase({"name": document["model_id"].text()}, settings)
     completed, planned = document["completed"].number(), document["num_prompts"].number()
     failed = document.maybe_number("failed")
     case.add_figure(_ERRORS, (planned - completed if failed is None else failed) / planned if planned else None)
@@ -60,7 +60,7 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, [case], document.maybe_text("date"))
 
 
-def _samples(document: Node) -> dict[str, list[float]]:
+def _samples(document: JsonNode) -> dict[str, list[float]]:
     """Milliseconds of the good requests, by vLLM's name of the metric; nothing where the file has no lists."""
     if document.get("ttfts") is None or document.get("itls") is None:
         return {}

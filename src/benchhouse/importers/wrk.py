@@ -4,7 +4,7 @@ import re
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _BYTES = {"B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30, "TB": 2.0**40, "PB": 2.0**50}
@@ -46,7 +46,7 @@ class _Output:
 
     def __init__(self, file: ForeignFile, line: int, duration: str, url: str) -> None:
         self._file, self._line = file, line
-        self._case = Case({"name": url}, {"duration": duration})
+        self._case = ImportedCase({"name": url}, {"duration": duration})
         self._figures: dict[str, float] = {"status": 0.0, "sockets": 0.0}
         self._latencies: dict[str, float] = {}
         self._prefix = "latency"
@@ -81,7 +81,7 @@ class _Output:
             self._file.problem(f"expected a number and one of {', '.join(units)}, found {text[:60]!r}", line)
         return self._file.number(number, "amount", line) * units[unit]
 
-    def case(self, tool: str) -> Case:
+    def case(self, tool: str) -> ImportedCase:
         case, found = self._case, self._figures
         if not {"requests", "rate", "bytes"} <= found.keys():
             self._file.problem("this run has no Requests/sec and Transfer/sec: did it end?", self._line)

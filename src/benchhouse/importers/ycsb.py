@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.schema.experiment import Role
-from benchhouse.schema.imported import Case, Imported, their
+from benchhouse.schema.imported import Imported, ImportedCase, their
 
 TOOL = "ycsb"
 _FIGURE = re.compile(r"\[([^\]]+)\], ([^,]+), (.+)")
@@ -61,9 +61,9 @@ def read(file: ForeignFile) -> Imported:
     return Imported(TOOL, None, good)
 
 
-def _case(name: str, figures: dict[str, float], values: "array[float] | None") -> Case:
+def _case(name: str, figures: dict[str, float], values: "array[float] | None") -> ImportedCase:
     """The whole run ('OVERALL'), or one kind of operation."""
-    case = Case({"name": name})
+    case = ImportedCase({"name": name})
     if name == "OVERALL":
         case.add_figure(_RUNTIME, figures.get("RunTime(ms)"))
         case.add_figure(_RATE, figures.get("Throughput(ops/sec)"))
@@ -81,7 +81,7 @@ def _case(name: str, figures: dict[str, float], values: "array[float] | None") -
     return case
 
 
-def _add_figures(case: Case, figures: dict[str, float]) -> None:
+def _add_figures(case: ImportedCase, figures: dict[str, float]) -> None:
     case.missing["samples"] = "YCSB prints them with measurementtype=raw"
     if not figures.get("Operations"):
         case.missing["latency"] = "no operation was measured"

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable
 
 from benchhouse.load import answers_python
-from benchhouse.schema.histogram import Measured
+from benchhouse.schema.histogram import PreparedValues
 
 try:
     from benchhouse.load import _answers
@@ -47,7 +47,7 @@ def sides(
     return array("q", sure), array("q", found), array("q", least), array("q", most)
 
 
-def measured(values: "array[int]") -> Measured:
+def measured(values: "array[int]") -> PreparedValues:
     """As `Measured(values)`, which raises ValueError for a value out of range."""
     known = _compiled.measured(values) if _compiled else None
-    return Measured(values) if known is None else Measured.known(*known)
+    return PreparedValues(values) if known is None else PreparedValues.known(*known)

@@ -155,7 +155,7 @@ class Ramp(_Changing):
         return Course(self.to, [(length, _positive(rate), self.to)])
 
 
-class Steps(_Changing):
+class StepRates(_Changing):
     """One rate after the other; the last one stays."""
 
     own_rate: ClassVar[bool] = True
@@ -167,7 +167,7 @@ class Steps(_Changing):
         return Course(self.rates[-1], [(self.each, each, each) for each in self.rates])
 
 
-class Trace(_Kind):
+class TraceArrivals(_Kind):
     """The arrivals of a file, counted from its first one; the load ends with the file."""
 
     own_rate: ClassVar[bool] = True
@@ -176,7 +176,7 @@ class Trace(_Kind):
     speed: float = Field(1.0, gt=0, le=1e9, description="Replay so many times as fast; 1000 where it has milliseconds.")
 
     @model_validator(mode="after")
-    def _is_a_trace(self) -> "Trace":
+    def _is_a_trace(self) -> "TraceArrivals":
         try:
             state = Path(self.file).stat()
             _check_trace(Path(self.file), state.st_size, state.st_mtime_ns)
@@ -206,7 +206,7 @@ def _spell_out(given: Any) -> Any:
     return {"kind": given} if isinstance(given, str) else given
 
 
-Kind = Constant | Poisson | Gamma | Ramp | Steps | Trace
+Kind = Constant | Poisson | Gamma | Ramp | StepRates | TraceArrivals
 _WORDS = AlsoTakes({"enum": ["constant", "poisson"]})
 Arrivals = Annotated[Kind, Field(discriminator="kind"), BeforeValidator(_spell_out), _WORDS]
 

@@ -7,13 +7,13 @@ import socket
 from time import monotonic_ns
 from typing import ClassVar, Literal
 
-from benchhouse.load.book import Book, Clock
 from benchhouse.load.calls import CallTally
-from benchhouse.load.endpoint import Endpoint
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.endpoint import HttpEndpoint
+from benchhouse.load.load_record import LoadRecord, SendSchedule
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.shape import Shape
 from benchhouse.load.sockets import SocketLoad
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.errors import BenchError
 
 _MOST_EVENTS = 64  # of an answer of the echo: more would leave too few answers
@@ -39,8 +39,8 @@ class _Echo:
     def request(self, item: object) -> bytes:
         return _REQUEST
 
-    def read(self, exchange: Exchange) -> Reply:
-        return Reply()
+    def read(self, exchange: Exchange) -> CallResult:
+        return CallResult()
 
 
 def request_cost_s(events: float) -> float:
@@ -59,12 +59,12 @@ def _measure(events: int) -> float:
             finally:
                 os._exit(0)  # a fork: its parent's atexit handlers and frames are not its to run
         try:
-            book = Book(CallTally())
+            book = LoadRecord(CallTally())
             driver = _Echo(url)
-            load = SocketLoad(driver, Pool([Planned(None, _REQUEST)], 0), _SHAPE, book, [Endpoint(url)])
+            load = SocketLoad(driver, RequestPool([Planned(None, _REQUEST)], 0), _SHAPE, book, [HttpEndpoint(url)])
             if problem := load.prepare(_SHAPE.most_in_flight):
                 raise BenchError(f"the engine can't reach an echo of its own at {url}: {problem}", _BY_HAND)
-            load.run(Clock(_SHAPE, monotonic_ns() + _EDGE_NS, 0))
+            load.run(SendSchedule(_SHAPE, monotonic_ns() + _EDGE_NS, 0))
             return book.cpu_all_ns / 1e9 / max(book.answered, 1.0)
         finally:
             os.kill(pid, signal.SIGKILL)

@@ -5,11 +5,11 @@ from collections import defaultdict
 from operator import sub
 
 from benchhouse.load.answers import measured
-from benchhouse.load.book import Answers, Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Answers, Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.slo import Slo, missed
-from benchhouse.load.streams import Stream
-from benchhouse.schema.histogram import Measured
+from benchhouse.load.streams import ValueStream
+from benchhouse.schema.histogram import PreparedValues
 
 
 class CallTally:
@@ -18,21 +18,21 @@ class CallTally:
 
     def __init__(self, slo: Slo | None = None) -> None:
         self.slo = slo
-        self.latency, self.latency_sent, self.first_byte = Stream(), Stream(), Stream()
-        self.by_kind: dict[str, Stream] = defaultdict(Stream)
+        self.latency, self.latency_sent, self.first_byte = ValueStream(), ValueStream(), ValueStream()
+        self.by_kind: dict[str, ValueStream] = defaultdict(ValueStream)
         self.calls = 0  # good and measured
         self.bytes = 0  # of these
         self.operations = 0.0  # of these: rows, vectors, objects
         self.bytes_by_kind: dict[str, int] = defaultdict(int)
 
-    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+    def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         if not call.measured:
             return 0
         if reply.error is None:
             self.add_many([(call, reply)])
         return missed(self.slo, {"latency": call.ended_ns - call.due_ns} if reply.error is None else None)
 
-    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+    def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
         """All of them good and measured."""
         self.calls += len(ended)
         sending = [call.sending_ns + call.waited_ns for call, _ in ended]
@@ -49,7 +49,7 @@ class CallTally:
                 self.by_kind[kind].add_unsure(call.ended_ns - call.due_ns, earlier)
                 self.bytes_by_kind[kind] += reply.size
 
-    def count_answers(self, answers: Answers) -> "tuple[array[int], Measured]":
+    def count_answers(self, answers: Answers) -> "tuple[array[int], PreparedValues]":
         """As `add_many` of such calls, without their kinds; they have no bytes and no first byte. Their latencies."""
         latencies = array("q", map(sub, answers.ended_ns, answers.sent_ns))
         known = measured(latencies)
@@ -59,7 +59,7 @@ class CallTally:
         self.latency_sent.count(known)
         return latencies, known
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[ValueStream]:
         return [self.latency, self.latency_sent, self.first_byte, *self.by_kind.values()]
 
     def merge(self, other: "CallTally") -> None:

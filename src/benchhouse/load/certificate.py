@@ -6,8 +6,8 @@ from itertools import count, pairwise
 
 from pydantic import Field
 
-from benchhouse.load.arrivals import Kind, Trace
-from benchhouse.load.book import Book, Lost
+from benchhouse.load.arrivals import Kind, TraceArrivals
+from benchhouse.load.load_record import LoadRecord, Lost
 from benchhouse.load.protocols.calls import CONNECTING
 from benchhouse.load.shape import ERROR_LIMIT_S, Shape
 from benchhouse.schema.histogram import Histogram
@@ -54,7 +54,7 @@ def gaps_fit(
     ordered = sorted(sent)
     if len(ordered) < 2:
         return Fit(statistic=0.0, limit=1.0, passed=True, n=0, what="no gaps to look at")
-    if isinstance(arrivals, Trace):
+    if isinstance(arrivals, TraceArrivals):
         wanted = _gaps(sorted(intended))
         mean = sum(wanted) / len(wanted)
         tolerance = min(_EVEN_PART * mean, max(_EVEN_LEAST * mean, tolerance_ns))
@@ -144,7 +144,7 @@ class Lag(Model):
     max_ms: float
 
 
-class Problem(Model):
+class CertificateProblem(Model):
     code: str
     message: str
 
@@ -175,14 +175,14 @@ class Certificate(Model):
     connections_late: int = Field(description="Of these, opened after the load had begun.")
     resent: int = Field(description="Sent again because the server had closed a kept connection.")
     connection_errors: int
-    problems: tuple[Problem, ...]
+    problems: tuple[CertificateProblem, ...]
 
     @property
     def holds(self) -> bool:
         return not self.problems
 
 
-def certify(book: Book, shape: Shape, *, embedded: bool = False) -> Certificate:
+def certify(book: LoadRecord, shape: Shape, *, embedded: bool = False) -> Certificate:
     """`embedded`: what is measured runs inside the load process, whose CPU use is then no fault; an open loop's
     schedule is judged all the same."""
     draft = Certificate(
@@ -212,10 +212,12 @@ def certify(book: Book, shape: Shape, *, embedded: bool = False) -> Certificate:
         problems=(),
     )
     problems = _problems(draft, book, shape, embedded)
-    return draft.model_copy(update={"problems": tuple(Problem(code=code, message=text) for code, text in problems)})
+    return draft.model_copy(
+        update={"problems": tuple(CertificateProblem(code=code, message=text) for code, text in problems)}
+    )
 
 
-def _problems(draft: Certificate, book: Book, shape: Shape, embedded: bool) -> Problems:
+def _problems(draft: Certificate, book: LoadRecord, shape: Shape, embedded: bool) -> Problems:
     for lost in book.lost:
         yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
     yield from _endpoint_problems(book)
@@ -237,7 +239,7 @@ def _problems(draft: Certificate, book: Book, shape: Shape, embedded: bool) -> P
         yield "arrivals_bent", f"the gaps between sends are not {shape.law.kind}: {test}"
 
 
-def _sent_after_the_schedule(book: Book, shape: Shape) -> int:
+def _sent_after_the_schedule(book: LoadRecord, shape: Shape) -> int:
     """Of an open loop that a number of requests ends: those that were sent when all had long been due."""
     if not (shape.open_loop and shape.requests and book.due_times):
         return 0
@@ -245,7 +247,7 @@ def _sent_after_the_schedule(book: Book, shape: Shape) -> int:
     return sum(sent > end for sent in book.sent_times)
 
 
-def _endpoint_problems(book: Book) -> Problems:
+def _endpoint_problems(book: LoadRecord) -> Problems:
     """Of several endpoints, one that takes no connection any more: the others bore its part of the load."""
     answered = sum(place.good for place in book.places.values())
     for url, place in book.places.items():
@@ -254,7 +256,7 @@ def _endpoint_problems(book: Book) -> Problems:
             yield "endpoint_dead", f"{url} takes no connection ({place.why}): {shares}, which bore its part"
 
 
-def _fit(book: Book, shape: Shape) -> Fit | None:
+def _fit(book: LoadRecord, shape: Shape) -> Fit | None:
     if not shape.open_loop:
         return None
     begin = book.start_ns - round(shape.warmup * 1e9)

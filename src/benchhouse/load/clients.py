@@ -18,7 +18,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from benchhouse.load.shape import CLIENT
-from benchhouse.processes.own_python import own_python
+from benchhouse.processes.python_command import python_command
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import Ready, Recipe
 
@@ -38,7 +38,7 @@ RECIPE = Recipe(
 )
 
 
-class Connection:
+class LoadNodeConnection:
     """A link to `benchhouse.load.node` that an agent has started."""
 
     def __init__(self, address: str, arguments: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ def serve(host: str, port: int, secret: str) -> None:
         print(f"load client on {host}:{port}", flush=True)
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        loan: _Loan | None = None
+        loan: _ClientSession | None = None
         while True:
             events = poll.poll()
             if loan is not None and (loan.is_over() or any(handle == loan.handle for handle, _ in events)):
@@ -95,12 +95,12 @@ def serve(host: str, port: int, secret: str) -> None:
                     poll.register(loan.child, select.POLLIN)
 
 
-class _Loan:
+class _ClientSession:
     """The load that an agent works for."""
 
     def __init__(self, connection: socket.socket, arguments: Sequence[str]) -> None:
         self._connection = connection
-        command = [*own_python(), "-m", "benchhouse.load.node", *arguments]
+        command = [*python_command(), "-m", "benchhouse.load.node", *arguments]
         self.handle = connection.fileno()
         self._process = subprocess.Popen(command, stdin=self.handle, stdout=self.handle, start_new_session=True)
         self.child = os.pidfd_open(self._process.pid)
@@ -120,7 +120,7 @@ class _Loan:
         print(f"load ended ({code})", flush=True)
 
 
-def _greet(connection: socket.socket, secret: str, *, busy: bool) -> _Loan | None:
+def _greet(connection: socket.socket, secret: str, *, busy: bool) -> _ClientSession | None:
     """Have it proved that whoever asks knows the secret; what is asked for is not even read otherwise."""
     try:
         connection.settimeout(_GREETING_S)
@@ -133,7 +133,7 @@ def _greet(connection: socket.socket, secret: str, *, busy: bool) -> _Loan | Non
             connection.sendall(b"works for another load\n" if busy else b"yours\n")
             if not busy:
                 connection.settimeout(None)
-                return _Loan(connection, arguments)
+                return _ClientSession(connection, arguments)
     except (OSError, ValueError) as error:
         print(f"a connection was refused: {error}", flush=True)
     connection.close()

@@ -15,19 +15,19 @@ _PROBE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Servers:
+class EndpointServers:
     """Where the connections of an HTTP driver go; of a driver that connects by itself, only where its server is."""
 
     urls: tuple[str, ...] = ()
     """Of several servers that the connections are spread over; none: the driver's own."""
     verify_tls: bool = True
 
-    def endpoints(self, own: str) -> "list[Endpoint]":
+    def endpoints(self, own: str) -> "list[HttpEndpoint]":
         """Raises BenchError where an address is none or can't be resolved."""
-        return [Endpoint(url, verify=self.verify_tls) for url in self.urls or (own,)]
+        return [HttpEndpoint(url, verify=self.verify_tls) for url in self.urls or (own,)]
 
 
-class Endpoint:
+class HttpEndpoint:
     """An http:// or https:// address, resolved once. Of several addresses of a host, the first that answers is used."""
 
     def __init__(self, url: str, *, verify: bool = True) -> None:
@@ -64,7 +64,7 @@ def _first_that_answers(addresses: list[tuple[int, tuple[Any, ...]]]) -> tuple[i
 
 
 @dataclass
-class Place:
+class EndpointStats:
     """What became of the load at one of several endpoints; warm-up and cool-down are in it."""
 
     connections: int = 0
@@ -97,7 +97,7 @@ class Place:
         counts = {"connections": self.connections, "refused": self.refused, "good": self.good}
         return counts | {"errors": dict(self.errors), "gone": self.gone}
 
-    def merge(self, other: "Place") -> None:
+    def merge(self, other: "EndpointStats") -> None:
         self.connections += other.connections
         self.refused += other.refused
         self.good += other.good

@@ -11,16 +11,16 @@ from secrets import token_hex
 from time import monotonic_ns
 from typing import Any
 
-from benchhouse.load.book import Book, Clock, Tally
 from benchhouse.load.calibration import request_cost_s
-from benchhouse.load.choose import choose, this_machine
-from benchhouse.load.endpoint import Endpoint, Servers
-from benchhouse.load.nodes import Spread, on_nodes
+from benchhouse.load.endpoint import EndpointServers, HttpEndpoint
+from benchhouse.load.load_record import LoadRecord, SendSchedule, Tally
+from benchhouse.load.nodes import LoadNodes, on_nodes
+from benchhouse.load.process_count import choose, this_machine
 from benchhouse.load.records import Spool, write_parquet
 from benchhouse.load.shape import MAX_IN_FLIGHT, Shape
 from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, in_processes
 from benchhouse.load.sockets import SocketLoad
-from benchhouse.load.source import Source
+from benchhouse.load.source import RequestSource
 from benchhouse.load.threads import ThreadLoad
 from benchhouse.load.traces import Traces
 from benchhouse.schema.errors import BenchError
@@ -33,20 +33,20 @@ _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 def run_load(
     driver: Callable[[], Any],
-    source: Source,
+    source: RequestSource,
     shape: Shape,
     tally: Callable[[], Tally],
     *,
-    servers: Servers = Servers(),  # noqa: B008 - frozen
+    servers: EndpointServers = EndpointServers(),  # noqa: B008 - frozen
     records: Path | None = None,
-    spread: Spread | None = None,
-) -> Book:
+    spread: LoadNodes | None = None,
+) -> LoadRecord:
     """Offer the load that `shape` says to the driver, and return the book of it.
 
     `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `records` is where one row a
     request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
     """
-    load = Load(driver, source, shape, tally, servers, records)
+    load = LoadSpec(driver, source, shape, tally, servers, records)
     if spread is not None and shape.nodes != "own":
         load = load.plain()
         load.choose_processes(len(spread.nodes))
@@ -67,21 +67,21 @@ def run_load(
 
 
 @dataclass
-class Load:
+class LoadSpec:
     """All that a load process is to know. It is prepared once on each node."""
 
     driver: Callable[[], Any]
-    source: Source
+    source: RequestSource
     shape: Shape
     tally: Callable[[], Tally]
-    servers: Servers
+    servers: EndpointServers
     records: Path | None
     first: Any = None
-    endpoints: list[Endpoint] = field(default_factory=list)
+    endpoints: list[HttpEndpoint] = field(default_factory=list)
     trace: str = field(default_factory=partial(token_hex, 8))  # how ids of its requests begin
     chosen: str = ""  # why there are so many load processes, where the engine was to say
 
-    def plain(self) -> "Load":
+    def plain(self) -> "LoadSpec":
         """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
         driver = self.driver()
         return replace(self, driver=partial(_same, driver)) if driver.transport == "http" else self
@@ -111,11 +111,11 @@ class Load:
         self.chosen = choice.why
         self.shape = self.shape.model_copy(update={"processes": choice.processes})
 
-    def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> Book:
+    def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> LoadRecord:
         """What one load process does."""
         shape, endpoints = self.shape, self.endpoints
         most = first_connections(shape) if shape.open_loop else shape.most_in_flight
-        book = Book(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
+        book = LoadRecord(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
         if pulse is not None:
             book.pulse = pulse.of(shard)
         if shape.records and self.records:
@@ -134,7 +134,7 @@ class Load:
         gc.collect()
         gc.disable()  # a collection in mid-run is a pause in every open stream
         try:
-            load.run(Clock(shape, wait_for_edge(), shard))
+            load.run(SendSchedule(shape, wait_for_edge(), shard))
         finally:
             gc.enable()
         book.flush()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from benchhouse.load.answers import whole_chunks
 from benchhouse.load.answers_python import MARK, READ
-from benchhouse.load.protocols.calls import Sink
+from benchhouse.load.protocols.calls import BodySink
 
 _START = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: |\r\n|$)")
 _FIELD = re.compile(
@@ -38,7 +38,7 @@ class Head(NamedTuple):
     events: bool  # the body is a stream of events, line by line
 
 
-class Answer:
+class IncomingResponse:
     """One answer as it comes in. `feed` takes its bytes; afterwards `status`, `head` and `body` can be read.
 
     With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
@@ -58,7 +58,7 @@ class Answer:
         "sunk",
     )
 
-    def __init__(self, sink: Sink | None = None) -> None:
+    def __init__(self, sink: BodySink | None = None) -> None:
         self.sink = sink
         self.sunk = 0  # bytes that went there
         self.status = 0  # 0 until the head is complete
@@ -98,7 +98,7 @@ class Answer:
         """Take the next bytes; whether the answer is complete now. Raises Malformed."""
         if not self.status:
             self._pending += data
-            if not self._take_head():
+            if not self._parse_head():
                 return False
             data, self._pending = self._pending, b""
         if self.sink is not None:
@@ -163,7 +163,7 @@ class Answer:
             self.sink(data)
         return complete
 
-    def _take_head(self) -> bool:
+    def _parse_head(self) -> bool:
         while not self.status:  # interim answers come before the real one
             if not self._pending.startswith(b"HTTP/1."[: len(self._pending)]):
                 raise Malformed(f"not an HTTP answer: {self._pending[:60]!r}")

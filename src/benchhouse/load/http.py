@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
 from benchhouse.load.answers_python import READ
-from benchhouse.load.endpoint import Endpoint, Place
-from benchhouse.load.framing import Answer, Malformed
+from benchhouse.load.endpoint import EndpointStats, HttpEndpoint
+from benchhouse.load.framing import IncomingResponse, Malformed
 from benchhouse.load.poller import ANCILLARY_BYTES, OPEN, kernel_stamp
-from benchhouse.load.protocols.calls import Exchange, Sink, discard
+from benchhouse.load.protocols.calls import BodySink, Exchange, discard
 from benchhouse.load.reactor import Reactor
 
 _SO_TIMESTAMPNS = 35
@@ -26,10 +26,10 @@ _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 _LOW_BYTES = 1 << 20  # of a long body, what must have come before the kernel says so
 _ROOM = memoryview(bytearray(_LOW_BYTES))  # for what a sink takes, used up before the next read of any connection
 
-Done = Callable[["Connection", Exchange, str | None, str], None]
+Done = Callable[["HttpConnection", Exchange, str | None, str], None]
 
 
-class Connection:
+class HttpConnection:
     """One socket; one request at a time. `done(connection, exchange, error, detail)` is called exactly once for each.
 
     `error` is None for an answer that is complete, else a kind of `protocols.calls.ERRORS`, or `stale`: the server had
@@ -42,7 +42,7 @@ class Connection:
         "kernel_stamps", "last_error", "place", "read_lag_ns", "ready",
     )  # fmt: skip
 
-    def __init__(self, reactor: Reactor, endpoint: Endpoint, done: Done) -> None:
+    def __init__(self, reactor: Reactor, endpoint: HttpEndpoint, done: Done) -> None:
         self._reactor, self._endpoint, self._done = reactor, endpoint, done
         self._poller = reactor.poller
         self._socket: socket.socket | None = None
@@ -54,12 +54,12 @@ class Connection:
         self._more: Iterator[memoryview] | None = None  # of these, what has not been handed to `_push`
         self._unsent = memoryview(b"")
         self.exchange = Exchange(0)
-        self._answer = Answer()
+        self._answer = IncomingResponse()
         self._sinks = False  # whether it reads for itself, into a sink
         self._low = 1  # bytes that must have come before the kernel says so
         self._kept = False  # the connection had been open before the request came
         self.last_error = ""  # why it is not open
-        self.place: Place | None = None  # where the answers of its endpoint are counted, if there are several
+        self.place: EndpointStats | None = None  # where the answers of its endpoint are counted, if there are several
         self.busy = self.kernel_stamps = False
         self.read_lag_ns = 0  # of the last read: from the kernel's stamp to this process
 
@@ -86,13 +86,13 @@ class Connection:
         if code not in (0, errno.EINPROGRESS):
             self.fail("refused", os.strerror(code))
 
-    def send(self, data: bytes, pieces: Sequence[memoryview] = (), sink: Sink | None = None) -> None:
+    def send(self, data: bytes, pieces: Sequence[memoryview] = (), sink: BodySink | None = None) -> None:
         """Send one request, `data` and then the pieces; connect first where that is needed."""
         self.busy = True
         self._data, self._pieces = data, pieces
         self.exchange = Exchange(monotonic_ns())
         self.exchange.sink = sink
-        self._answer = Answer(sink)
+        self._answer = IncomingResponse(sink)
         self._kept = self.ready
         if self._socket is None:
             self.connect()
@@ -301,7 +301,7 @@ class Connection:
             self._expect(answer)
         return complete
 
-    def _expect(self, answer: Answer) -> None:
+    def _expect(self, answer: IncomingResponse) -> None:
         """The head has come: how much of the rest need not be looked at as it comes."""
         assert self._socket is not None
         if answer.only_sinks:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from time import monotonic_ns, time_ns
 
-from benchhouse.load.book import Book, Lost
-from benchhouse.load.engine import Load
+from benchhouse.load.engine import LoadSpec
+from benchhouse.load.load_record import LoadRecord, Lost
 from benchhouse.load.shards import Child, Pulse
 from benchhouse.schema.errors import BenchError
 
@@ -25,7 +25,7 @@ def main(folder: Path, node: str, shards: list[int]) -> int:
     def send(line: str) -> None:
         os.write(pipe, f"{line}\n".encode())
 
-    load: Load = pickle.loads((folder / "load.pickle").read_bytes())  # noqa: S301 - from whoever started us
+    load: LoadSpec = pickle.loads((folder / "load.pickle").read_bytes())  # noqa: S301 - from whoever started us
     try:
         load.prepare()
     except BenchError as error:
@@ -44,7 +44,7 @@ def main(folder: Path, node: str, shards: list[int]) -> int:
         over = threading.Event()
         beats = threading.Thread(target=_beat, args=(pulse, shards, edge_ns, over, send), daemon=True)
         beats.start()
-        results: dict[int, Book | Lost] = {}
+        results: dict[int, LoadRecord | Lost] = {}
         for number, child in children.items():
             book = child.book()
             results[number] = pulse.last(number, f"on {node} {book}", edge_ns) if isinstance(book, str) else book

@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic_ns, time_ns
 from typing import Any, Protocol
 
-from benchhouse.load.book import Book, Lost
+from benchhouse.load.load_record import LoadRecord, Lost
 from benchhouse.load.shards import NotReached, joined
-from benchhouse.processes.own_python import own_python
+from benchhouse.processes.python_command import python_command
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 250_000_000  # from the moment that all are ready to the start
@@ -43,12 +43,12 @@ class Link(Protocol):
         """End it; returns when it has ended."""
 
 
-class Step:
+class NodeCommand:
     """A link to a process that a command starts there, such as a step of a batch job."""
 
     def __init__(self, prefix: Sequence[str], arguments: Sequence[str]) -> None:
         """`prefix` is what a command must begin with to run there."""
-        command = [*prefix, *own_python(), "-m", "benchhouse.load.node", *arguments]
+        command = [*prefix, *python_command(), "-m", "benchhouse.load.node", *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._down, self._up = self._process.stdin, self._process.stdout
@@ -74,7 +74,7 @@ class Step:
 
 
 @dataclass
-class Spread:
+class LoadNodes:
     """Where load processes may run besides here, and what became of it."""
 
     nodes: Sequence[str]
@@ -83,7 +83,7 @@ class Spread:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
+def on_nodes(load: Any, processes: int, spread: LoadNodes) -> LoadRecord:
     """Spread the load processes over the nodes in turn, give them one start time, and merge their books exactly. A node
     that is lost takes its processes with it. `load` must be fit for pickling."""
     if len(spread.nodes) > processes:
@@ -124,7 +124,7 @@ def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
 class _Helper:
     """The load processes of one node, as seen from here."""
 
-    def __init__(self, node: str, shards: list[int], spread: Spread) -> None:
+    def __init__(self, node: str, shards: list[int], spread: LoadNodes) -> None:
         self.node, self.shards = node, shards
         self._file = spread.folder / f"{node}.pickle"
         self._link = spread.link_to(node, [str(spread.folder), node, ",".join(map(str, shards))])
@@ -169,16 +169,16 @@ class _Helper:
                 self.over = True
         self.over |= not block
 
-    def results(self) -> dict[int, Book | Lost]:
+    def results(self) -> dict[int, LoadRecord | Lost]:
         """By shard, in our own time. What it wrote counts; of a node that is lost, its last beat does."""
         try:
-            results: dict[int, Book | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
+            results: dict[int, LoadRecord | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
         except (OSError, EOFError, pickle.UnpicklingError):
             how = f"on {self.node} ended with its node ({self._link.how()})"
             beats = {shard: self._beats.get(str(shard), {}) for shard in self.shards}
             return {shard: Lost(**beat | {"shard": shard, "how": how}) for shard, beat in beats.items()}
         for book in results.values():
-            if isinstance(book, Book):
+            if isinstance(book, LoadRecord):
                 book.shift(-self._offset_ns)
         return results
 

@@ -40,7 +40,7 @@ OPEN = -1  # how a socket ended that did not
 READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
 
 
-class Taken(NamedTuple):
+class ReadResult(NamedTuple):
     """What a socket brought since it was last handed over."""
 
     data: bytes
@@ -61,7 +61,7 @@ class Poller(Protocol):
         most streams do, or nothing more will come. A negative number: read it no longer."""
 
     def take(self, file: socket.socket, /) -> tuple[bytes, bytes, int]:
-        """A `Taken`, as a plain tuple."""
+        """A `ReadResult`, as a plain tuple."""
 
     def wait(self, sleep: bool, until_ns: int, /) -> list[int]:
         """File descriptors and events by turns. Sleeps until there is something, where it may; reads what is to be

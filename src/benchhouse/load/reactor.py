@@ -36,7 +36,7 @@ class Reactor:
         self._ready: dict[int, int] = {}  # events that no handler has seen yet, by file descriptor
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = 0
-        self._alarm = Alarm()
+        self._alarm = MonotonicTimer()
         self._armed = _NEVER
         self.poller.watch(self._alarm.fd, select.EPOLLIN | select.EPOLLET)
         self._stopped = False
@@ -129,7 +129,7 @@ class Reactor:
         self._alarm.close()
 
 
-class Alarm:
+class MonotonicTimer:
     """A timerfd on the monotonic clock."""
 
     def __init__(self) -> None:

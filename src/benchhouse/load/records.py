@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchhouse.load.book import Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.traces import request_id, trace_id
 from benchhouse.schema.errors import BenchError
 
@@ -33,7 +33,7 @@ class Spool:
         self.path = path
         self._file: BinaryIO = path.open("wb", buffering=1 << 16)
 
-    def add(self, call: Call, reply: Reply, window_ns: int) -> None:
+    def add(self, call: Call, reply: CallResult, window_ns: int) -> None:
         stamps = reply.token_ns
         first, last = (stamps[0], stamps[-1]) if stamps else (_MISSING, _MISSING)
         self._file.write(

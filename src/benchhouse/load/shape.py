@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.load.arrivals import Arrivals, Kind, Poisson, Trace
+from benchhouse.load.arrivals import Arrivals, Kind, Poisson, TraceArrivals
 from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
@@ -109,7 +109,7 @@ class Shape(Model):
             raise ValueError("max_in_flight is of an open loop: concurrency says how many are in flight")
         if self.shards > (self.concurrency or self.max_in_flight):
             raise ValueError(f"{self.shards} processes need at least as many requests in flight")
-        if self.open_loop and not isinstance(self.law, Trace):
+        if self.open_loop and not isinstance(self.law, TraceArrivals):
             self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
         return self
 
@@ -128,7 +128,7 @@ class Shape(Model):
 
     @property
     def shards(self) -> int:
-        """Load processes as a number; one as long as `auto` has not been settled (`choose.py`)."""
+        """Load processes as a number; one as long as `auto` has not been settled (`process_count.py`)."""
         return 1 if self.processes == "auto" else self.processes
 
     @property

@@ -11,12 +11,12 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
-from benchhouse.load.book import Book, Lost
+from benchhouse.load.load_record import LoadRecord, Lost
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 20_000_000  # from the moment that all are ready to the start
 _BEAT = struct.Struct("<5q")
-Share = Callable[[int, Callable[[], int]], Book]
+Share = Callable[[int, Callable[[], int]], LoadRecord]
 
 
 class NotReached(BenchError):  # noqa: N818 - what happened, in one word
@@ -33,10 +33,10 @@ class Pulse:
     def __init__(self, shards: int) -> None:
         self._memory = mmap.mmap(-1, _BEAT.size * shards)
 
-    def of(self, shard: int) -> Callable[[Book, int, int], None]:
+    def of(self, shard: int) -> Callable[[LoadRecord, int, int], None]:
         memory, at, pack = self._memory, _BEAT.size * shard, _BEAT.pack_into
 
-        def beat(book: Book, now_ns: int, in_flight: int) -> None:
+        def beat(book: LoadRecord, now_ns: int, in_flight: int) -> None:
             measured = book.start_ns <= now_ns < book.end_ns
             pack(memory, at, now_ns, book.succeeded, book.failed, in_flight, measured)
 
@@ -50,7 +50,7 @@ class Pulse:
         return Lost(shard=shard, how=how, at_s=at_s, **beat)
 
 
-def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
+def in_processes(count: int, share: Share, pulse: Pulse) -> LoadRecord:
     """Fork the load processes, let them prepare, give them one start time, and merge their books. One that dies is
     lost; one that can't begin ends the load before it began."""
     children = [Child(number, share) for number in range(count)]
@@ -67,10 +67,10 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
             child.end()
 
 
-def joined(results: Sequence[Book | Lost]) -> Book:
+def joined(results: Sequence[LoadRecord | Lost]) -> LoadRecord:
     """One book of those of all load processes, in which those that died are told."""
     lost = [result for result in results if isinstance(result, Lost)]
-    alive = [result for result in results if isinstance(result, Book)]
+    alive = [result for result in results if isinstance(result, LoadRecord)]
     if not alive:
         raise AllLost(f"every load process died: {'; '.join(map(str, lost))}")
     whole, *others = alive
@@ -111,7 +111,7 @@ class Child:
             self._down.write(b"%d\n" % edge_ns)
             self._down.flush()
 
-    def book(self) -> Book | str:
+    def book(self) -> LoadRecord | str:
         """Its book, or how it came that there is none."""
         try:
             book = pickle.load(self._up)  # noqa: S301 - from our own child
@@ -120,7 +120,7 @@ class Child:
             self._pid = 0
             how = os.waitstatus_to_exitcode(status)
             return f"ended by {f'signal {-how}' if how < 0 else f'code {how}'}"
-        assert isinstance(book, Book | str)
+        assert isinstance(book, LoadRecord | str)
         return f"failed ({book})" if isinstance(book, str) else book
 
     def end(self) -> None:
@@ -148,7 +148,7 @@ def _live(number: int, share: Share, up: Any, down: Any) -> int:
         return int(line)
 
     try:
-        book: Book | str = share(number, wait_for_edge)
+        book: LoadRecord | str = share(number, wait_for_edge)
     except BenchError as error:
         book = error.message
     except Exception as problem:  # noqa: BLE001 - told to the parent, and to the log

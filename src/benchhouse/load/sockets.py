@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from time import monotonic_ns
 
-from benchhouse.load.book import Book, Call, Clock
-from benchhouse.load.endpoint import Endpoint, Place
-from benchhouse.load.http import Connection
+from benchhouse.load.endpoint import EndpointStats, HttpEndpoint
+from benchhouse.load.http import HttpConnection
+from benchhouse.load.load_record import Call, LoadRecord, SendSchedule
 from benchhouse.load.poller import PythonPoller
-from benchhouse.load.protocols.calls import CONNECTING, Exchange, HttpDriver, Reply
+from benchhouse.load.protocols.calls import CONNECTING, CallResult, Exchange, HttpDriver
 from benchhouse.load.reactor import Reactor
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Source
-from benchhouse.load.streams import Stream
+from benchhouse.load.source import RequestSource
+from benchhouse.load.streams import ValueStream
 from benchhouse.load.traces import Traces
 
 _SECOND_NS = 1_000_000_000
@@ -34,7 +34,12 @@ class SocketLoad:
     """One process's share of a load. `prepare` connects, `run` offers the load from the clock's edge and drains it."""
 
     def __init__(
-        self, driver: HttpDriver, source: Source, shape: Shape, book: Book, endpoints: Sequence[Endpoint]
+        self,
+        driver: HttpDriver,
+        source: RequestSource,
+        shape: Shape,
+        book: LoadRecord,
+        endpoints: Sequence[HttpEndpoint],
     ) -> None:
         self._driver, self._source, self._shape, self._book = driver, source, shape, book
         self._reactor = Reactor(_early_ns(shape))
@@ -42,11 +47,11 @@ class SocketLoad:
         self._endpoints = cycle(endpoints)
         self._count = len(endpoints)
         if self._count > 1:
-            book.places = {endpoint.url: Place() for endpoint in endpoints}
-        self._idle: deque[Connection] = deque()
+            book.places = {endpoint.url: EndpointStats() for endpoint in endpoints}
+        self._idle: deque[HttpConnection] = deque()
         # Of one server the connection that was used last is the warmest; several are all to have their turn.
         self._next_idle = self._idle.popleft if self._count > 1 else self._idle.pop
-        self._active: dict[Connection, Call] = {}  # oldest first
+        self._active: dict[HttpConnection, Call] = {}  # oldest first
         self._waiting: deque[Call] = deque()  # due, and without a connection
         self._clients = 0  # of a closed loop, that have not retired
         self._due: Iterator[int] = iter(())
@@ -62,7 +67,7 @@ class SocketLoad:
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
         self._in_bulk = hasattr(book.tally, "add_many")
         self._booked_late = self._in_bulk and not shape.open_loop  # sends go into the book with their answers
-        self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
+        self._ended: list[tuple[Call, CallResult]] = []  # not yet in the book
         self.traces: Traces | None = None  # where a row is kept of each request
 
     def prepare(self, connections: int) -> str:
@@ -70,7 +75,7 @@ class SocketLoad:
         opened."""
         opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
         waiting = deque(opened)
-        connecting: list[Connection] = []
+        connecting: list[HttpConnection] = []
         deadline = monotonic_ns() + _PREOPEN_LIMIT_NS
 
         def look(now: int) -> None:
@@ -95,7 +100,7 @@ class SocketLoad:
                     item.place.refuse(item.last_error or "no connection within 10 s")
         return "" if self._idle else opened[0].last_error or "refused: no connection within 10 s"
 
-    def run(self, clock: Clock) -> None:
+    def run(self, clock: SendSchedule) -> None:
         self._clock = clock
         self._good_ns = clock.begin_ns
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
@@ -177,7 +182,7 @@ class SocketLoad:
         if self._waiting:
             self._send(self._kept() or self._connection(late=True), self._waiting.popleft())
 
-    def _send(self, connection: Connection, call: Call) -> None:
+    def _send(self, connection: HttpConnection, call: Call) -> None:
         planned = self._source.take(call.index)
         call.item = planned.item
         self._active[connection] = call
@@ -191,18 +196,18 @@ class SocketLoad:
         if len(self._active) > self._book.most_in_flight:
             self._book.most_in_flight = len(self._active)
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> HttpConnection | None:
         """A connection that waits for a request; one that the server has closed meanwhile is left aside."""
         while self._idle:
             if (connection := self._next_idle()).open:
                 return connection
         return None
 
-    def _connection(self, late: bool = False) -> Connection:
+    def _connection(self, late: bool = False) -> HttpConnection:
         self._book.connections += 1
         self._book.connections_late += late
         endpoint = next(self._endpoints)
-        connection = Connection(self._reactor, endpoint, self._done)
+        connection = HttpConnection(self._reactor, endpoint, self._done)
         if self._count > 1:
             connection.place = self._book.places[endpoint.url]
             connection.place.connections += 1
@@ -210,7 +215,7 @@ class SocketLoad:
 
     # what comes back
 
-    def _done(self, connection: Connection, exchange: Exchange, error: str | None, detail: str) -> None:
+    def _done(self, connection: HttpConnection, exchange: Exchange, error: str | None, detail: str) -> None:
         call = self._active.pop(connection)
         if error == "stale" and not call.resent:
             call.resent = True
@@ -258,14 +263,16 @@ class SocketLoad:
         else:
             self._next_of_client(exchange.ended_ns)
 
-    def _settle(self, call: Call, exchange: Exchange, error: str | None, detail: str, place: Place | None) -> None:
+    def _settle(
+        self, call: Call, exchange: Exchange, error: str | None, detail: str, place: EndpointStats | None
+    ) -> None:
         if error is not None:
-            reply = Reply(error="reset" if error == "stale" else error, detail=detail)
+            reply = CallResult(error="reset" if error == "stale" else error, detail=detail)
         else:
             try:
                 reply = self._driver.read(exchange)
             except Exception as problem:  # noqa: BLE001 - a driver's bug is told, and ends nothing
-                reply = Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
+                reply = CallResult(error="client", detail=f"{type(problem).__name__}: {problem}")
         self._source.answered(call.item, reply)
         if place is not None:
             place.note(reply.error, call.ended_ns)
@@ -316,7 +323,7 @@ class SocketLoad:
                 break
             oldest.fail("timeout", f"no complete answer within {self._shape.timeout:g} s")
 
-    def _count_some(self, stream: Stream) -> None:
+    def _count_some(self, stream: ValueStream) -> None:
         if stream.settle_some():
             self._reactor.later.append((self._count_some, (stream,)))
 
@@ -330,11 +337,11 @@ class SocketLoad:
         """Give up on a server that refuses every connection for seconds, or every request."""
         if self._refused > _MOST_REFUSALS and now - self._clock.begin_ns > _DEAD_AFTER_NS:
             why = f"every one of the first {self._refused} requests was refused ({self._refusal})"
-            self._give_up(now, "all_refused", why)
+            self._abandon(now, "all_refused", why)
         if self._unconnected and now - self._good_ns > _DEAD_AFTER_NS and not any(item.ready for item in self._active):
-            self._give_up(now, "server_gone", f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s")
+            self._abandon(now, "server_gone", f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s")
 
-    def _give_up(self, now: int, code: str, why: str) -> None:
+    def _abandon(self, now: int, code: str, why: str) -> None:
         self._book.stop_code, self._book.stopped = code, why
         self._due_is_over = self._book.ended_early = True
         self._book.never_sent += sum(call.measured for call in self._waiting)

@@ -5,7 +5,7 @@ from itertools import count, cycle
 from math import gcd
 from typing import Any, NamedTuple, Protocol
 
-from benchhouse.load.protocols.calls import Reply, Sink
+from benchhouse.load.protocols.calls import BodySink, CallResult
 
 
 class Planned(NamedTuple):
@@ -15,10 +15,10 @@ class Planned(NamedTuple):
     item: Any
     data: bytes = b""
     pieces: Sequence[memoryview] = ()
-    sink: Sink | None = None
+    sink: BodySink | None = None
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """Requests by number. All load processes together use each number once, in any order."""
 
     seed: int
@@ -28,10 +28,10 @@ class Source(Protocol):
 
     def take(self, index: int) -> Planned: ...
 
-    def answered(self, item: Any, reply: Reply) -> None: ...
+    def answered(self, item: Any, reply: CallResult) -> None: ...
 
 
-class Pool:
+class RequestPool:
     """Requests made before the measured time, used in turn."""
 
     needs_replies = False
@@ -49,5 +49,5 @@ class Pool:
         turn = [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
         return zip(count(first, step), cycle(turn), strict=False)
 
-    def answered(self, item: Any, reply: Reply) -> None:
+    def answered(self, item: Any, reply: CallResult) -> None:
         pass

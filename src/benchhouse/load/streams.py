@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchhouse.load.answers import measured, sides
-from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, Measured
+from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, PreparedValues
 
 _AT_A_TIME = 512
 FINE_NS = 150_000
@@ -18,7 +18,7 @@ _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
-class Stream:
+class ValueStream:
     """Values on their way into a histogram: an array takes each at once, the histogram many at a time."""
 
     __slots__ = ("_between", "_doubts", "_histogram", "_values", "add")
@@ -57,7 +57,7 @@ class Stream:
         self._doubts = self._doubts or Doubts()
         self._doubts.extend(doubtful)
 
-    def count(self, values: Measured) -> None:
+    def count(self, values: PreparedValues) -> None:
         """Values that go into other streams too."""
         self._histogram.count(values)
 
@@ -88,7 +88,7 @@ class Stream:
         doubts_left = self._doubts.settle_some() if self._doubts else False
         return bool(self._values) or doubts_left
 
-    def merge(self, other: "Stream") -> None:
+    def merge(self, other: "ValueStream") -> None:
         self._between = self._between or other._between
         self._sure().merge(other._sure())
         if other._doubts:
@@ -96,14 +96,14 @@ class Stream:
             self._doubts.merge(other._doubts)
 
     def __reduce__(self) -> Any:
-        return Stream, (self._sure(), self._doubts, self._between)
+        return ValueStream, (self._sure(), self._doubts, self._between)
 
 
 class Doubts:
     """Of a stream, the times that are only known to lie between two others."""
 
     def __init__(self) -> None:
-        self._sides = Stream(), Stream(), Stream()  # as measured, the least that it can be, the most
+        self._sides = ValueStream(), ValueStream(), ValueStream()  # as measured, the least that it can be, the most
 
     def add(self, value: int, earlier: int, later: int) -> None:
         measured, least, most = self._sides
@@ -130,7 +130,7 @@ class Doubts:
     def bounds_ns(self, sure: Histogram, waits: "Waits | None", between: bool) -> dict[str, float]:
         """Where each is the least that it can be, so is every percentile; and where it is the most."""
         measured, least, most = (_together(sure, side) for side in self._sides)
-        low = waits.taken_off(least) if waits else figures(least)
+        low = waits.overlap_minimum(least) if waits else figures(least)
         high = waits.put_on(most) if waits and between else figures(most)
         fine = 0 if waits else FINE_NS
         return {
@@ -185,7 +185,7 @@ class Waits:
         self._samples = [sample for sample in samples if sample.n]
         self._broken, self._shared, self._fine_ns = broken, shared, fine_ns
 
-    def taken_off(self, times: Histogram) -> Mapping[str, float]:
+    def overlap_minimum(self, times: Histogram) -> Mapping[str, float]:
         """The least that the figures can be.
 
         Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their
@@ -226,7 +226,7 @@ class Waits:
         return self._broken * own + (self._shared.total_ns / times if self._shared else 0.0)
 
 
-def _together(sure: Histogram, side: Stream) -> Histogram:
+def _together(sure: Histogram, side: ValueStream) -> Histogram:
     both = Histogram()
     both.merge(sure)
     both.merge(side.histogram)

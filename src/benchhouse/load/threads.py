@@ -7,11 +7,11 @@ from operator import sub
 from time import monotonic_ns, sleep
 from typing import Any
 
-from benchhouse.load.book import Answers, Book, Call, Clock
-from benchhouse.load.delays import LOOK_NS, TICK_NS, RunDelay, Watch, make_room
-from benchhouse.load.protocols.calls import CONNECTING, CallDriver, CallFailed, Reply
+from benchhouse.load.load_record import Answers, Call, LoadRecord, SendSchedule
+from benchhouse.load.protocols.calls import CONNECTING, CallDriver, CallFailed, CallResult
+from benchhouse.load.scheduling_delays import LOOK_NS, TICK_NS, DelayMeter, RunDelay, make_room
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Pool, Source
+from benchhouse.load.source import RequestPool, RequestSource
 from benchhouse.load.streams import FINE_NS
 from benchhouse.schema.errors import BenchError
 
@@ -29,7 +29,7 @@ Waited = tuple[list[int], int]
 class ThreadLoad:
     """One process's share of a load. Threads do the calls; this thread keeps the schedule, another one the seconds."""
 
-    def __init__(self, make: Callable[[], CallDriver], source: Source, shape: Shape, book: Book) -> None:
+    def __init__(self, make: Callable[[], CallDriver], source: RequestSource, shape: Shape, book: LoadRecord) -> None:
         self._make, self._source, self._shape, self._book = make, source, shape, book
         self._lock = threading.Lock()  # one book for all threads
         self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
@@ -45,7 +45,7 @@ class ThreadLoad:
         self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
         self._watcher = threading.Thread(target=self._watch_over, daemon=True)
-        self._watch = Watch()
+        self._watch = DelayMeter()
         self._pauses = self._watch.pauses
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._late_ns = round(shape.error_limit * _SECOND_NS)  # as of sockets
@@ -64,7 +64,7 @@ class ThreadLoad:
             self._go.set()
         return self._problems[0] if self._problems else ""
 
-    def run(self, clock: Clock) -> None:
+    def run(self, clock: SendSchedule) -> None:
         self._clock, self._good_ns, self._watch.looked_ns = clock, clock.begin_ns, clock.begin_ns
         self._upcoming = self._calls()
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
@@ -84,7 +84,7 @@ class ThreadLoad:
 
     def _calls(self) -> Iterator[tuple[int, Any]]:
         """Numbers and items of this process's calls in a closed loop without pauses. Safe among threads."""
-        if type(self._source) is Pool:
+        if type(self._source) is RequestPool:
             return self._source.following(self._clock.shard, self._clock.shards)
         return map(self._numbered, iter(self._clock.index, None))
 
@@ -163,7 +163,7 @@ class ThreadLoad:
                 sleep(_BACK_OFF_S)
 
     def _one_by_one(self, driver: CallDriver, delay: RunDelay) -> None:
-        ended: list[tuple[Call, Reply]] = []
+        ended: list[tuple[Call, CallResult]] = []
         before: Call | None = None
         while not self._problems and (call := self._next()):
             ended.append((call, self._make_call(driver, call, delay)))
@@ -222,7 +222,7 @@ class ThreadLoad:
                     waited.append((long, delay.look()))
                     long, look_ns = [], ended_ns + LOOK_NS
                     self._ring(ended_ns)
-            if type(answer) is Reply and answer.error is not None:
+            if type(answer) is CallResult and answer.error is not None:
                 with self._lock:
                     self._note_life(answer.error, ended_ns)
                 sleep(_BACK_OFF_S)
@@ -283,7 +283,11 @@ class ThreadLoad:
         if not made:
             return
         _, measured, items, values, sent, ended = zip(*made, strict=True)
-        if Reply not in set(map(type, values)) and all(measured) and max(map(sub, ended, sent)) <= self._timeout_ns:
+        if (
+            CallResult not in set(map(type, values))
+            and all(measured)
+            and max(map(sub, ended, sent)) <= self._timeout_ns
+        ):
             operations = driver.operations(items, values)  # type: ignore[attr-defined]
             answers = Answers(items, values, sent, ended, operations)
             with self._lock:
@@ -292,17 +296,17 @@ class ThreadLoad:
                     return
         self._settle([self._call_of(driver, call) for call in made])
 
-    def _call_of(self, driver: CallDriver, made: Made, waited_ns: int = 0) -> tuple[Call, Reply]:
+    def _call_of(self, driver: CallDriver, made: Made, waited_ns: int = 0) -> tuple[Call, CallResult]:
         """A call of `_without_pause`, as the book wants it."""
         index, measured, item, answer, sent_ns, ended_ns = made
         call = Call(index, sent_ns, self._clock.measures(sent_ns) if self._clock.by_time else measured, item)
         call.sent_ns, call.ended_ns, call.waited_ns = sent_ns, ended_ns, waited_ns
         if ended_ns - sent_ns > self._timeout_ns:
             return call, self._too_late()
-        return call, answer if type(answer) is Reply else driver.reply(item, answer)  # type: ignore[attr-defined]
+        return call, answer if type(answer) is CallResult else driver.reply(item, answer)  # type: ignore[attr-defined]
 
-    def _too_late(self) -> Reply:
-        return Reply(error="timeout", detail=f"the answer took more than {self._shape.timeout:g} s")
+    def _too_late(self) -> CallResult:
+        return CallResult(error="timeout", detail=f"the answer took more than {self._shape.timeout:g} s")
 
     def _next(self) -> Call | None:
         if self._open_loop:
@@ -330,7 +334,7 @@ class ThreadLoad:
         if self._in_flight > self._book.most_in_flight:
             self._book.most_in_flight = self._in_flight
 
-    def _make_call(self, driver: CallDriver, call: Call, delay: RunDelay) -> Reply:
+    def _make_call(self, driver: CallDriver, call: Call, delay: RunDelay) -> CallResult:
         delay.look()
         sent_ns = call.sent_ns = monotonic_ns()
         try:
@@ -356,7 +360,7 @@ class ThreadLoad:
             sleep(self._think_s if reply.error is None else max(self._think_s, _BACK_OFF_S))
         return reply
 
-    def _settle(self, ended: list[tuple[Call, Reply]]) -> None:
+    def _settle(self, ended: list[tuple[Call, CallResult]]) -> None:
         if not ended:
             return
         with self._lock:
@@ -423,10 +427,10 @@ class ThreadLoad:
             due = monotonic_ns() + TICK_NS
 
 
-def _failed(problem: Exception) -> Reply:
+def _failed(problem: Exception) -> CallResult:
     if isinstance(problem, CallFailed):
-        return Reply(error=problem.kind, detail=problem.detail)
-    return Reply(error="client", detail=_shown(problem))
+        return CallResult(error=problem.kind, detail=problem.detail)
+    return CallResult(error="client", detail=_shown(problem))
 
 
 def _shown(problem: Exception) -> str:

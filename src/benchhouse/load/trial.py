@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchhouse.load.arrivals import Trace
-from benchhouse.load.book import Book, Second, Tally
+from benchhouse.load.arrivals import TraceArrivals
 from benchhouse.load.certificate import Certificate, certify
-from benchhouse.load.clients import Connection
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.clients import LoadNodeConnection
+from benchhouse.load.endpoint import EndpointServers
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.nodes import Spread, Step
+from benchhouse.load.load_record import LoadRecord, Second, Tally
+from benchhouse.load.nodes import LoadNodes, NodeCommand
 from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, PLACES, Shape
 from benchhouse.load.shards import AllLost
 from benchhouse.load.slo import Slo
-from benchhouse.load.source import Source
-from benchhouse.load.streams import Stream, figures
+from benchhouse.load.source import RequestSource
+from benchhouse.load.streams import ValueStream, figures
 from benchhouse.schema.csv_text import csv_cells
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
@@ -40,14 +40,14 @@ _ADVICE = {
 
 def offer(
     driver: Callable[[], Any],
-    source: Source,
+    source: RequestSource,
     shape: Shape,
     tally: Callable[[], Tally],
     ctx: Context,
     *,
     where: str,
-    servers: Servers = Servers(),  # noqa: B008 - frozen
-) -> Book:
+    servers: EndpointServers = EndpointServers(),  # noqa: B008 - frozen
+) -> LoadRecord:
     """Run the load; a server (`where`) that can't be reached and a load that can't be offered fail the trial."""
     records = ctx.artifacts / "requests.parquet"
     spread = _spread(shape, ctx)
@@ -65,18 +65,18 @@ def offer(
         ctx.fail("bad_load", with_hint(error))
 
 
-def _spread(shape: Shape, ctx: Context) -> Spread | None:
+def _spread(shape: Shape, ctx: Context) -> LoadNodes | None:
     """Where the load processes run, where that is not here."""
     if shape.nodes == "own":
         return None
     folder = ctx.artifacts / ".load"
     if shape.nodes not in PLACES:
         clients = {f"client-{number}": address for number, address in enumerate(split_endpoints(shape.nodes))}
-        return Spread(list(clients), lambda node, arguments: Connection(clients[node], arguments), folder)
+        return LoadNodes(list(clients), lambda node, arguments: LoadNodeConnection(clients[node], arguments), folder)
     nodes = ctx.nodes if shape.nodes == "all" else ctx.nodes[1:]
     if not nodes:
         ctx.fail("too_few_nodes", "load on other nodes needs a trial of several: resources: {nodes: 2}")
-    return Spread(nodes, lambda node, arguments: Step(ctx.on_node(node), arguments), folder)
+    return LoadNodes(nodes, lambda node, arguments: NodeCommand(ctx.on_node(node), arguments), folder)
 
 
 def advised(kind: str, message: str) -> str:
@@ -88,12 +88,12 @@ def with_hint(error: BenchError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
-def keep_book(book: Book, shape: Shape, ctx: Context, *, embedded: bool = False) -> Certificate:
+def keep_book(book: LoadRecord, shape: Shape, ctx: Context, *, embedded: bool = False) -> Certificate:
     """Evidence of a load beside its numbers, also for a failed trial. `embedded`: measured inside the load process."""
     if embedded:
         book.late_ns = 0  # its threads wait for cores on which the others compute what is measured
     certificate = certify(book, shape, embedded=embedded)
-    if isinstance(shape.law, Trace):
+    if isinstance(shape.law, TraceArrivals):
         ctx.metadata(trace={"file": shape.law.file, "sha256": shape.law.digest()})
     ctx.metadata(
         certificate=certificate.model_dump(),
@@ -110,7 +110,7 @@ def keep_book(book: Book, shape: Shape, ctx: Context, *, embedded: bool = False)
     return certificate
 
 
-def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
+def write_intervals(path: Path, book: LoadRecord, slo: Slo | None) -> None:
     """One row a second of the measured window, the last one maybe of a part of it. `sent`, `completed` and `errors`
     happened in it, `in_flight` holds at its end; `due`, `good` and `over:...` are of requests due in it."""
     clauses = [f"over:{clause}" for clause in slo.clauses] if slo else []
@@ -124,7 +124,7 @@ def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
             writer.writerow([number, *(getattr(row, name) for name in columns), *row.missed])
 
 
-def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
+def emit_rates(book: LoadRecord, shape: Shape, ctx: Context) -> float:
     """Emit what every load experiment measures (`load.metrics`); returns the requests a second."""
     requests_per_s = book.answers_per_s(open_loop=shape.open_loop)
     emit_rate("requests_per_s", requests_per_s, book, shape, ctx)
@@ -137,7 +137,7 @@ def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
     return requests_per_s
 
 
-def emit_rate(name: str, value: float, book: Book, shape: Shape, ctx: Context) -> None:
+def emit_rate(name: str, value: float, book: LoadRecord, shape: Shape, ctx: Context) -> None:
     """Emit a rate with how far it can be off."""
     emit_bounded_rate(name, value, _late_share(book, shape), shape.error_share, ctx)
 
@@ -156,13 +156,13 @@ def warn_of_rates(late: float, taken: float, clients: str, requests: str, ctx: C
         ctx.warn("rates_invalid", f"{share} ({taken:.1%} is taken): rates are INVALID")
 
 
-def _late_share(book: Book, shape: Shape) -> float:
+def _late_share(book: LoadRecord, shape: Shape) -> float:
     """Of the time of all clients of a closed loop, in which they had an answer and were late with the next request."""
     whole_ns = (shape.concurrency or 0) * book.window_s * 1e9
     return book.late_ns / whole_ns if whole_ns else 0.0
 
 
-def emit_times(streams: Mapping[str, Stream], book: Book, shape: Shape, ctx: Context) -> None:
+def emit_times(streams: Mapping[str, ValueStream], book: LoadRecord, shape: Shape, ctx: Context) -> None:
     """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told."""
     waits, threads = book.unseen, book.calls > 0
     bounded = {name: (stream.histogram, stream.bounds_ns(waits)) for name, stream in streams.items()}
@@ -199,7 +199,7 @@ def emit_bounded(
         ctx.warn("limits_relaxed", f"the workload takes times that can be off by {limits}")
 
 
-def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
+def judge(book: LoadRecord, certificate: Certificate, ctx: Context) -> None:
     """A load without a good answer measured nothing; one that was not offered as asked is invalid."""
     kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
     first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind

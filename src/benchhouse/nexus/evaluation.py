@@ -12,8 +12,8 @@ from benchhouse.catalog.listing import listed_once
 from benchhouse.catalog.nexus import Nexus
 from benchhouse.nexus.changes import changed_files, touched
 from benchhouse.nexus.packages import PackageBenchmark, runnable
-from benchhouse.plan.remaining import text_without
-from benchhouse.runs.estimate import Estimate, estimate
+from benchhouse.plan.remaining_points import text_without
+from benchhouse.runs.estimate import PlanEstimate, estimate
 from benchhouse.runs.preparation import Where, prepare_all, prepare_text
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.reuse import EarlierRuns
@@ -26,7 +26,7 @@ from benchhouse.sites import places
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchmarkSelection:
     """Which benchmarks: all, or of one package, of one model, or what changed since a commit."""
 
     all: bool = False
@@ -87,7 +87,7 @@ class EvaluationPlan:
 
 
 @dataclass(frozen=True)
-class Step:
+class EvaluationStep:
     """One run of an evaluation."""
 
     benchmark: EvaluatedBenchmark
@@ -96,13 +96,13 @@ class Step:
 
 
 def plan_evaluation(
-    workspace: WorkspaceFolder, nexus: Nexus, wanted: Wanted, where: Where, *, again: bool = False
-) -> tuple[EvaluationPlan, list[Step]]:
+    workspace: WorkspaceFolder, nexus: Nexus, wanted: BenchmarkSelection, where: Where, *, again: bool = False
+) -> tuple[EvaluationPlan, list[EvaluationStep]]:
     """The plan, and its runs in order. With `again` nothing is reused. What can't be planned spoils nothing else."""
     changed = changed_files(nexus.root, wanted.changed_since) if wanted.changed_since is not None else []
     chosen = _chosen(nexus, wanted, changed)
     planner = _Planner(workspace, where, None if again else EarlierRuns(workspace))
-    steps, benchmarks = list[Step](), _unreadable(nexus, wanted, chosen, changed)
+    steps, benchmarks = list[EvaluationStep](), _unreadable(nexus, wanted, chosen, changed)
     with listed_once(places.cache()):
         for item, why in chosen:
             try:
@@ -139,7 +139,9 @@ def refuse_over(plan: EvaluationPlan, budget: Budget) -> None:
         )
 
 
-def _chosen(nexus: Nexus, wanted: Wanted, changed: Sequence[str]) -> list[tuple[PackageBenchmark, list[str]]]:
+def _chosen(
+    nexus: Nexus, wanted: BenchmarkSelection, changed: Sequence[str]
+) -> list[tuple[PackageBenchmark, list[str]]]:
     if wanted.changed_since is None:
         return [(item, []) for item in runnable(nexus, wanted.package, wanted.model)]
     reasons = touched(nexus, changed)
@@ -157,7 +159,7 @@ class _Planner:
     earlier: EarlierRuns | None
     """What may be reused; None: nothing."""
 
-    def plan(self, item: PackageBenchmark, why: list[str]) -> list[Step]:
+    def plan(self, item: PackageBenchmark, why: list[str]) -> list[EvaluationStep]:
         """A step for each experiment of it; raises where one can't be planned."""
         prepared = prepare_all(self.workspace, Path(item.file), self.where)
         for each in prepared:
@@ -165,12 +167,12 @@ class _Planner:
                 raise BenchError(each.notes[0], "install a package that offers it; see: bench list experiments")
         return [self._step(item, why, each) for each in prepared]
 
-    def _step(self, item: PackageBenchmark, why: list[str], prepared: PreparedRun) -> Step:
+    def _step(self, item: PackageBenchmark, why: list[str], prepared: PreparedRun) -> EvaluationStep:
         path = Path(item.file)
         measured = self.earlier.measured(prepared) if self.earlier else {}
         points = prepared.plan.points
         if len(measured) == points:
-            return Step(_row(item, why, prepared, measured, None), prepared, path)
+            return EvaluationStep(_row(item, why, prepared, measured, None), prepared, path)
         if measured and not prepared.plan.variants:  # `exclude` can't tell one version's points from another's
             left_out = [point for number, point in enumerate(prepared.plan.shown_points()) if number in measured]
             text = text_without(prepared.file, left_out)
@@ -178,11 +180,15 @@ class _Planner:
         else:
             measured = {}
         guess = estimate(self.workspace, prepared.plan, prepared.plan.scenario.parallel)
-        return Step(_row(item, why, prepared, measured, guess), prepared, path)
+        return EvaluationStep(_row(item, why, prepared, measured, guess), prepared, path)
 
 
 def _row(
-    item: PackageBenchmark, why: list[str], prepared: PreparedRun, measured: Mapping[int, str], guess: Estimate | None
+    item: PackageBenchmark,
+    why: list[str],
+    prepared: PreparedRun,
+    measured: Mapping[int, str],
+    guess: PlanEstimate | None,
 ) -> EvaluatedBenchmark:
     plan = prepared.plan
     return EvaluatedBenchmark(
@@ -202,7 +208,10 @@ def _row(
 
 
 def _unreadable(
-    nexus: Nexus, wanted: Wanted, chosen: Sequence[tuple[PackageBenchmark, list[str]]], changed: Sequence[str]
+    nexus: Nexus,
+    wanted: BenchmarkSelection,
+    chosen: Sequence[tuple[PackageBenchmark, list[str]]],
+    changed: Sequence[str],
 ) -> list[EvaluatedBenchmark]:
     """What is wrong with files of the packages that are asked for: what they hold can't be known."""
     packages = {item.benchmark.partition("/")[0] for item, _ in chosen} | {wanted.package}

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from benchhouse.evidence import journals
 from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import now, write_model
-from benchhouse.nexus.evaluation import EvaluationPlan, Step
+from benchhouse.nexus.evaluation import EvaluationPlan, EvaluationStep
 from benchhouse.processes.owner_lock import OwnerLock
 from benchhouse.runs.executor_choice import Where
 from benchhouse.runs.ledger import new_run_id
@@ -150,7 +150,7 @@ class EvaluationLedger:
         return self.write(RunLine(time=now(), number=number, state="begun", run_id=run_id or new_run_id(), used=used))
 
 
-def planned_run(step: Step) -> PlannedRun:
+def planned_run(step: EvaluationStep) -> PlannedRun:
     """What is kept of a step."""
     prepared = step.prepared
     return PlannedRun(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.catalog.isolated import all_kept
+from benchhouse.catalog.isolated_experiments import all_descriptions
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -13,7 +13,7 @@ from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.benchmarks import Registered
-    from benchhouse.catalog.inputs import Input
+    from benchhouse.catalog.inputs import InputKey
     from benchhouse.schema.experiment import Data, Deprecated, Metric
     from benchhouse.schema.resources import Resources
 
@@ -80,8 +80,8 @@ class ExperimentDetails:
     environment: list[str]
     """What the isolated environment installs that alone has it; empty where it is installed here."""
     benchmark: BenchmarkDetails | None
-    target: "list[Input]"
-    workload: "list[Input]"
+    target: "list[InputKey]"
+    workload: "list[InputKey]"
 
     def to_dict(self) -> dict[str, Any]:
         """As `bench show NAME --json` prints it."""
@@ -101,7 +101,7 @@ def known() -> list[Listed]:
     """Installed experiments, and those of isolated environments that were looked at and that are not installed here."""
     here = installed()
     names = {(item.name, item.version) for item in here}
-    apart = [item for item in all_kept(places.cache()) if (item.name, item.version) not in names]
+    apart = [item for item in all_descriptions(places.cache()) if (item.name, item.version) not in names]
     return sorted([*here, *apart], key=lambda item: item.name) if apart else here
 
 
@@ -110,17 +110,17 @@ def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
 
     Raises where trusted.yaml does not let one run: to look into it runs it.
     """
-    from benchhouse.runs.isolated import experiments_in
+    from benchhouse.runs.isolated_environments import experiments_in
     from benchhouse.runs.package_gate import check_environments
     from benchhouse.runs.prepared_run import source_builds
-    from benchhouse.schema.protocols import Place
-    from benchhouse.schema.resources import Runtime
+    from benchhouse.schema.protocols import RuntimeContext
+    from benchhouse.schema.resources import RuntimeSettings
 
     builds = source_builds(workspace)
     for requirement in requirements:
         local = Path(requirement.partition("[")[0]).exists()
         wanted = str(Path(requirement).absolute()) if local else requirement
-        spec, place = Runtime(kind="venv", requirements=[wanted]), Place(places.cache(), builds=builds)
+        spec, place = RuntimeSettings(kind="venv", requirements=[wanted]), RuntimeContext(places.cache(), builds=builds)
         check_environments(workspace, [spec], place, "SCENARIO")
         if not experiments_in(spec, place):
             hint = "its package needs an entry point in the group benchhouse.experiments"
@@ -198,7 +198,7 @@ def is_listed(workspace: WorkspaceFolder, name: str) -> bool:
 
 
 def _benchmark(workspace: WorkspaceFolder, name: str) -> "Registered | None":
-    from benchhouse.catalog.uses import UnknownBenchmarkError
+    from benchhouse.catalog.benchmark_lookup import UnknownBenchmarkError
     from benchhouse.runs.preparation import shelf
 
     try:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchhouse.analysis.compare import CONFIDENCE, p_value
-from benchhouse.analysis.ranking import FEW, Standing, rank_targets, sentence
+from benchhouse.analysis.ranking import FEW, RankedTarget, rank_targets, sentence
 from benchhouse.catalog.domains import listed
-from benchhouse.catalog.logical import Answer, Logical, answer, by_experiment, fits_version, mapped_metric
+from benchhouse.catalog.logical import Logical, LogicalResult, answer, by_experiment, fits_version, mapped_metric
 from benchhouse.catalog.logical_checks import split_stat
 from benchhouse.nexus import logical as logical_api
 from benchhouse.plan.logical import read_where
@@ -74,10 +74,10 @@ class _Gathered:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRow:
     """One line of a board."""
 
-    standing: Standing
+    standing: RankedTarget
     experiments: list[str]
     disagree: bool  # whether it is certain that they don't measure the same
     runs: list[str]
@@ -138,7 +138,7 @@ class Board:
     metric: str
     unit: str
     direction: str
-    rows: list[Row]
+    rows: list[RankedRow]
     sentence: str
     refused: str = ""
 
@@ -175,7 +175,7 @@ class _Taken:
     """A bound point of the warehouse that answers the benchmark."""
 
     binding: Binding
-    answer: Answer
+    answer: LogicalResult
     row: Mapping[str, Any]
 
     @property
@@ -352,9 +352,9 @@ def _by_source(sources: Mapping[str, set[str]]) -> str:
     return "; ".join(f"{what} of {', '.join(sorted(names))}" for what, names in sorted(sources.items()))
 
 
-def _row(standing: Standing, gathered: _Gathered, members: list[_Taken]) -> Row:
+def _row(standing: RankedTarget, gathered: _Gathered, members: list[_Taken]) -> RankedRow:
     mine = {item.row["instance_digest"]: item.row for item in members if item.answer.target == standing.target}
-    return Row(
+    return RankedRow(
         standing=standing,
         experiments=sorted(gathered.by_source),
         disagree=_disagree(gathered.by_source),

@@ -21,7 +21,7 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.plan.input_fields import fields_of
-from benchhouse.plan.logical import Asked, make_scenario
+from benchhouse.plan.logical import LogicalSelection, make_scenario
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
@@ -44,7 +44,7 @@ class LogicalSummary:
 
 
 @dataclass(frozen=True)
-class Checked:
+class LogicalFileCheck:
     """The result of checking one file."""
 
     path: str
@@ -98,14 +98,14 @@ def benchmarks(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> l
     return readable + [LogicalSummary("", "", [], [], [], item.path, item.error.message) for item in broken]
 
 
-def validate_file(path: Path) -> Checked | None:
+def validate_file(path: Path) -> LogicalFileCheck | None:
     """One file, checked; None where it is not meant as a logical benchmark."""
     if not is_logical(load_yaml(path).data):
         return None
     return _check(read_logical(path), list_experiments(places.cache()))
 
 
-def validate(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[Checked]:
+def validate(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[LogicalFileCheck]:
     """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
@@ -130,7 +130,9 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     return bindings
 
 
-def scenario_file(workspace: WorkspaceFolder, name: str, asked: Asked, experiment: str | None = None) -> Path:
+def scenario_file(
+    workspace: WorkspaceFolder, name: str, asked: LogicalSelection, experiment: str | None = None
+) -> Path:
     """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
     logical = find(workspace, name)
     installed = list_experiments(places.cache())
@@ -146,7 +148,7 @@ def scenario_file(workspace: WorkspaceFolder, name: str, asked: Asked, experimen
 
 
 def _first_scenario(
-    logical: Logical, choices: Sequence[tuple[Binding, Listed]], installed: Sequence[Listed], asked: Asked
+    logical: Logical, choices: Sequence[tuple[Binding, Listed]], installed: Sequence[Listed], asked: LogicalSelection
 ) -> dict[str, Any]:
     """By the first of the bindings that has such a point: one experiment may have several, each for a part."""
     refused: BenchError | None = None
@@ -197,15 +199,15 @@ def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
     return resolve(name, version or None, listed)
 
 
-def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
+def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> LogicalFileCheck:
     """All that is wrong at once: of a faulty file too, as far as it could be read."""
     logical = item.logical if isinstance(item, Unreadable) else item
     problems = list(getattr(item.error, "problems", [])) if isinstance(item, Unreadable) else []
     if logical is None:
         assert isinstance(item, Unreadable)
-        return Checked(item.path, Path(item.path).stem, problems, item.error)
+        return LogicalFileCheck(item.path, Path(item.path).stem, problems, item.error)
     problems += check_experiments(logical.file, logical.document, lambda binding: _facts(binding, installed), only)
-    return Checked(logical.document.path, logical.name, problems, bindings=len(logical.file.bindings))
+    return LogicalFileCheck(logical.document.path, logical.name, problems, bindings=len(logical.file.bindings))
 
 
 def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import Listed, listed_once, resolve
-from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference
+from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, RequestedExperiment
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.nexus import logical
 from benchhouse.nexus.packages import pick
-from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, look_inside, resolve_together
+from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, resolve_together, validate_static
 from benchhouse.runs import preparation
 from benchhouse.schema.ado import listed_name
 from benchhouse.schema.errors import BenchError, Exit
@@ -30,7 +30,7 @@ _OURS = "benchhouse"
 
 
 @dataclass(frozen=True)
-class Finding:
+class PackageFinding:
     """One check and its result; `why` where it could not be made."""
 
     package: str
@@ -47,7 +47,7 @@ class Finding:
 class Proof:
     """All findings; `exit_code` is 0 only where everything asked for was proven."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[PackageFinding, ...]
     packages: int
     benchmarks: int
     static: bool
@@ -67,7 +67,7 @@ class Proof:
         return Exit.TRIAL_FAILED if self.count("unchecked") and not self.static else Exit.GOOD
 
     @property
-    def unchecked(self) -> list[Finding]:
+    def unchecked(self) -> list[PackageFinding]:
         return [item for item in self.findings if item.state == "unchecked"]
 
     @property
@@ -85,7 +85,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _MachineFacts:
     """What is known of this machine while a nexus is examined."""
 
     workspace: WorkspaceFolder
@@ -120,9 +120,9 @@ def prove(
     findings = [_broken(item.origin, item.place, item.error) for item in broken]
     findings += [item for item in _same_names(nexus.packages) if name in (None, item.package)]
     with listed_once(places.cache()) as listed:
-        look = _Look(workspace, nexus, listed)
+        look = _MachineFacts(workspace, nexus, listed)
         findings += _top_level(look) if name is None else []
-        findings += [item for package in chosen for item in _look_through(look, package, depth, note)]
+        findings += [item for package in chosen for item in _examine(look, package, depth, note)]
     benchmarks = sum(1 for package in chosen for _ in package.all_instances())
     return Proof(tuple(findings), len(chosen), benchmarks, depth.static)
 
@@ -132,18 +132,18 @@ def prove_benchmarks(workspace: WorkspaceFolder, nexus: Nexus) -> Proof:
     return replace(prove(workspace, nexus, None, Depth(static=True)), static=False)
 
 
-def _top_level(look: _Look) -> Iterator[Finding]:
+def _top_level(look: _MachineFacts) -> Iterator[PackageFinding]:
     """`benchmarks/` of the nexus: logical benchmarks, and benchmarks of ours."""
     seen: set[str] = set()
     for item in logical.validate(look.workspace, str(look.nexus.root)):
         seen.add(Path(item.path).name)
-        yield Finding("", item.path, "good") if item.good else _broken("", item.path, item.failure)
+        yield PackageFinding("", item.path, "good") if item.good else _broken("", item.path, item.failure)
     for unread in list_benchmarks(look.nexus.root / "benchmarks")[1]:
         if unread.origin == "workspace" and Path(unread.place).name not in seen:
             yield _broken("", unread.place, unread.error)
 
 
-def _look_through(look: _Look, package: Package, depth: Depth, note: Callable[[str], None]) -> list[Finding]:
+def _examine(look: _MachineFacts, package: Package, depth: Depth, note: Callable[[str], None]) -> list[PackageFinding]:
     needs, problems = requirements(package, look.nexus.root)
     findings = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
     findings += [_check(look, package, item) for item in package.all_instances()]
@@ -157,14 +157,14 @@ def _look_through(look: _Look, package: Package, depth: Depth, note: Callable[[s
         lock = resolve_together(needs, depth.timeout_s)
     except UnresolvedError as error:
         return [*findings, _not_installable(package, error)]
-    findings.append(Finding(package.name, "install", "good"))
+    findings.append(PackageFinding(package.name, "install", "good"))
     if depth.install and lock and any(item.state == "unchecked" for item in findings):
         note(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
         return _inside(package, look.nexus, lock, findings)
     return findings
 
 
-def _needs_of_used(look: _Look, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
+def _needs_of_used(look: _MachineFacts, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
     """What the benchmarks of other packages need that this one uses: it is run in the same environment."""
     needs = {item.text: item for item in own}
     for item in package.all_instances():
@@ -179,33 +179,33 @@ def _needs_of_used(look: _Look, package: Package, own: Sequence[Requirement]) ->
     return list(needs.values())[len(own) :]
 
 
-def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
-    return Finding(package, what, "broken" if problems else "good", tuple(problems))
+def _finding(package: str, what: str, problems: Sequence[Problem]) -> PackageFinding:
+    return PackageFinding(package, what, "broken" if problems else "good", tuple(problems))
 
 
-def _broken(package: str, what: str, error: BenchError, place: str = "") -> Finding:
+def _broken(package: str, what: str, error: BenchError, place: str = "") -> PackageFinding:
     """`place`, else `what`, is the file where the error does not name one."""
     place = place or what
     message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
-    return Finding(package, what, "broken", tuple(problems))
+    return PackageFinding(package, what, "broken", tuple(problems))
 
 
-def _not_installable(package: Package, error: BenchError) -> Finding:
+def _not_installable(package: Package, error: BenchError) -> PackageFinding:
     if error.exit_code == Exit.TRIAL_FAILED:  # of this machine, not of the package
-        return Finding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
+        return PackageFinding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
     if isinstance(error, UnresolvedError) and error.of:
         message = error.message.removeprefix(f"{error.of.place}: ")
         problem = error.of.document.problem(error.of.loc, message, error.hint)
     else:
         problem = package.document.problem(("package", "benchmark_packages"), error.message, error.hint, key=True)
-    return Finding(package.name, "install", "broken", (problem,))
+    return PackageFinding(package.name, "install", "broken", (problem,))
 
 
-def _inside(package: Package, nexus: Nexus, lock: str, own: list[Finding]) -> list[Finding]:
+def _inside(package: Package, nexus: Nexus, lock: str, own: list[PackageFinding]) -> list[PackageFinding]:
     """What could not be checked here, as it is found where the package is installed."""
     try:
-        inner = look_inside(package.name, nexus.root, lock)
+        inner = validate_static(package.name, nexus.root, lock)
     except BenchError as error:
         return [*own, _not_installable(package, error)]
     known = {item["what"]: item for item in inner["findings"]}
@@ -215,7 +215,7 @@ def _inside(package: Package, nexus: Nexus, lock: str, own: list[Finding]) -> li
     ]
 
 
-def _seen(package: Package, item: Finding, inner: dict[str, Any]) -> Finding:
+def _seen(package: Package, item: PackageFinding, inner: dict[str, Any]) -> PackageFinding:
     """Where all is installed that the package asks for, what is still not there is nowhere."""
     problems = tuple(Problem(**problem) for problem in inner["problems"])
     if inner["state"] == "unchecked":
@@ -225,7 +225,7 @@ def _seen(package: Package, item: Finding, inner: dict[str, Any]) -> Finding:
     return replace(item, state="broken" if problems else "good", problems=problems, why="")
 
 
-def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
+def _same_names(packages: Sequence[Package]) -> Iterator[PackageFinding]:
     """A bare name that two packages register would be anybody's guess."""
     first: dict[str, BenchmarkInstance] = {}
     for package in packages:
@@ -238,10 +238,10 @@ def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
                 place = f"{earlier.document.path}:{line}"
                 message = f"the benchmark '{item.name}' is registered by package '{earlier.package}' too: {place}"
                 problem = item.document.problem(("benchmark",), message, "a name of its own: rename one of the folders")
-                yield Finding(package.name, item.id, "broken", (problem,))
+                yield PackageFinding(package.name, item.id, "broken", (problem,))
 
 
-def _registered(look: _Look, package: Package) -> Iterator[Finding]:
+def _registered(look: _MachineFacts, package: Package) -> Iterator[PackageFinding]:
     """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
     for name, loc in package.registered():
         known = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
@@ -252,19 +252,19 @@ def _registered(look: _Look, package: Package) -> Iterator[Finding]:
             message = f"{owners[0].distribution} {owners[0].distribution_version} has no experiment '{name}'"
             meant = did_you_mean(name, offered) or ""
             problem = package.document.problem(loc, message, f"one of {', '.join(offered)}", meant)
-            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+            yield PackageFinding(package.name, f"experiment {name}", "broken", (problem,))
         elif not known:
-            yield Finding(package.name, f"experiment {name}", "unchecked", (), "not installed")
+            yield PackageFinding(package.name, f"experiment {name}", "unchecked", (), "not installed")
         elif all(item.broken for item in known):
             message = f"experiment '{name}' can't be used: {known[0].broken}"
             owner = f"{known[0].distribution} {known[0].distribution_version}"
             problem = package.document.problem(loc, message, f"a package that can be imported; this is {owner}")
-            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+            yield PackageFinding(package.name, f"experiment {name}", "broken", (problem,))
         else:
-            yield Finding(package.name, f"experiment {name}", "good")
+            yield PackageFinding(package.name, f"experiment {name}", "good")
 
 
-def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
+def _check(look: _MachineFacts, package: Package, item: BenchmarkInstance) -> PackageFinding:
     """One benchmark: its experiments are registered and there in the version asked for, and its parameters fit."""
     problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
     if problems:
@@ -276,7 +276,7 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
         if missing := [name for name in names if name not in installed]:
             if item.kind != "benchmark":
                 preparation.check_file(Path(item.document.path))
-            return Finding(package.name, item.id, "unchecked", (), f"experiment '{missing[0]}' is not installed")
+            return PackageFinding(package.name, item.id, "unchecked", (), f"experiment '{missing[0]}' is not installed")
         if item.kind == "benchmark":
             _plan_open(look, item)
         else:
@@ -285,10 +285,12 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
                     _ = prepared.plan.points  # binds every point
     except BenchError as error:
         return _broken(package.name, item.id, error, item.document.path)
-    return Finding(package.name, item.id, "good")
+    return PackageFinding(package.name, item.id, "good")
 
 
-def _unregistered(look: _Look, package: Package, item: BenchmarkInstance, ref: Reference) -> Problem | None:
+def _unregistered(
+    look: _MachineFacts, package: Package, item: BenchmarkInstance, ref: RequestedExperiment
+) -> Problem | None:
     """A package names what it runs; what comes with Benchhouse itself need not be named."""
     name = listed_name(ref.actuator, ref.name)
     ours = any(listed.name == name and listed.distribution == _OURS for listed in look.listed)
@@ -300,7 +302,7 @@ def _unregistered(look: _Look, package: Package, item: BenchmarkInstance, ref: R
     return item.document.problem(ref.loc, message, expected, did_you_mean(ref.name, known) or "")
 
 
-def _plan_open(look: _Look, item: BenchmarkInstance) -> None:
+def _plan_open(look: _MachineFacts, item: BenchmarkInstance) -> None:
     """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
     home = Path(item.document.path).parent
     registered: Registered = preparation.shelf(look.workspace, home).find(item.id)

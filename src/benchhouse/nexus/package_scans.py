@@ -16,8 +16,8 @@ from benchhouse.runs.scans import Subject, kept, scan, verdict
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackagePolicy, PackageScan
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 from benchhouse.sites import places
 
 State = Literal["passed", "refused", "failed", "not scanned"]
@@ -85,9 +85,9 @@ def scan_scenario(workspace: WorkspaceFolder, path: Path, where: Where) -> Scann
     return ScannedPackages([*scanned, *(_scanned(workspace, policy, name, item) for item in subjects.values())])
 
 
-def _environment(workspace: WorkspaceFolder, policy: PackagePolicy, name: str, spec: Runtime) -> ScannedPackage:
+def _environment(workspace: WorkspaceFolder, policy: PackagePolicy, name: str, spec: RuntimeSettings) -> ScannedPackage:
     try:
-        with site_of(spec, Place(places.cache())) as site:
+        with site_of(spec, RuntimeContext(places.cache())) as site:
             return _scanned(workspace, policy, name, environment_subject(spec, site))
     except BenchError as error:
         return ScannedPackage(name, environment_name(spec), "failed", [f"the scan could not look: {error}"], None, "")

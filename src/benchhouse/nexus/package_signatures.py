@@ -10,8 +10,8 @@ from benchhouse.catalog.nexus import Nexus, Package
 from benchhouse.catalog.nexus_requirements import Requirement, requirements
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.runs.package_signatures import SignatureStanding, of_distribution, of_files, of_folder, sign_files
-from benchhouse.runs.signers import own_key
-from benchhouse.runs.trusted import read_trusted
+from benchhouse.runs.signers import signing_key
+from benchhouse.runs.trust_file import read_trusted
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trust import TrustedFile
@@ -45,7 +45,7 @@ def sign_package(workspace: WorkspaceFolder, what: str, key: str | Path | None) 
     trusted = _trusted(workspace)
     _refuse_bundle(what)
     files = wheel_files(Path(what)) if what.endswith(_WHEEL) else installed_files(find_distribution(what))
-    return sign_files(workspace, trusted, files, own_key(trusted, key))
+    return sign_files(workspace, trusted, files, signing_key(trusted, key))
 
 
 def verify_wheel(workspace: WorkspaceFolder, path: str) -> VerifiedPackages:

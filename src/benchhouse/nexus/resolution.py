@@ -119,7 +119,7 @@ def _address(item: Requirement) -> str:
     return head if at and "/" not in last else source
 
 
-def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL_S) -> dict[str, Any]:
+def validate_static(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL_S) -> dict[str, Any]:
     """What `bench packages validate PACKAGE --static --json` says where that is installed; or UnresolvedError."""
     with TemporaryDirectory(prefix="bench-packages-") as name:
         folder = Path(name)

@@ -10,7 +10,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites.places import near
 
 if TYPE_CHECKING:
-    from benchhouse.catalog.inputs import Input
+    from benchhouse.catalog.inputs import InputKey
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 
@@ -178,7 +178,7 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
     return path
 
 
-def to_fill_in(inputs: "list[Input]") -> str:
+def to_fill_in(inputs: "list[InputKey]") -> str:
     """What must be given is to be filled in; the rest stands there as comments, with its defaults."""
     active = {item.name for item in inputs if item.required} or {item.name for item in inputs[:1]}
     lines = []

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemList, ProblemsError, did_you_mean
+from benchhouse.documents.validation_errors import from_pydantic
 from benchhouse.plan.input_fields import accepts_list, accepts_mapping, fields_of
-from benchhouse.plan.space import Block, Space
+from benchhouse.plan.space import PointSpace, VaryingKeys
 from benchhouse.schema.cancellation import stop_if_cancelled
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
@@ -27,14 +27,14 @@ RESOURCES = "resources."  # how the name of an axis over what a trial is given b
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePosition:
     """Where a value stands: a scenario and the benchmark it uses are two files."""
 
     document: Document
     loc: Loc
 
-    def at(self, *parts: str | int) -> "Place":
-        return Place(self.document, (*self.loc, *parts))
+    def at(self, *parts: str | int) -> "ValuePosition":
+        return ValuePosition(self.document, (*self.loc, *parts))
 
     @property
     def folder(self) -> Path:
@@ -49,8 +49,8 @@ class Place:
 class Axis:
     """The places of an axis: of its key, and of its value in each row of its block."""
 
-    key: Place
-    values: list[Place]
+    key: ValuePosition
+    values: list[ValuePosition]
     block: int
 
 
@@ -63,16 +63,18 @@ class Draft:
     scenario: Document | None = None  # whose paths start there; those of a benchmark start beside its own file
     target: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
-    fixed: dict[str, Place] = field(default_factory=dict)  # by full name, see `qualify`
+    fixed: dict[str, ValuePosition] = field(default_factory=dict)  # by full name, see `qualify`
     axes: dict[str, Axis] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[VaryingKeys] = field(default_factory=list)
     rules: list[Mapping[int, frozenset[int]]] = field(default_factory=list)
     problems: ProblemList = field(default_factory=ProblemList)
     nested: dict[str, Loc] = field(default_factory=dict)  # axes over a key inside a mapping: the path to that key
     spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
     only_counts: bool = False  # blocks are counted and not added: what they hold is not even made
     points: int = 1  # of all blocks together
-    sizes: list[tuple[int, Place]] = field(default_factory=list)  # rows of each block, and its place in the file
+    sizes: list[tuple[int, ValuePosition]] = field(
+        default_factory=list
+    )  # rows of each block, and its place in the file
     _encoded: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)  # rows by value, for rules
 
     @property
@@ -84,8 +86,8 @@ class Draft:
         return self.experiment.workload_model if self.experiment else None
 
     @property
-    def space(self) -> Space:
-        return Space(tuple(self.blocks), tuple(self.rules))
+    def space(self) -> PointSpace:
+        return PointSpace(tuple(self.blocks), tuple(self.rules))
 
     def put_together(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return put_together(self.target, self.parameters, point, self.nested)
@@ -113,7 +115,7 @@ class Draft:
         """Where in the target or workload the key with that full name is."""
         return self.nested.get(name, (name.removeprefix("target.").removeprefix(RESOURCES),))
 
-    def count(self, rows: int, place: Place) -> bool:
+    def count(self, rows: int, place: ValuePosition) -> bool:
         """Count the rows of a block before any of them is made. Return whether the block is to be added."""
         stop_if_cancelled()
         self.points *= rows
@@ -131,7 +133,7 @@ class Draft:
         columns = [column for block in self.blocks for column in zip(*block.rows, strict=True)]
         return TARGETS in self.axes or any(len({*filter(_is_number, column)}) > 1 for column in columns)
 
-    def add_resources(self, asked: AskedResources | None, home: Place) -> None:
+    def add_resources(self, asked: AskedResources | None, home: ValuePosition) -> None:
         """The lists among the resources of a scenario."""
         given = home.document.value(("resources",)) if asked else None
         for key, value in given.items() if isinstance(given, dict) else ():
@@ -143,7 +145,7 @@ class Draft:
             else:
                 self.fixed[name] = place
 
-    def add_targets(self, scenario: Scenario, home: Place) -> None:
+    def add_targets(self, scenario: Scenario, home: ValuePosition) -> None:
         if scenario.targets:
             where = home.at("targets")
             if self.count(len(scenario.targets), where):
@@ -155,14 +157,14 @@ class Draft:
             for key, value in (scenario.target or {}).items():
                 self._place(f"target.{key}", value, home.at("target", key))
 
-    def add(self, defined: Defined, workload: Mapping[str, Any], home: Place) -> None:
+    def add(self, defined: Defined, workload: Mapping[str, Any], home: ValuePosition) -> None:
         """The workload and the axes of a scenario or benchmark, in the order of the file."""
         for key, value in workload.items():
             self._place(self.qualify(key), value, home.at("workload", key))
         for index, block in enumerate(defined.axes):
             self._add_axes(block, home.at("axes", index))
 
-    def add_rules(self, exclude: Iterable[Mapping[str, Any]], home: Place) -> None:
+    def add_rules(self, exclude: Iterable[Mapping[str, Any]], home: ValuePosition) -> None:
         """Turn `exclude` into rows of blocks; a rule that can't apply is a mistake, not a silent nothing."""
         for index, rule in enumerate(exclude):
             stop_if_cancelled()
@@ -177,7 +179,7 @@ class Draft:
             if gone:
                 self.rules.append(gone)
 
-    def _rows(self, key: str, value: Any, place: Place) -> tuple[int, frozenset[int]] | None:
+    def _rows(self, key: str, value: Any, place: ValuePosition) -> tuple[int, frozenset[int]] | None:
         name = self.qualify(key)
         inner = name.removeprefix("target.") if name != TARGETS else "name"
         whole = name not in self.axes and TARGETS in self.axes and name.startswith("target.")
@@ -214,10 +216,10 @@ class Draft:
         for name, axis in self.axes.items():
             stop_if_cancelled()
             if name.startswith(RESOURCES):
-                self.problems += [self._given_and_varied(name, axis)] if name in self.fixed else []
+                self.problems += [self._set_and_varied(name, axis)] if name in self.fixed else []
                 continue
             in_target = name.startswith("target.")
-            taken = taken_at(self.target if in_target else self.parameters, self.path(name))
+            taken = resolvable_depth(self.target if in_target else self.parameters, self.path(name))
             others = self.axes if name in self.nested else ()
             wider = next((other for other in others if name.startswith(f"{other}.")), None)
             if wider not in (None, TARGETS):
@@ -225,7 +227,7 @@ class Draft:
             elif taken is None and name not in self.fixed:
                 continue
             elif taken is None or taken == self.path(name):
-                self.problems.append(self._given_and_varied(name, axis))
+                self.problems.append(self._set_and_varied(name, axis))
             else:
                 message = f"'{name}' can't vary: '{'.'.join(map(str, taken))}' is fixed, and not to a mapping"
                 self.problems.append(axis.key.problem(message, key=True))
@@ -235,7 +237,7 @@ class Draft:
         for target, place in zip(self.whole_targets(), whole.values, strict=True):
             stop_if_cancelled()
             for name in (*self.axes, *self.fixed):
-                taken = taken_at(target, self.path(name)) if name.startswith("target.") else None
+                taken = resolvable_depth(target, self.path(name)) if name.startswith("target.") else None
                 if taken:
                     other = "varied by an axis" if name in self.axes else "fixed under `target:`"
                     message = f"'{'.'.join(map(str, taken))}' is set by this target and {other}"
@@ -246,7 +248,7 @@ class Draft:
         axis = self.axes.get(TARGETS)
         return self.blocks[axis.block].column(TARGETS) if axis else []
 
-    def _given_and_varied(self, name: str, axis: Axis) -> Problem:
+    def _set_and_varied(self, name: str, axis: Axis) -> Problem:
         """Says at the axis which line gives the value too."""
         path = self.path(name)
         given = self.fixed.get(name)
@@ -266,7 +268,7 @@ class Draft:
         if dropped & {"workload", "axes"}:
             self.spoilt |= {"", *fields_of(self.workload_model)} - given
 
-    def _place(self, name: str, value: Any, place: Place) -> None:
+    def _place(self, name: str, value: Any, place: ValuePosition) -> None:
         """Put one key of the workload or target where it belongs: an axis or a fixed value."""
         inner, model = name.removeprefix("target."), self.model(name)
         if name == TARGETS:  # here a key of the workload; whole targets vary under `targets:` or among the axes
@@ -299,7 +301,7 @@ class Draft:
         else:
             self._fix(name, value, place)
 
-    def _fix(self, name: str, value: Any, place: Place) -> None:
+    def _fix(self, name: str, value: Any, place: ValuePosition) -> None:
         if name in self.fixed:
             self.problems.append(place.problem(f"'{name}' is given twice", key=True))
         self.fixed[name] = place
@@ -309,7 +311,7 @@ class Draft:
         else:
             self.parameters[name] = value
 
-    def _add_axes(self, block: AxisBlock, place: Place) -> None:
+    def _add_axes(self, block: AxisBlock, place: ValuePosition) -> None:
         if block.points:
             if not self.count(len(block.points), place):
                 return
@@ -331,7 +333,7 @@ class Draft:
                     self._add_block({key: where}, [(item,) for item in axis_values(given)], {key: _spots(where, given)})
 
     def _add_block(
-        self, keys: Mapping[str, Place], rows: list[tuple[Any, ...]], values: Mapping[str, list[Place]]
+        self, keys: Mapping[str, ValuePosition], rows: list[tuple[Any, ...]], values: Mapping[str, list[ValuePosition]]
     ) -> None:
         names = {key: self.qualify(key) for key in keys}
         twice = [key for key, name in names.items() if name in self.axes]
@@ -353,12 +355,12 @@ class Draft:
             )
             for number, row in enumerate(rows)
         ]
-        self.blocks.append(Block(tuple(names.values()), tuple(rows)))
+        self.blocks.append(VaryingKeys(tuple(names.values()), tuple(rows)))
         if self.blocks[-1].keys == (TARGETS,):
             (places,) = values.values()
             self._refuse_names_twice(places)
 
-    def _refuse_names_twice(self, places: list[Place]) -> None:
+    def _refuse_names_twice(self, places: list[ValuePosition]) -> None:
         earlier: set[str] = set()
         for target, place in zip(self.whole_targets(), places, strict=True):
             name = target.get("name")
@@ -367,7 +369,7 @@ class Draft:
             elif isinstance(name, str):
                 earlier.add(name)
 
-    def _meant(self, key: str, name: str, value: Any, place: Place) -> Any:
+    def _meant(self, key: str, name: str, value: Any, place: ValuePosition) -> Any:
         """A value of an axis as the scenario's own file would write it."""
         if name == TARGETS:
             if not isinstance(value, str | dict):
@@ -386,7 +388,7 @@ class Draft:
             self.problems.append(place.problem(str(error)))
             return value
 
-    def _rebased(self, name: str, value: Any, place: Place) -> Any:
+    def _rebased(self, name: str, value: Any, place: ValuePosition) -> Any:
         """A value whose relative paths start beside a benchmark's file, as the scenario would write it."""
         model = self.model(name)
         if self.scenario is None or place.document.path == self.scenario.path or not (model and has_paths(model)):
@@ -458,7 +460,7 @@ def inside(data: Any, path: Iterable[str | int]) -> Any:
     return data
 
 
-def taken_at(data: Mapping[str, Any], path: Loc) -> Loc | None:
+def resolvable_depth(data: Mapping[str, Any], path: Loc) -> Loc | None:
     """How far `path` leads when `data` leaves no room there: to a value, or to what is no mapping; else None."""
     here: Any = data
     for depth, part in enumerate(path):
@@ -474,7 +476,7 @@ def _looks_like_a_range(value: Any) -> bool:
     return isinstance(value, dict) and {"from", "to"} <= set(value) <= {"from", "to", "step", "factor", "count"}
 
 
-def _spots(place: Place, given: Any) -> list[Place]:
+def _spots(place: ValuePosition, given: Any) -> list[ValuePosition]:
     count = len(axis_values(given))
     return [place.at(index) for index in range(count)] if isinstance(given, list) else [place] * count
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.plan.scenario_file import ScenarioFile
-from benchhouse.schema.artifacts import Dataset
+from benchhouse.schema.artifacts import DatasetFile
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import owner_of
@@ -53,7 +53,7 @@ def missing_dataset(file: ScenarioFile, folder: Path) -> list[Problem]:
     return [file.document.problem(_LOC, f"the dataset {path} does not exist", "the path of a file")]
 
 
-def _known(file: ScenarioFile, dataset: Dataset, folder: Path) -> Dataset:
+def _known(file: ScenarioFile, dataset: DatasetFile, folder: Path) -> DatasetFile:
     path = folder / Path(dataset.path).expanduser()
     if "://" in dataset.path:
         message, expected = "a dataset is a file", "its path; download it first"

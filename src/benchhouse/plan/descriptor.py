@@ -11,13 +11,20 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.plan.descriptor_commands import (
+    as_label,
+    begins_elsewhere,
+    escaped,
+    script_words,
+    simple_words,
+    value_of_variable,
+)
 from benchhouse.plan.descriptor_server import server_recipe, without_effect
-from benchhouse.plan.descriptor_words import as_label, begins_elsewhere, escaped, given_by, script_words, simple_words
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
-from benchhouse.schema.descriptor import SINGLE_RUN, Descriptor, OutputMetric, Source
+from benchhouse.schema.descriptor import SINGLE_RUN, Descriptor, DescriptorMetric, DescriptorSource
 from benchhouse.schema.instance_types import InstanceType, find_instance_type, instance_names
 from benchhouse.schema.patterns import compiled
 from benchhouse.schema.site import Site
@@ -39,7 +46,7 @@ class Converted:
 
 def convert(document: Document, site: Site, executor: str, environ: Mapping[str, str]) -> Converted:
     """Raises ProblemsError with every mistake. The site says what an instance type has; `executor` is where it goes."""
-    view = _View(document, validated(document, Descriptor), site, executor)
+    view = _DescriptorView(document, validated(document, Descriptor), site, executor)
     view.fill()
     if view.problems:
         raise ProblemsError(view.problems)
@@ -50,7 +57,7 @@ def convert(document: Document, site: Site, executor: str, environ: Mapping[str,
 
 
 @dataclass
-class _View:
+class _DescriptorView:
     """A scenario in the making: its data, and where in the descriptor each of it stands."""
 
     document: Document
@@ -133,7 +140,7 @@ class _View:
             self._put("kubernetes", settings, ("env", "docker_image"))
         else:
             self._put("artifacts", {"container": escaped(env.docker_image)}, ("env", "docker_image"))
-        variables = {name: given_by(value) for name, value in env.vars.items()}
+        variables = {name: value_of_variable(value) for name, value in env.vars.items()}
         if self.descriptor.server:
             ports = self.descriptor.server.env.ports
             variables["INFERENCE_SERVER_HOST"] = "127.0.0.1"
@@ -188,7 +195,7 @@ class _View:
                 for ours, theirs in (("name", "name"), ("unit", "units"), ("pattern", "pattern")):
                     self.places["workload", "metrics", at, ours] = (*loc, at, theirs)
 
-    def _metric(self, metric: OutputMetric, loc: Loc) -> dict[str, Any]:
+    def _metric(self, metric: DescriptorMetric, loc: Loc) -> dict[str, Any]:
         made: dict[str, Any] = {"name": escaped(metric.name), "unit": escaped(metric.units)}
         if not metric.pattern:
             return made
@@ -229,13 +236,13 @@ class _View:
 
     def _fetched(self) -> None:
         """Sources, and the words of the program that name where they lie."""
-        sources = list[tuple[Source, Loc]]()
+        sources = list[tuple[DescriptorSource, Loc]]()
         sources += [(source, ("data", "sources", at)) for at, source in enumerate(self.descriptor.data.sources)]
         made = [self._source(source, source.path) for source, _ in sources]
         if script := self.descriptor.ml.script:
             made.append({"file": escaped(script.script), "path": _SCRIPTS, "unpack": True})
             self.workload["environment"][_SCRIPTS_VARIABLE] = f"{{{DATA}}}/{_SCRIPTS}"
-            sources.append((Source(src=script.script, path=_SCRIPTS), ("ml", "script", "script")))
+            sources.append((DescriptorSource(src=script.script, path=_SCRIPTS), ("ml", "script", "script")))
         if not made:
             return
         self.workload["data"] = made
@@ -248,7 +255,7 @@ class _View:
                     f"{{data}}/{_below(source.path)}"
                 )
 
-    def _source(self, source: Source, path: str) -> dict[str, Any]:
+    def _source(self, source: DescriptorSource, path: str) -> dict[str, Any]:
         parts = urlsplit(source.src)
         made: dict[str, Any] = {"path": _below(path)}
         if parts.scheme in ("", "file"):

@@ -3,8 +3,8 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchhouse.plan.descriptor_words import escaped, given_by, simple_words
-from benchhouse.schema.descriptor import Probe, Server
+from benchhouse.plan.descriptor_commands import escaped, simple_words, value_of_variable
+from benchhouse.schema.descriptor import DescriptorProbe, DescriptorServer
 from benchhouse.schema.image import tagged
 from benchhouse.schema.recipe import LOOPBACK
 
@@ -12,7 +12,7 @@ _PATIENCE_S = 600  # a server that loads a model takes its time
 _ASKED_OTHERWISE = ("initial_delay_seconds", "period_seconds", "timeout_seconds", "failure_threshold")
 
 
-def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, list[tuple[str, str, str]]]:
+def server_recipe(server: DescriptorServer, name: str) -> tuple[dict[str, Any] | None, list[tuple[str, str, str]]]:
     """The recipe as a scenario writes it; and what keeps it from being one: the key, what is wrong, what is expected.
 
     Its ports are the descriptor's: the client knows them.
@@ -31,7 +31,7 @@ def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, lis
         "command": ["{program}", *(words[1:] if words else ["-c", escaped(line)])],
         "ports": {"port": port} | {f"port_{at}": other for at, other in enumerate(others, 1)},
         "endpoint": f"http://{LOOPBACK}:{port}",
-        "environment": {key: given_by(value) for key, value in env.vars.items()},
+        "environment": {key: value_of_variable(value) for key, value in env.vars.items()},
         "ready": _ready(env.readiness_probe, port),
     }
     try:
@@ -41,11 +41,13 @@ def server_recipe(server: Server, name: str) -> tuple[dict[str, Any] | None, lis
     return recipe, []
 
 
-def without_effect(server: Server) -> list[str]:
+def without_effect(server: DescriptorServer) -> list[str]:
     """What of it nothing here has a use for, and why."""
     env, notes = server.env, list[str]()
     probe = env.readiness_probe
-    if isinstance(probe, Probe) and (given := [key for key in _ASKED_OTHERWISE if key in probe.model_fields_set]):
+    if isinstance(probe, DescriptorProbe) and (
+        given := [key for key in _ASKED_OTHERWISE if key in probe.model_fields_set]
+    ):
         many = f"it is asked again and again until it answers, for {_PATIENCE_S} s at most"
         notes.append(f"server.env.readiness_probe: {', '.join(given)}: {many}")
     lives = [key for key in ("liveliness_probe", "liveness_probe") if getattr(env, key) is not None]
@@ -65,7 +67,7 @@ def without_effect(server: Server) -> list[str]:
     return notes
 
 
-def _ready(probe: Probe | str | None, port: int) -> dict[str, Any]:
+def _ready(probe: DescriptorProbe | str | None, port: int) -> dict[str, Any]:
     if probe is None:
         return {"kind": "tcp", "timeout": _PATIENCE_S}
     if isinstance(probe, str):

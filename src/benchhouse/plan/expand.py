@@ -15,16 +15,16 @@ from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import entries
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, Place, put_together, resources_at
-from benchhouse.plan.checking import MOST_KEPT, Meaning, check_values, normal, reasons
+from benchhouse.plan.axes import RESOURCES, TARGETS, Draft, ValuePosition, put_together, resources_at
+from benchhouse.plan.input_checks import MOST_KEPT, Meaning, check_values, normal, reasons
 from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
-from benchhouse.plan.space import Shuffle, Space
+from benchhouse.plan.space import PointSpace, Shuffle
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.input_paths import has_paths
 from benchhouse.schema.quoting import shorten
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.scenario import MAX_POINTS, Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
@@ -45,7 +45,7 @@ class PlannedTrial:
     seed: int
     experiment: ExperimentRef  # of several versions, its own
     resources: Resources
-    runtime: Runtime  # of several environments, the one with its version
+    runtime: RuntimeSettings  # of several environments, the one with its version
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Plan:
     code: Experiment | None  # None: no installed experiment serves this component and service
     component: str
     service: str
-    service_is_said: bool  # by the scenario; else the driver of a trial's target names it
+    service_is_explicit: bool  # by the scenario; else the driver of a trial's target names it
     resources: Resources
     limits: Limits
-    space: Space
+    space: PointSpace
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
-    home: Place  # the top of the scenario file
+    home: ValuePosition  # the top of the scenario file
     folder: Path  # that relative paths of inputs start in
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Plan:
         return self.variants or (self,)
 
     @property
-    def runtimes(self) -> list[Runtime]:
+    def runtimes(self) -> list[RuntimeSettings]:
         """What trials run inside, each once."""
         distinct = {canonical_json(plan.scenario.runtime.model_dump()): plan.scenario.runtime for plan in self.plans}
         return list(distinct.values())
@@ -300,7 +300,7 @@ def make_plan(
     `exclude` leaves out count, because each of them has to be compared with its rules. `folder` is where the scenario
     file stands, in case this text of it stands elsewhere: relative paths start there.
     """
-    scenario, home = file.scenario, Place(file.document, ())
+    scenario, home = file.scenario, ValuePosition(file.document, ())
     folder = (folder or home.folder).absolute() / (scenario.folder or "")
     draft = Draft(code, folder, file.document)
     chain = registered.chain if registered else []
@@ -308,7 +308,7 @@ def make_plan(
         key: value for part in (*(item.benchmark for item in chain), scenario) for key, value in part.workload.items()
     }
     component, service = _component_and_service(given, code)
-    parts: list[tuple[Defined, Place]] = [(item.benchmark, Place(item.document, ())) for item in chain]
+    parts: list[tuple[Defined, ValuePosition]] = [(item.benchmark, ValuePosition(item.document, ())) for item in chain]
     parts.append((scenario, home))
     counted = Draft(code, folder, file.document, only_counts=True)
     counted.add_targets(scenario, home)
@@ -348,7 +348,7 @@ def make_plan(
         code=code,
         component=component,
         service=service,
-        service_is_said="service" in given,
+        service_is_explicit="service" in given,
         resources=wanted[0].as_given() if wanted else code.resources if code else Resources(),
         limits=_merge_limits([part for part, _ in parts]),
         space=draft.space,
@@ -363,7 +363,7 @@ def make_plan(
     return plan
 
 
-def _add_parts(draft: Draft, parts: Sequence[tuple[Defined, Place]]) -> None:
+def _add_parts(draft: Draft, parts: Sequence[tuple[Defined, ValuePosition]]) -> None:
     for part, where in parts:
         draft.add(part, _own(part.workload, draft.experiment), where)
 
@@ -381,20 +381,20 @@ def _own(workload: Mapping[str, Any], code: Experiment | None) -> dict[str, Any]
     return {key: value for key, value in workload.items() if key not in ("component", "service") or key in kept}
 
 
-def _refuse_frozen(benchmark: Benchmark, scenario: Defined, draft: Draft, home: Place) -> None:
+def _refuse_frozen(benchmark: Benchmark, scenario: Defined, draft: Draft, home: ValuePosition) -> None:
     """A benchmark's workload is frozen: a scenario may fill what it leaves open, not change what it fixes."""
     frozen = {draft.qualify(key) for key in benchmark.workload}
     for block in benchmark.axes:
         frozen |= {draft.qualify(key) for key in block.keys}
     expected = "a scenario fills only what the benchmark leaves open; register another benchmark to change it"
-    for place, key in _given_keys(scenario, home):
+    for place, key in _keys_of_user(scenario, home):
         name = draft.qualify(key)
         if name in frozen or any(name.startswith(f"{fixed}.") for fixed in frozen):
             message = f"'{key}' is fixed by the benchmark '{benchmark.benchmark}'"
             draft.problems.append(place.problem(message, expected, key=True))
 
 
-def _given_keys(scenario: Defined, home: Place) -> Iterator[tuple[Place, str]]:
+def _keys_of_user(scenario: Defined, home: ValuePosition) -> Iterator[tuple[ValuePosition, str]]:
     for key in scenario.workload:
         yield home.at("workload", key), key
     for index, block in enumerate(scenario.axes):

@@ -21,7 +21,7 @@ Inputs = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class LogicalSelection:
     """What is to be run of a logical benchmark."""
 
     targets: tuple[str, ...] = ()
@@ -30,7 +30,9 @@ class Asked:
     repetitions: int = 1
 
 
-def make_scenario(logical: Logical, binding: Binding, experiment: str, version: str, asked: Asked) -> dict[str, Any]:
+def make_scenario(
+    logical: Logical, binding: Binding, experiment: str, version: str, asked: LogicalSelection
+) -> dict[str, Any]:
     """The scenario as its file would say it. Raises where a property needs a value, or no point has those asked."""
     if not asked.targets:
         raise BenchError(f"'{logical.name}' ranks targets, and none is given", "say what to measure: --target NAME")

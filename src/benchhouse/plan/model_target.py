@@ -29,7 +29,7 @@ def bind_model(
     Raises ProblemsError where the file names another target. Without `code` nothing is put in, only compared.
     """
     scenario, draft = file.scenario, Draft(code)
-    name = _input(draft, mapped) if code else _given_name(scenario, draft, mapped)
+    name = _input(draft, mapped) if code else _target_name_in_scenario(scenario, draft, mapped)
     _refuse_others(file, draft, name, model_id, said_in)
     if code is None:
         return file
@@ -62,7 +62,7 @@ def _may_be_named(code: Experiment) -> bool:
     return code.target_model is None or "name" in fields_of(code.target_model)
 
 
-def _given_name(scenario: Scenario, draft: Draft, mapped: str) -> str:
+def _target_name_in_scenario(scenario: Scenario, draft: Draft, mapped: str) -> str:
     """Of an experiment that is not installed, as far as the file shows it."""
     given = [key for key, _, _ in _given(scenario, draft)]
     wanted = [full for name in (mapped, *NAMES) if name for full in (f"target.{name}", name)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import MOST_PROBLEMS, Problem, ProblemsError, did_you_mean
+from benchhouse.documents.validation_errors import from_pydantic
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.secrets import REDACTED, credential, exposed, holds_secret, is_secret_key, reference

@@ -83,7 +83,7 @@ def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Prob
     runtime = file.scenario.runtime
     if runtime.kind != "venv" or not experiment.object:
         return []
-    from benchhouse.catalog.provided import brings, source_of  # brings the files of a nexus: 20 ms
+    from benchhouse.catalog.provided_packages import brings, source_of  # brings the files of a nexus: 20 ms
 
     name, module = experiment.distribution, experiment.object.partition(":")[0].partition(".")[0]
     if name.lower() == "benchhouse" or brings(runtime.requirements, name, module) is not False:

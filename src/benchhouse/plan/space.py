@@ -12,7 +12,7 @@ from benchhouse.schema.cancellation import stop_if_cancelled
 
 
 @dataclass(frozen=True)
-class Block:
+class VaryingKeys:
     """Keys that vary together, and the rows of values that they take."""
 
     keys: tuple[str, ...]
@@ -25,13 +25,13 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Space:
+class PointSpace:
     """The product of the blocks, less the excluded points; the last block varies fastest.
 
     A rule of `exclude` maps the number of a block to rows of it: a point goes when all its rows are in the rule.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[VaryingKeys, ...]
     exclude: tuple[Mapping[int, frozenset[int]], ...] = ()
 
     @property

@@ -15,14 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError, all_or_problems
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.plan.scenario_file import ScenarioFile, described_experiments, read_scenario, space_body
-from benchhouse.plan.space import Block
-from benchhouse.plan.space import Space as Points
-from benchhouse.schema.ado import OURS, Operation, Property, PropertyDomain, Space, SpaceExperiment, WalkParameters
+from benchhouse.plan.space import PointSpace as Points
+from benchhouse.plan.space import VaryingKeys
+from benchhouse.schema.ado import (
+    OURS,
+    AdoOperation,
+    AdoSpace,
+    Property,
+    PropertyDomain,
+    SpaceExperiment,
+    WalkParameters,
+)
 from benchhouse.schema.scenario import MAX_AXIS_VALUES, Benchmark
 
 _REFERENCE = {
@@ -41,7 +49,7 @@ Inputs = Callable[[str, str | None], Collection[str] | None]
 class SpaceFile:
     """A space with the text it came from, and what an operation says of it."""
 
-    space: Space
+    space: AdoSpace
     document: Document
     name: str
     walk: WalkParameters | None = None
@@ -51,7 +59,7 @@ def read_space(document: Document) -> SpaceFile:
     """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
     if "operation" not in document.data:
         return _space_file(document)
-    operation = validated(document, Operation)
+    operation = validated(document, AdoOperation)
     problems = _not_ours(operation, document)
     beside = Path(document.path).parent
     path = beside / operation.spaces[0]
@@ -68,7 +76,7 @@ def read_space(document: Document) -> SpaceFile:
 
 def _space_file(document: Document, walk: WalkParameters | None = None) -> SpaceFile:
     plain = _plain_space(document)
-    return SpaceFile(validated(plain, Space), plain, space_name(Path(document.path)), walk)
+    return SpaceFile(validated(plain, AdoSpace), plain, space_name(Path(document.path)), walk)
 
 
 def space_name(path: Path) -> str:
@@ -94,7 +102,7 @@ def scenarios(
         own = known[index]
         foreign = every - set(own) if own is not None else set[str]()
         name = f"{file.name}.{_label(named, index)}"[:100] if several else file.name
-        view = _View(file, index, name)
+        view = _SpaceView(file, index, name)
         view.fill(item, foreign)
         return read_scenario(view.document(), environ, made=view.text())
 
@@ -124,7 +132,7 @@ def domain_values(domain: PropertyDomain) -> list[Any]:
 
 
 @dataclass
-class _View:
+class _SpaceView:
     """A scenario in the making: its data, and where in the space's file each of it stands."""
 
     file: SpaceFile
@@ -192,7 +200,9 @@ class _View:
         self.head |= {"parallel": walk.batch_size} if walk.batch_size > 1 else {}
         if walk.max_retries:
             self.head["retries"] = {"max_retries": walk.max_retries}
-        points = Points(tuple(Block((key,), tuple((value,) for value in values)) for key, values in self.grid.items()))
+        points = Points(
+            tuple(VaryingKeys((key,), tuple((value,) for value in values)) for key, values in self.grid.items())
+        )
         if walk.number_entities == "all" or walk.number_entities >= points.raw_size:
             return
         chosen: Iterator[Any] = islice(points.points(), walk.number_entities)
@@ -213,7 +223,7 @@ class _View:
         return f"# made of {Path(self.file.document.path).name}, a space of ado\n{dump_yaml(self.data())}"
 
 
-def _not_ours(operation: Operation, document: Document) -> list[Problem]:
+def _not_ours(operation: AdoOperation, document: Document) -> list[Problem]:
     """What only ado can do: said, not left out in silence."""
     body, problems = operation.operation, list[Problem]()
     if body.module.operator_name != "random_walk":

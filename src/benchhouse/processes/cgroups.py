@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchhouse.processes.owned import is_left_behind, owned_name, sweep_scratch
-from benchhouse.processes.owner import LEFTOVERS
+from benchhouse.processes.owned_names import is_left_behind, owned_name, sweep_scratch
+from benchhouse.processes.process_identity import LEFTOVERS
 from benchhouse.processes.tree import alive, send, tree_cpu_s
 
 if TYPE_CHECKING:

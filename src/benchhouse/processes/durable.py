@@ -8,7 +8,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 
 
 def sync(path: str | Path) -> None:

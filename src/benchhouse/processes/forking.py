@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from benchhouse.processes.owner import OWNER
+from benchhouse.processes.process_identity import OWNER
 
 
 class Forked:

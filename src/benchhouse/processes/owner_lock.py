@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchhouse.processes.owner import identity, pid_here
+from benchhouse.processes.process_identity import identity, pid_here
 from benchhouse.schema.errors import BenchError
 
 

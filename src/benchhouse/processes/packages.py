@@ -41,7 +41,7 @@ def run_installer(command: list[str], failure: str, hint: str) -> str:
     return completed.stdout.decode("utf-8", "replace")
 
 
-def own_metadata() -> dict[str, str]:
+def distribution_metadata() -> dict[str, str]:
     """The files of our distribution by which its drivers and experiments are found."""
     ours = distribution("benchhouse")
     return {name: ours.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
@@ -50,7 +50,7 @@ def own_metadata() -> dict[str, str]:
 def write_own_metadata(site: Path) -> None:
     info = site / f"benchhouse-{distribution('benchhouse').version}.dist-info"
     info.mkdir()
-    for name, text in own_metadata().items():
+    for name, text in distribution_metadata().items():
         (info / name).write_text(text, encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ _LOG_LINES = 1000
 _SERVING = b"\x08\x01"  # grpc.health.v1.HealthCheckResponse: status 1
 
 
-class Probe:
+class ServerProbe:
     """Asks one server. `places` fills in its ports; `log` gives the last lines that it wrote."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import os
 
-from benchhouse.processes.owner import is_gone
+from benchhouse.processes.process_identity import is_gone
 from benchhouse.schema.service import OVER, KeeperJob, ServiceFolder, ServiceState, read_state
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchhouse.processes.packages import OURS, START, find_uv, make_whole
-from benchhouse.processes.worker_layer import Layer
+from benchhouse.processes.worker_layer import WorkerLayer
 
 _BESIDE = ("benchhouse_client.py", "benchhouse_training.py")  # modules of ours that are lent to programs
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -33,14 +33,14 @@ def _content() -> str:
     return total.hexdigest()[:12]
 
 
-def own_code(home: Path) -> Path:
+def code_folder(home: Path) -> Path:
     """The folder with `benchhouse` and `start.py`, which `copy_own_code` makes."""
     return home / f"code-{_content()}"
 
 
 def copy_own_code(home: Path) -> None:
     """Whole or not at all; nothing where it is there."""
-    folder = own_code(home)
+    folder = code_folder(home)
     if folder.is_dir():
         return
     with make_whole(folder) as made:
@@ -52,7 +52,7 @@ def copy_own_code(home: Path) -> None:
 
 def layer_for(home: Path, python: str, machine: str, libc: str, say: Callable[[str], None]) -> Path:
     """The folder with the packages that a worker needs beyond a bare Python of that kind."""
-    layer = Layer(home / "layers", python, machine, libc)
+    layer = WorkerLayer(home / "layers", python, machine, libc)
     if not layer.folder.is_dir():
         say(f"installing the worker's packages for Python {python} into {layer.folder} (once)")
         layer.make(lambda made: compile_for(python, made))

@@ -10,9 +10,9 @@ from pathlib import Path
 from benchhouse.processes.packages import (
     OURS,
     START,
+    distribution_metadata,
     find_uv,
     make_whole,
-    own_metadata,
     run_installer,
     write_own_metadata,
 )
@@ -26,7 +26,7 @@ _NEEDS = (
 
 
 @dataclass(frozen=True)
-class Layer:
+class WorkerLayer:
     """For one version of Python on one kind of machine; made once, with the versions that are installed here.
 
     Our own package is not copied: it is bound over an empty folder, so that worker and orchestrator are one version.
@@ -39,7 +39,7 @@ class Layer:
 
     @property
     def folder(self) -> Path:
-        made_of = [self.python, self.machine, self.libc, _pins(), START, own_metadata()]
+        made_of = [self.python, self.machine, self.libc, _pins(), START, distribution_metadata()]
         return self.home / f"python{self.python}-{self.machine}-{digest(made_of)[:12]}"
 
     @property

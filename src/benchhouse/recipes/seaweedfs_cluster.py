@@ -3,14 +3,14 @@
 from shlex import split
 
 from benchhouse.recipes.seaweedfs import RECIPE as ALONE
-from benchhouse.schema.recipe import Ready, Scale
+from benchhouse.schema.recipe import Ready, ServerScale
 
 RECIPE = ALONE.model_copy(
     update={
         "name": "seaweedfs_cluster",
         "description": "SeaweedFS with its S3 gateway on several nodes, each object on `copies + 1` of them",
         "parameters": {"copies": "1"},
-        "scale": Scale(nodes=2),
+        "scale": ServerScale(nodes=2),
         "command": (*ALONE.command, "-master.defaultReplication=00{copies}"),
         "members": (
             *ALONE.command[:4],

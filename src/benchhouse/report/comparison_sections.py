@@ -9,16 +9,16 @@ from benchhouse.report.tags import details, join, marked, table, tag
 from benchhouse.results.content import (
     AxisSpreadFacts,
     CaseRanking,
-    Number,
     Point,
+    PointNumber,
     Ranking,
+    RankingPlace,
     ReportData,
     SpreadFacts,
-    Standing,
 )
 from benchhouse.results.curves import Scaling, ScalingCurve, Tradeoff, span
-from benchhouse.results.laws import law_sentence
 from benchhouse.results.numbers import NONE, THIN, number, percent, plural, quantity, spread_text, titled
+from benchhouse.results.scaling_laws import law_sentence
 
 HOW_COMPARED = (
     "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
@@ -93,7 +93,7 @@ def _ranking(data: ReportData, ranking: Ranking) -> Markup:
     return tag("div", heading, table(heads, rows, (0, 2, 3, 4), label=ranking.name, row_head=1))
 
 
-def _standing(point: Point, ranking: Ranking, standing: Standing) -> list[str]:
+def _standing(point: Point, ranking: Ranking, standing: RankingPlace) -> list[str]:
     number = point.number(ranking.column)
     assert number
     change, interval = standing.gap_texts(ranking.unit)
@@ -101,7 +101,7 @@ def _standing(point: Point, ranking: Ranking, standing: Standing) -> list[str]:
     return [str(standing.place), name, _number(number), change or NONE, interval or NONE, standing.verdict]
 
 
-def _number(item: Number) -> Markup:
+def _number(item: PointNumber) -> Markup:
     """A number that opens its lineage, with spread and n."""
     value = item.cell.value
     unit = "" if item.cell.unit == "1" else f" {item.cell.unit}"

@@ -11,14 +11,12 @@ from pydantic import ValidationError
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.evidence.folder import read_meta
 from benchhouse.report.payload import axis_values, varying_axes
-from benchhouse.results import scaling, series, stopped, tradeoff
-from benchhouse.results.cells import make_cells
-from benchhouse.results.circumstances import differing_packages
+from benchhouse.results import early_stopping, scaling, series, tradeoff
 from benchhouse.results.content import (
     AxisSpreadFacts,
     FailureFacts,
-    Number,
     Point,
+    PointNumber,
     ReportData,
     RunFacts,
     SpreadFacts,
@@ -27,15 +25,17 @@ from benchhouse.results.content import (
 )
 from benchhouse.results.curves import Tradeoff
 from benchhouse.results.environment import environment
-from benchhouse.results.loads import gather_loads
+from benchhouse.results.invalid_trials import invalid_rows, retried
+from benchhouse.results.load_certificates import gather_loads
 from benchhouse.results.machine import gather_failed, gather_machine
 from benchhouse.results.metric_names import declared_order, declared_roles
 from benchhouse.results.numbers import headline_stats
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
+from benchhouse.results.rankings import leading_columns, make_headline, make_rankings, several_tests, side_by_side
 from benchhouse.results.ranks import gather_ranks
-from benchhouse.results.refusals import invalid_rows, retried
+from benchhouse.results.run_conditions import differing_packages
 from benchhouse.results.series import members_of_points
-from benchhouse.results.standings import leading_columns, make_headline, make_rankings, several_tests, side_by_side
+from benchhouse.results.table_cells import make_cells
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -87,7 +87,7 @@ def gather(
     by_run = {run_id: [row for row in trials if row["run_id"] == run_id] for run_id in dict.fromkeys(run_ids)}
     witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
     order = declared_order(folder for folder, _ in witnesses.values())
-    made = stopped.confidence_for(workspace, by_run)
+    made = early_stopping.confidence_for(workspace, by_run)
     named = name_runs(trials)
     rows = result.dicts()
     cells = make_cells(result, rows=rows, published=published)
@@ -123,7 +123,7 @@ def gather(
         headline=[
             *make_headline(points, columns, rankings, failures, invalid, _first_sentences(curves)),
             *retried(trials),
-            *stopped.notes(made),
+            *early_stopping.notes(made),
         ],
         rankings=rankings,
         cases=cases,
@@ -272,13 +272,13 @@ def pick_columns(rows: Sequence[Row], most_numbers: int | None = None) -> tuple[
     return kept, len(rows) - len(kept)
 
 
-def first_metrics(columns: Sequence[Number]) -> list[Number]:
+def first_metrics(columns: Sequence[PointNumber]) -> list[PointNumber]:
     """The first leading metrics, each by its first statistic: what a large sweep is ranked and summed up by."""
     leading = [column for column in columns if column.primary] or list(columns)
     return list({column.metric: column for column in reversed(leading)}.values())[::-1][:_MOST_METRICS]
 
 
-def make_spreads(points: Sequence[Point], columns: Sequence[Number], several_runs: bool) -> list[SpreadFacts]:
+def make_spreads(points: Sequence[Point], columns: Sequence[PointNumber], several_runs: bool) -> list[SpreadFacts]:
     """Of the first leading metrics, each by its first statistic."""
     values = [axis_values(point, several_runs=several_runs) for point in points]
     names = [axis["name"] for axis in varying_axes(values)]
@@ -286,7 +286,7 @@ def make_spreads(points: Sequence[Point], columns: Sequence[Number], several_run
     return [_spread(points, placed, column) for column in first_metrics(columns)]
 
 
-def _spread(points: Sequence[Point], placed: Sequence[Mapping[str, Any]], column: Number) -> SpreadFacts:
+def _spread(points: Sequence[Point], placed: Sequence[Mapping[str, Any]], column: PointNumber) -> SpreadFacts:
     numbers = [
         (axes, number.cell.value)
         for point, axes in zip(points, placed, strict=True)

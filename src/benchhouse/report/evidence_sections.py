@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from benchhouse.report.tags import join, table, tag
-from benchhouse.results.content import Environment, FailureFacts, ReportData, RunFacts
+from benchhouse.results.content import FailureFacts, ReportData, RunEnvironment, RunFacts
 from benchhouse.results.numbers import number
 from benchhouse.schema.query import QuerySpec
 from benchhouse.schema.trial import outcome_words
@@ -83,7 +83,7 @@ def environments_section(data: ReportData) -> Markup:
     return tag("div", *(_environment(item, several=several) for item in data.environments), class_="columns")
 
 
-def environment_entries(item: Environment) -> list[tuple[str, str]]:
+def environment_entries(item: RunEnvironment) -> list[tuple[str, str]]:
     """Names and values of what is known of the machine."""
     commit = "not in a git repository"
     if item.git_commit:
@@ -101,7 +101,7 @@ def environment_entries(item: Environment) -> list[tuple[str, str]]:
     ]
 
 
-def _environment(item: Environment, *, several: bool) -> Markup:
+def _environment(item: RunEnvironment, *, several: bool) -> Markup:
     heading = tag("h3", f"Run {item.run_id}") if several else None
     return tag(
         "div",

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.processes.durable import make_folders, put_in_place
-from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.processes.owned_names import sweep_temporaries, temporary_name
 from benchhouse.report import html, markdown
 from benchhouse.report.figures import FigureFile, figure_files
 from benchhouse.report.markdown import CHARTS

@@ -27,7 +27,7 @@ class _Read(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class GateRow(_Read):
+class GateCommentRow(_Read):
     point: Text
     metric: Text
     stat: Text
@@ -40,14 +40,14 @@ class GateRow(_Read):
     visible: float | None
 
 
-class GateAnswer(_Read):
+class GateCommentAnswer(_Read):
     """`bench gate --json`."""
 
     judgement: Judgement
     base: Run = "none"
     new: Run = "@last"
     mde: float = 0.03
-    rows: list[GateRow] = Field([], max_length=10_000)
+    rows: list[GateCommentRow] = Field([], max_length=10_000)
     missing: list[Text] = Field([], max_length=10_000)
     repetitions_needed: int | None = None
     selftest: Text = ""
@@ -71,7 +71,7 @@ class GateAnswer(_Read):
         return "success" if self.judgement == "good" else "neutral"
 
 
-def gate_markdown(gate: GateAnswer, name: str, evidence: str, *, foreign: bool) -> str:
+def gate_markdown(gate: GateCommentAnswer, name: str, evidence: str, *, foreign: bool) -> str:
     """`evidence`: address of the page with the evidence; `foreign`: a fork's own code ran in the job that measured."""
     parts = [f"### {plain(name)}: {gate.headline}"]
     if foreign:
@@ -117,7 +117,7 @@ def _with_room(lines: list[list[str]]) -> int:
     return max(1, sum(length <= _MOST_LENGTH for length in lengths))
 
 
-def _chart(rows: list[GateRow], limit: float) -> list[str]:
+def _chart(rows: list[GateCommentRow], limit: float) -> list[str]:
     bars = [
         ChangeBar(f"{row.point} {row.metric}.{row.stat}", row.worse, row.low, row.high)
         for row in rows
@@ -129,7 +129,7 @@ def _chart(rows: list[GateRow], limit: float) -> list[str]:
     return [folded(f"Chart: {key}", block(change_chart(bars, limit)))]
 
 
-def _cells(row: GateRow) -> list[str]:
+def _cells(row: GateCommentRow) -> list[str]:
     can_see = percent(row.visible) if row.visible is not None else ""
     name = f"{row.metric}.{row.stat}"
     return [plain(row.point), plain(name), _worse(row), can_see, f"{row.n_a}, {row.n_b}", plain(row.judgement)]
@@ -139,7 +139,7 @@ def _table(lines: list[list[str]]) -> str:
     return table(["point", "metric", "worse by (interval)", "can see", "n", "judgement"], lines, range(2, 5))
 
 
-def _worse(row: GateRow) -> str:
+def _worse(row: GateCommentRow) -> str:
     if row.worse is None:
         return ""
     interval = f" ({percent(row.low)} to {percent(row.high)})" if row.low is not None and row.high is not None else ""

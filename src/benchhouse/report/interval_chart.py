@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
-from benchhouse.results.content import Number, ReportData
+from benchhouse.results.content import PointNumber, ReportData
 from benchhouse.results.numbers import INVALID, number, plural, titled
 
 _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 760, 24, 44, 44, 90
@@ -107,12 +107,12 @@ def metric_charts(data: ReportData) -> list[tuple[str, str, str]]:
     return [(column.name, *_chart(data, column)) for column in columns[:_MOST_CHARTS]]
 
 
-def _ends(item: Number) -> tuple[float | None, float | None]:
+def _ends(item: PointNumber) -> tuple[float | None, float | None]:
     """None where the values themselves show that these would be no interval."""
     return (None, None) if item.doubt else (item.low, item.high)
 
 
-def _chart(data: ReportData, column: Number) -> tuple[str, str]:
+def _chart(data: ReportData, column: PointNumber) -> tuple[str, str]:
     present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
     missing = [
         Bar(point.label, None, text=INVALID if any(item.column == column.column for item in point.refused) else "none")

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import join, table, tag
 from benchhouse.report.time_chart import nice_step
-from benchhouse.results.loads import LoadFacts, by_point
+from benchhouse.results.load_certificates import LoadFacts, by_point
 from benchhouse.results.numbers import number, percent, plural
 
 HEADS = (

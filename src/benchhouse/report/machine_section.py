@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import phase_words, scaled, time_chart
-from benchhouse.results.machine import MOST_SAMPLES, Figure, MachineFacts
+from benchhouse.results.machine import MOST_SAMPLES, MachineFacts, PhaseSummary
 from benchhouse.results.numbers import NONE, duration, number, plural, quantity, titled
 
 HEADS = ("what", "phase", "avg", "p95", "max", "n")
@@ -125,7 +125,7 @@ def clock_words(item: MachineFacts) -> str:
 def _table(item: MachineFacts) -> Markup:
     """A row a quantity, the phases side by side."""
     phases = list(dict.fromkeys(figure.phase for figure in item.figures))
-    by_row: dict[str, dict[str, Figure]] = {}
+    by_row: dict[str, dict[str, PhaseSummary]] = {}
     for figure in item.figures:
         by_row.setdefault(figure.label, {})[figure.phase] = figure
     rows = []
@@ -139,7 +139,7 @@ def _table(item: MachineFacts) -> Markup:
     return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll fit by-phase")
 
 
-def _cells(figure: Figure | None, factor: float) -> list[Markup]:
+def _cells(figure: PhaseSummary | None, factor: float) -> list[Markup]:
     if figure is None:
         return [tag("td", NONE, class_="n")] * 3
     mark = tag("span", "~", class_="shaky", title=figure.few) if figure.few and figure.p95 is not None else None
@@ -147,13 +147,13 @@ def _cells(figure: Figure | None, factor: float) -> list[Markup]:
     return [tag("td", avg, class_="n"), tag("td", mark, p95, class_="n"), tag("td", most, class_="n")]
 
 
-def _texts(figure: Figure, factor: float) -> tuple[str, str, str]:
+def _texts(figure: PhaseSummary, factor: float) -> tuple[str, str, str]:
     values = (figure.avg, figure.p95, figure.max)
     avg, p95, most = (NONE if value is None else number(value / factor) for value in values)
     return avg, p95, most
 
 
-def _greatest(figures: Iterable[Figure]) -> float:
+def _greatest(figures: Iterable[PhaseSummary]) -> float:
     return max(figure.max if figure.max is not None else figure.avg for figure in figures)
 
 

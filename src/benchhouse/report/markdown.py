@@ -22,7 +22,7 @@ from benchhouse.report.evidence_sections import INVALID_WORDS
 from benchhouse.report.figures import FigureFile, Section
 from benchhouse.report.html import FEW_SAMPLES, HOW_NUMBERS_READ, facts
 from benchhouse.report.markdown_text import code, folded, plain, table
-from benchhouse.results.content import CaseRanking, Number, Point, Ranking, ReportData, SpreadFacts
+from benchhouse.results.content import CaseRanking, Point, PointNumber, Ranking, ReportData, SpreadFacts
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.numbers import INVALID, name_of, number, off_text, plural, quantity, spread_text, titled
 from benchhouse.schema.quoting import shortened, visible
@@ -165,7 +165,7 @@ def _ranking(data: ReportData, ranking: Ranking, heading: str) -> str:
     return f"{heading} {plain(ranking.name)} ({better})\n\n{words}{table(heads, rows, (0, 2, 3))}{note}"
 
 
-def value_text(item: Number) -> str:
+def value_text(item: PointNumber) -> str:
     """`20 954 ± 850, n 5, can be off by 210`; ~ marks a percentile from too few samples."""
     spread = spread_text(item.cell.value, item.stdev)
     approx = "\\~" if item.shaky else ""
@@ -214,7 +214,7 @@ def _statistics(data: ReportData, shown: int) -> str:
     return folded("all statistics", table(["point", "what", "value", "trace"], rows, (2,)))
 
 
-def _statistic(point: Point, item: Number) -> list[str]:
+def _statistic(point: Point, item: PointNumber) -> list[str]:
     return [plain(point.label), plain(titled(item.name, item.cell.unit)), value_text(item), code(item.cell.ref)]
 
 

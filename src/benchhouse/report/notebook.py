@@ -16,7 +16,7 @@ from benchhouse.results.numbers import plural, titled
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable
     from benchhouse.results.history import Watched
-    from benchhouse.results.lineage import Step, Trace
+    from benchhouse.results.lineage import LineageStep, LineageTrace
     from benchhouse.results.run_points import PointValue, TriedPoint
 
 MOST_ROWS = 50
@@ -103,14 +103,14 @@ def history_html(watched: "Watched") -> str:
     return join(tag("div", tag("b", history.case.label), runs), drawing, *_notes(filter(None, notes)))
 
 
-def trace_html(trace: "Trace") -> str:
+def trace_html(trace: "LineageTrace") -> str:
     """The steps from a number to its bytes; what each of them looked at opens with a click."""
     rows = [("✓" if step.ok else "✗", step.name, _step(step)) for step in trace.steps]
     last = "every step holds" if trace.ok else "the lineage is broken: see ✗ above"
     return table_html(("", "", ""), rows, notes=[last])
 
 
-def _step(step: "Step") -> Markup:
+def _step(step: "LineageStep") -> Markup:
     style = "white-space:pre-wrap;overflow-wrap:anywhere;text-align:left"
     first, *rest = step.says or [""]
     if not rest:

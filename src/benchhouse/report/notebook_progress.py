@@ -9,7 +9,7 @@ from benchhouse.report.terminal.screen import count
 
 if TYPE_CHECKING:
     from benchhouse.plan.expand import Plan
-    from benchhouse.runs.orchestrate import Progress
+    from benchhouse.runs.orchestrate import ProgressReport
 
 _EVERY_S = 0.2
 _MOST_NOTES = 20
@@ -32,7 +32,7 @@ class NotebookProgress:
     def _reset(self) -> None:
         self._started = self._drawn = time.monotonic()
         self._display: Any = None
-        self._progress: Progress | None = None
+        self._progress: ProgressReport | None = None
         self._notes: list[str] = []
         self._over = False
 
@@ -45,7 +45,7 @@ class NotebookProgress:
         self._head = f"run {run_id}: {amount} of {plan.experiment.name} on {plan.scenario.executor}"
         self._draw()
 
-    def update(self, progress: "Progress") -> None:
+    def update(self, progress: "ProgressReport") -> None:
         self._progress = progress
         if time.monotonic() - self._drawn >= _EVERY_S:
             self._draw()

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from benchhouse.results.cells import ref_of
-from benchhouse.results.content import Number, Point, ReportData
+from benchhouse.results.content import Point, PointNumber, ReportData
 from benchhouse.results.numbers import number as number_text
 from benchhouse.results.numbers import off_text, spread_text
+from benchhouse.results.table_cells import ref_of
 
 _RESTATED = 0.1
 """How much of its own range a metric may leave unexplained and still be called the other one in disguise."""
@@ -110,7 +110,7 @@ def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[st
     }
 
 
-def tradeoff(points: Sequence[Point], columns: Sequence[Number]) -> list[int] | None:
+def tradeoff(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[int] | None:
     """The first two metrics with a direction that vary and don't merely restate each other; None for less than two."""
     leading = [at for at, column in enumerate(columns) if column.primary] or list(range(len(columns)))
     # One statistic speaks for its metric: the tail of a latency is no news where its mean is none.
@@ -198,7 +198,9 @@ def _points(points: Sequence[Point], values: Sequence[dict[str, Any]], behind: S
     }
 
 
-def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind: Sequence[list[int]]) -> dict[str, Any]:
+def _numbers(
+    data: ReportData, column: PointNumber, order: Mapping[str, int], behind: Sequence[list[int]]
+) -> dict[str, Any]:
     """One metric of all points; `at` names the points that have it, where some have not."""
     present = [(at, number) for at, point in enumerate(data.points) if (number := point.number(column.column))]
     numbers = [number for _, number in present]
@@ -230,7 +232,7 @@ def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind:
     }
 
 
-def _is_plain(number: Number) -> bool:
+def _is_plain(number: PointNumber) -> bool:
     """Whether its reference names its run, point and metric: the script can write that itself."""
     key = number.cell.key
     return number.cell.ref == ref_of(key.get("run_id", ""), key.get("instance_digest"), number.metric, number.stat)

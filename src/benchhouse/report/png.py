@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 
 _ZOOM = 2  # for screens with two pixels a point
 _LONGEST_S = 30.0

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.numbers import number
-from benchhouse.results.ranks import RankFacts, known_times
+from benchhouse.results.ranks import RankFacts, measured_times
 
 HOW = (
     "All ranks end a step together, as they wait for each other: a slow one is seen by the time of its own, without "
@@ -54,7 +54,7 @@ def source(item: RankFacts) -> str:
 def rank_chart(item: RankFacts) -> Markup:
     """Shades go from the least time drawn to the greatest, but never stand for less than a tenth of the median."""
     rows, first_steps = item.times.ranks, item.times.first_steps
-    drawn = sorted(time for row in rows for time in known_times(row.times_ms))
+    drawn = sorted(time for row in rows for time in measured_times(row.times_ms))
     low, high = drawn[0], max(drawn[-1], drawn[0] + 0.1 * drawn[len(drawn) // 2])
     height = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT / len(rows)))
     width = (_WIDTH - _LEFT - _RIGHT) / len(first_steps)

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from benchhouse.report.tags import tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.curves import Ends, Scaling, ScalingCurve, ScalingLaw
-from benchhouse.results.laws import NAMES, speaking
 from benchhouse.results.numbers import number, titled
+from benchhouse.results.scaling_laws import NAMES, speaking
 
 _PANEL, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 290, 58, 14, 30, 66
 _LETTER = 6.4  # width of a letter on average

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from benchhouse.analysis.playbooks.causes import symptom_sentence
 from benchhouse.analysis.playbooks.signals import figure, with_unit
-from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number
+from benchhouse.analysis.playbooks.values import ComparedNumber, PointDiagnosis, SignalEvidence
 from benchhouse.report.pages import Block, Grid, Heading, Items, Listing, Page, Words
 from benchhouse.results.numbers import name_of, quantity, titled
-from benchhouse.results.why import PointWhy, Why
+from benchhouse.results.why import PointWhy, WhyAnswer
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse import queries
@@ -46,7 +46,7 @@ class Setting:
     counted: Mapping[str, int]
 
 
-def gather_setting(warehouse: Warehouse, why: Why) -> Setting | None:
+def gather_setting(warehouse: Warehouse, why: WhyAnswer) -> Setting | None:
     """Of the worst trial, else of the first that there is; None where there is none."""
     rows = queries.trials(warehouse, [why.run_id]).dicts()
     if not rows:
@@ -65,7 +65,7 @@ def gather_setting(warehouse: Warehouse, why: Why) -> Setting | None:
 NextLines = Mapping[int, Sequence[str]]
 
 
-def view(why: Why, audience: Audience, setting: Setting | None, next_lines: NextLines) -> Page:
+def view(why: WhyAnswer, audience: Audience, setting: Setting | None, next_lines: NextLines) -> Page:
     """The page for one reader; `next_lines` are the proposed experiments of each diagnosis, as commands."""
     blocks = {"engineering": _engineering, "product": _product, "partner": _partner}[audience](why, setting, next_lines)
     lead = _lead(why)
@@ -75,7 +75,7 @@ def view(why: Why, audience: Audience, setting: Setting | None, next_lines: Next
     return Page(f"{why.scenario}: for {audience}", lead, [*blocks, *_runs(why)])
 
 
-def published_view(why: Why, setting: Setting | None, claims: Sequence[Sequence[str]]) -> Page:
+def published_view(why: WhyAnswer, setting: Setting | None, claims: Sequence[Sequence[str]]) -> Page:
     """The partner's page with publishable numbers only: `claims` are rows of claim, statement and signature."""
     blocks: list[Block] = [Heading("Numbers that may be published")]
     if claims:
@@ -98,24 +98,24 @@ def published_view(why: Why, setting: Setting | None, claims: Sequence[Sequence[
     )
 
 
-def why_page(why: Why, setting: Setting | None, next_lines: NextLines) -> Page:
+def why_page(why: WhyAnswer, setting: Setting | None, next_lines: NextLines) -> Page:
     """All of `bench why` on one page."""
     return Page(f"{why.scenario}: why", _lead(why), [*_engineering(why, setting, next_lines), *_runs(why)])
 
 
-def _lead(why: Why) -> str:
+def _lead(why: WhyAnswer) -> str:
     """The headline as a sentence begins, but for one that begins with the name of a node, rank or device."""
     named = bool(why.diagnosed and why.diagnosed[0].suspect)
     return why.headline if named else why.headline[:1].upper() + why.headline[1:]
 
 
-def _by_size(why: Why) -> list[tuple[str, Number]]:
+def _by_size(why: WhyAnswer) -> list[tuple[str, ComparedNumber]]:
     """What got worse, with its point; the largest change first."""
     worse = [(point.point, number) for point in why.points for number in point.numbers]
     return sorted(worse, key=lambda item: -abs(item[1].change or 0.0))
 
 
-def _engineering(why: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
+def _engineering(why: WhyAnswer, setting: Setting | None, next_lines: NextLines) -> list[Block]:
     blocks: list[Block] = []
     at = 0
     for point in why.points[:_MOST_POINTS]:
@@ -139,7 +139,7 @@ def _engineering(why: Why, setting: Setting | None, next_lines: NextLines) -> li
     return blocks
 
 
-def _hypothesis(cause: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
+def _hypothesis(cause: PointDiagnosis, next_lines: Sequence[str]) -> list[Block]:
     also: list[Block] = [Words("Also with evidence, weaker or downstream:"), Items(cause.also)] if cause.also else []
     return [
         Words(f"Hypothesis: {cause.title}. {cause.says}"),
@@ -152,7 +152,7 @@ def _hypothesis(cause: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
     ]
 
 
-def _signals(evidence: Sequence[Evidence]) -> Grid:
+def _signals(evidence: Sequence[SignalEvidence]) -> Grid:
     rows = [
         (titled(f"{item.scope} {item.series}", item.unit), _values(item.now), f"{item.against}: {_values(item.base)}",
          f"{item.distance:.0f}", item.phase)
@@ -179,7 +179,7 @@ def _raw(point: PointWhy) -> list[Block]:
     ]
 
 
-def _product(why: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
+def _product(why: WhyAnswer, setting: Setting | None, next_lines: NextLines) -> list[Block]:
     blocks: list[Block] = [Heading("What users notice")]
     worse = _by_size(why)
     if worse:
@@ -208,7 +208,7 @@ def _product(why: Why, setting: Setting | None, next_lines: NextLines) -> list[B
     return blocks
 
 
-def _partner(why: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
+def _partner(why: WhyAnswer, setting: Setting | None, next_lines: NextLines) -> list[Block]:
     worse = [symptom_sentence(number) for point in why.points for number in point.numbers]
     seen: list[Block] = [Heading("What we see"), Items(worse[:_MOST_NUMBERS])]
     blocks = [*(seen if worse else _nothing_worse(why, setting)), Heading("What is ours, what is upstream")]
@@ -250,7 +250,7 @@ def _whose(trial: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [row for row in parts if row[2]]
 
 
-def _nothing_worse(why: Why, setting: Setting | None) -> list[Block]:
+def _nothing_worse(why: WhyAnswer, setting: Setting | None) -> list[Block]:
     blocks: list[Block] = [Words(why.headline + ".")]
     rows = [
         (row["point"] or row["target_name"], name_of(row["metric"], row["stat"]), quantity(row["mean"], row["unit"]),
@@ -261,17 +261,17 @@ def _nothing_worse(why: Why, setting: Setting | None) -> list[Block]:
     return [*blocks, Grid(("point", "number", "mean", "trials"), rows[:_MOST_NUMBERS])] if rows else blocks
 
 
-def _runs(why: Why) -> list[Block]:
+def _runs(why: WhyAnswer) -> list[Block]:
     lines = [f"this run: {why.run_id}", *([f"base: {why.base} ({why.base_chosen})"] if why.base else [])]
     again = f"bench why {why.run_id} --vs {why.base}" if why.base else f"bench why {why.run_id}"
     return [Heading("Evidence"), Items([*lines, *why.notes]), Items([again], code=True)]
 
 
-def _lies(first: Diagnosis) -> str:
+def _lies(first: PointDiagnosis) -> str:
     return f"It lies {_SIDES[first.side]}." if first.side in _SIDES else "Where it lies is not known yet."
 
 
-def _blame(first: Diagnosis) -> str:
+def _blame(first: PointDiagnosis) -> str:
     if first.side not in _SIDES:
         return "Whose the cause is can't be told yet."
     whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
@@ -283,7 +283,7 @@ def _blame(first: Diagnosis) -> str:
 # -- numbers for people who don't measure: what a user notices, and how sure that is
 
 
-def impact(number: Number) -> str:
+def impact(number: ComparedNumber) -> str:
     """One sentence: who notices what, and by how much."""
     levels = f"{figure(number.base)} → {figure(number.now)} {with_unit(number.unit)}".rstrip()
     if number.metric == "queue_s":
@@ -305,7 +305,7 @@ def impact(number: Number) -> str:
     return f"{number.name} is {size:.0%} worse ({levels})."
 
 
-def _interval(number: Number) -> str:
+def _interval(number: ComparedNumber) -> str:
     if number.low is None or number.high is None:
         return ""
     low, high = sorted((abs(number.low), abs(number.high)))
@@ -314,7 +314,7 @@ def _interval(number: Number) -> str:
     return f"; between {low:.0%} and {high:.0%}, 95% sure"
 
 
-def confidence_sentence(why: Why) -> str:
+def confidence_sentence(why: WhyAnswer) -> str:
     """How sure the change is, and apart from it how sure the cause is."""
     if not why.base:
         return "There is no earlier run to compare with: nothing is said about a change."

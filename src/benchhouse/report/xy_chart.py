@@ -9,7 +9,7 @@ from markupsafe import Markup
 from benchhouse.report.payload import tradeoff
 from benchhouse.report.tags import tag
 from benchhouse.report.time_chart import nice_step
-from benchhouse.results.content import Number, ReportData
+from benchhouse.results.content import PointNumber, ReportData
 from benchhouse.results.numbers import number, titled
 from benchhouse.schema.quoting import shortened
 
@@ -31,7 +31,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Group:
+class DotGroup:
     """Dots of one colour, and the line through them where there is one."""
 
     label: str
@@ -53,7 +53,8 @@ def scatter_chart(data: ReportData) -> XYChart | None:
     columns = data.columns()
     if curves := data.tradeoff:
         groups = [
-            Group(curve.name, [Dot(point.x, point.y) for point in curve.points], curve.line) for curve in curves.curves
+            DotGroup(curve.name, [Dot(point.x, point.y) for point in curve.points], curve.line)
+            for curve in curves.curves
         ]
         names = titled(curves.x.name, curves.x.unit), titled(curves.y.name, curves.y.unit)
         return _chart(f"Trade-off: {curves.y.name} against {curves.x.name}{_missing(data)}", *names, groups)
@@ -67,7 +68,7 @@ def scatter_chart(data: ReportData) -> XYChart | None:
         if x and y:
             dot = Dot(x.cell.value, y.cell.value, _ends(x), _ends(y))
             by_target.setdefault(point.target_name, []).append(dot)
-    groups = [Group(name, dots) for name, dots in by_target.items()]
+    groups = [DotGroup(name, dots) for name, dots in by_target.items()]
     title = f"Trade-off: {up.name} against {across.name}; whiskers are 95% intervals{_missing(data)}"
     return _chart(title, titled(across.name, across.cell.unit), titled(up.name, up.cell.unit), groups)
 
@@ -87,7 +88,7 @@ def drift_chart(data: ReportData) -> XYChart | None:
         groups.setdefault(point.target_name, []).extend(dots)
     if not column or not any(groups.values()):
         return None
-    shown = [Group(name, dots) for name, dots in groups.items()]
+    shown = [DotGroup(name, dots) for name, dots in groups.items()]
     across, up = "trial, in order of execution", "% off the point's mean"
     title = f"Drift: {column.name}, trial by trial, off the mean of its point{_missing(data)}"
     return _chart(title, across, up, shown)
@@ -98,11 +99,11 @@ def _missing(data: ReportData) -> str:
     return f"; {len(names)} without a valid number: {shortened(names, _MOST_MISSING)}" if names else ""
 
 
-def _ends(item: Number) -> Ends:
+def _ends(item: PointNumber) -> Ends:
     return None if item.doubt or item.low is None or item.high is None else (item.low, item.high)
 
 
-def _chart(title: str, across: str, up: str, groups: Sequence[Group]) -> XYChart:
+def _chart(title: str, across: str, up: str, groups: Sequence[DotGroup]) -> XYChart:
     keys = {group.label: f"var(--c{at % _COLOURS})" for at, group in enumerate(groups)}
     shown = {} if len(groups) == 1 or len(groups) > _MOST_KEYS else keys
     return XYChart(title, _draw(title, across, up, groups), shown)
@@ -119,7 +120,7 @@ def _scale(values: Sequence[float], low_at: float, high_at: float) -> tuple[Call
     return lambda value: low_at + (value - low) / (high - low) * (high_at - low_at), ticks
 
 
-def _draw(title: str, across: str, up: str, groups: Sequence[Group]) -> Markup:
+def _draw(title: str, across: str, up: str, groups: Sequence[DotGroup]) -> Markup:
     dots = [dot for group in groups for dot in group.dots]
     lines = [place for group in groups for place in group.line]
     base = _HEIGHT - _BOTTOM

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from benchhouse.analysis.compare import Comparison, compare
-from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
+from benchhouse.analysis.compare import StatisticComparison, compare
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, MemberNumber, SeriesReading, Signal
 from benchhouse.analysis.ranking import holm
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import SEED, name_of
@@ -57,10 +57,10 @@ class Gathered:
         self._slices = warehouse.query(SLICES, trials, runs=runs, name="why-slices").dicts()
         self._parts = warehouse.query(PARTS, trials, runs=runs, name="why-parts").dicts()
 
-    def case(self, point: str, rows: Sequence[PointRow], reasons: Mapping[str, int]) -> Case:
+    def case(self, point: str, rows: Sequence[PointRow], reasons: Mapping[str, int]) -> ComparedPoint:
         """One point; `rows` are its compared numbers."""
         base, now = set(rows[0].trials_a), set(rows[0].trials_b)
-        return Case(
+        return ComparedPoint(
             point=point,
             numbers=[_number(row, {name: getattr(row, name) for name in _NAME}, row.p_adjusted) for row in rows],
             signals=_signals(self._slices, base, now),
@@ -71,7 +71,7 @@ class Gathered:
         )
 
 
-def correct_waits(cases: Sequence[Case], compared: int) -> list[Case]:
+def correct_waits(cases: Sequence[ComparedPoint], compared: int) -> list[ComparedPoint]:
     """The same with each wait's p-value corrected for all waits and for the `compared` numbers beside them (Holm)."""
     waits = {at: case.wait for at, case in enumerate(cases) if case.wait is not None}
     known = {str(at): wait.p_adjusted for at, wait in waits.items() if wait.p_adjusted is not None}
@@ -84,9 +84,11 @@ def correct_waits(cases: Sequence[Case], compared: int) -> list[Case]:
     ]
 
 
-def _number(compared: PointRow | Comparison, name: Mapping[str, Any], p_adjusted: float | None) -> Number:
+def _number(
+    compared: PointRow | StatisticComparison, name: Mapping[str, Any], p_adjusted: float | None
+) -> ComparedNumber:
     low, high = compared.change_interval or (None, None)
-    return Number(
+    return ComparedNumber(
         **name,
         base=compared.mean_a,
         now=compared.mean_b,
@@ -132,8 +134,8 @@ def _signals(slices: Iterable[Row], base: set[str], now: set[str]) -> list[Signa
     return signals
 
 
-def _reading(row: Row) -> Reading:
-    return Reading(
+def _reading(row: Row) -> SeriesReading:
+    return SeriesReading(
         trial_id=row["trial_id"],
         node=row["node_name"] or "",
         avg=row["avg"],
@@ -143,7 +145,7 @@ def _reading(row: Row) -> Reading:
     )
 
 
-def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now: set[str]) -> list[Member]:
+def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now: set[str]) -> list[MemberNumber]:
     """Numbers of each rank, shard or node, told with a window or scope such as `rank:3`."""
     trials = base | now
     members: dict[tuple[str, str, str, str], list[Row]] = {}
@@ -152,7 +154,7 @@ def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now
         if match and row["trial_id"] in trials:
             members.setdefault((match[1], match[2], row["metric"], row["stat"]), []).append(row)
     return [
-        Member(
+        MemberNumber(
             kind=kind,
             name=name if kind == "node" else f"{kind} {name}",
             metric=name_of(metric, stat),
@@ -165,11 +167,11 @@ def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now
     ]
 
 
-def _of_member(row: Row, facts: Mapping[str, Row]) -> Reading:
-    return Reading(trial_id=row["trial_id"], node=facts[row["trial_id"]]["host"] or "", avg=row["value"])
+def _of_member(row: Row, facts: Mapping[str, Row]) -> SeriesReading:
+    return SeriesReading(trial_id=row["trial_id"], node=facts[row["trial_id"]]["host"] or "", avg=row["value"])
 
 
-def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -> list[Member]:
+def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -> list[MemberNumber]:
     """The point's own numbers by the host that ran the trial, where there are several."""
     if len({facts[trial]["host"] for row in rows for trial in row.trials_b}) < _FEWEST_PEERS:
         return []
@@ -178,16 +180,16 @@ def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -
         if row.direction not in ("higher", "lower"):
             continue
         readings = [
-            [Reading(trial_id=t, node=facts[t]["host"], avg=values[t, row.metric, row.stat]) for t in trials]
+            [SeriesReading(trial_id=t, node=facts[t]["host"], avg=values[t, row.metric, row.stat]) for t in trials]
             for trials in (row.trials_a, row.trials_b)
         ]
         base, now = (grouped(side, lambda reading: reading.node) for side in readings)
         about: dict[str, Any] = {"kind": "node", "metric": row.name, "unit": row.unit, "direction": row.direction}
-        members += [Member(name=host, **about, base=base.get(host, []), now=own) for host, own in now.items()]
+        members += [MemberNumber(name=host, **about, base=base.get(host, []), now=own) for host, own in now.items()]
     return members
 
 
-def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> Number | None:
+def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> ComparedNumber | None:
     """The time between submission and start, its p-value not corrected yet; None where it is unknown."""
     sides = [
         [row["queue_s"] for trial in sorted(side) if (row := facts[trial])["queue_s"] is not None]

@@ -4,14 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from benchhouse.analysis.compare import HIDDEN, Comparison, Interval, Pair, compare_many, hide_within
+from benchhouse.analysis.compare import HIDDEN, Interval, Pair, StatisticComparison, compare_many, hide_within
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles, summarise
-from benchhouse.results import lasting_noise, matching
-from benchhouse.results.beside import Beside, beside_each_other, definitions
-from benchhouse.results.cells import ref_of
-from benchhouse.results.circumstances import PLACE
+from benchhouse.results import matching, noise_persistence
+from benchhouse.results.incomparable_numbers import Incomparable, definitions, list_incomparable
+from benchhouse.results.invalid_trials import INVALID_HINT
 from benchhouse.results.matching import Matched, MatchPoint
 from benchhouse.results.metric_names import MetricName, parse_metrics
 from benchhouse.results.numbers import (
@@ -27,8 +26,9 @@ from benchhouse.results.numbers import (
     quantity,
     stat_place,
 )
-from benchhouse.results.refusals import INVALID_HINT
-from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
+from benchhouse.results.paired_rounds import choose_rounds, pair_rounds, without_outliers
+from benchhouse.results.run_conditions import PLACE
+from benchhouse.results.table_cells import ref_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.quoting import shortened
@@ -38,7 +38,7 @@ _LISTED = 8
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparisonSide:
     """One side of a comparison: a run, or the points of it that a selector picks."""
 
     name: str
@@ -168,7 +168,7 @@ class ComparisonTable:
     confidence: float
     seed: int
     notes: list[str]
-    beside: list[Beside]
+    beside: list[Incomparable]
 
     @property
     def several_points(self) -> bool:
@@ -187,11 +187,11 @@ class ComparisonTable:
 
 
 def compare_runs(
-    a: Side,
-    b: Side,
+    a: ComparisonSide,
+    b: ComparisonSide,
     options: CompareOptions = DEFAULTS,
     order: Mapping[str, int] | None = None,
-    earlier: lasting_noise.Earlier = lambda columns: (),
+    earlier: noise_persistence.Earlier = lambda columns: (),
 ) -> ComparisonTable:
     """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
 
@@ -210,7 +210,7 @@ def compare_runs(
             "Pick points of each: bench compare RUN:key=value RUN:key=value",
         )
     numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
-    beside = beside_each_other(pairs, definitions((*a.trials, *b.trials)))
+    beside = list_incomparable(pairs, definitions((*a.trials, *b.trials)))
     invalid = _invalid_metrics(pairs, a, b, options)
     if not numbers and invalid:
         raise BenchError(f"nothing to compare: {shortened(invalid, _LISTED)}", hint=INVALID_HINT)
@@ -227,7 +227,7 @@ def compare_runs(
     if rounds:
         compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in numbers]
     else:
-        memories = lasting_noise.memories([(x, y) for _, x, y in numbers], trials, earlier)
+        memories = noise_persistence.memories([(x, y) for _, x, y in numbers], trials, earlier)
         values = [
             Pair(x["values"], y["values"], x["direction"], memory or 0.0)
             for (_, x, y), memory in zip(numbers, memories, strict=True)
@@ -270,7 +270,7 @@ Numbers = tuple[Matched, Row, Row]
 
 
 def _pairs_of_numbers(
-    pairs: list[Matched], a: Side, b: Side, options: CompareOptions, order: Mapping[str, int]
+    pairs: list[Matched], a: ComparisonSide, b: ComparisonSide, options: CompareOptions, order: Mapping[str, int]
 ) -> tuple[list[Numbers], list[str]]:
     """The statistics that both sides have, and the names of those that only one has."""
     numbers: list[Numbers] = []
@@ -308,7 +308,7 @@ def _pairs_of_numbers(
     return numbers, list(alone)
 
 
-def _refused_of(pairs: list[Matched], a: Side, b: Side) -> dict[tuple[str, str, str, str], None]:
+def _refused_of(pairs: list[Matched], a: ComparisonSide, b: ComparisonSide) -> dict[tuple[str, str, str, str], None]:
     """Figures of matched points that are INVALID in every trial: side, instance, metric and stat, in order."""
     matched = [{pair[at].digest for pair in pairs} for at in (0, 1)]
     return {
@@ -319,7 +319,7 @@ def _refused_of(pairs: list[Matched], a: Side, b: Side) -> dict[tuple[str, str, 
     }
 
 
-def _invalid_metrics(pairs: list[Matched], a: Side, b: Side, options: CompareOptions) -> list[str]:
+def _invalid_metrics(pairs: list[Matched], a: ComparisonSide, b: ComparisonSide, options: CompareOptions) -> list[str]:
     """Those of them that would be compared, in words."""
     named = {name.rpartition(".")[::2] for name in options.metrics} | {(name, "") for name in options.metrics}
     texts = dict[str, None]()
@@ -343,13 +343,13 @@ def _row(
     pair: Matched,
     x: Row,
     y: Row,
-    result: Comparison,
+    result: StatisticComparison,
     adjusted: float | None,
     names: tuple[str, str],
     memory: float | None,
 ) -> PointRow:
     a, b = pair
-    apart = f"; {lasting_noise.APART}" if memory is None else ""
+    apart = f"; {noise_persistence.APART}" if memory is None else ""
     label = a.label if a.label == b.label else f"{a.label} → {b.label}"
     return PointRow(
         point=label,
@@ -450,7 +450,7 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
         )
     if doubted := [f"{row.name}: {row.doubt}" for row in rows if row.doubt]:
         notes.append(f"{shortened(list(dict.fromkeys(doubted)), _LISTED)}.")
-    notes += lasting_noise.notes([(row.name, row.memory) for row in rows])
+    notes += noise_persistence.notes([(row.name, row.memory) for row in rows])
     if hidden := [row.bounds_text for row in rows if row.verdict == HIDDEN]:
         told = "; ".join(hidden[:_LISTED]) + (f"; and {len(hidden) - _LISTED} more" if len(hidden) > _LISTED else "")
         notes.append(f"Within error bounds: both sides together can be off by more than the difference ({told}).")

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchhouse.results import stopped
-from benchhouse.results.circumstances import circumstances_of_sides
+from benchhouse.results import early_stopping
 from benchhouse.results.comparison import DEFAULTS, CompareOptions, ComparisonTable
+from benchhouse.results.comparison_sides import compare_selected, pick_sides
 from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.metric_names import declared_order, declared_roles
+from benchhouse.results.rankings import leading_columns, side_by_side
+from benchhouse.results.run_conditions import circumstances_of_sides
 from benchhouse.results.scaling import declared_kind, make_scaling
-from benchhouse.results.series import Column, Member, members_of_rows, without_number
-from benchhouse.results.sides import compare_selected, pick_sides
-from benchhouse.results.standings import leading_columns, side_by_side
+from benchhouse.results.series import Column, FlatPoint, members_of_rows, without_number
 from benchhouse.results.tradeoff import find_column, make_tradeoff, parse_level
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -26,11 +26,11 @@ class Selected:
     """Points of any number of runs, in the order in which selectors picked them, and what must be said about them."""
 
     run_ids: list[str]
-    members: list[Member]
+    members: list[FlatPoint]
     throughput: str | None
     latency: str | None
     notes: list[str]
-    failed: list[Member]
+    failed: list[FlatPoint]
     """Points that were tried and gave no number."""
     scaling: ScalingKind | None
     """As their scenarios declare it."""
@@ -47,7 +47,7 @@ class SideBySide:
     """Targets under identical load."""
 
     cases: list[CaseRanking]
-    members: list[Member]
+    members: list[FlatPoint]
     alone: int
     """Tests that only one target was put to."""
     notes: list[str]
@@ -56,9 +56,9 @@ class SideBySide:
 def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
     """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
     with Warehouse.open(workspace) as warehouse:
-        confidence = stopped.confidence_for(workspace, _runs_of([a, b]), options.confidence)
+        confidence = early_stopping.confidence_for(workspace, _runs_of([a, b]), options.confidence)
         table = compare_selected(warehouse, a, b, replace(options, confidence=confidence))
-    return replace(table, notes=[*table.notes, *stopped.notes(confidence, options.confidence)])
+    return replace(table, notes=[*table.notes, *early_stopping.notes(confidence, options.confidence)])
 
 
 def compare_at(
@@ -90,7 +90,7 @@ def compare_along(
     return scaling.model_copy(update={"notes": [*picked.notes, *scaling.notes]})
 
 
-def compare_beside(
+def compare_target_rankings(
     workspace: WorkspaceFolder, selectors: Sequence[str], metrics: Sequence[str], confidence: float
 ) -> SideBySide:
     """Rankings of the targets under identical load, by the metrics named, or else by throughput and latency."""
@@ -147,7 +147,7 @@ def _pick(workspace: WorkspaceFolder, selectors: Sequence[str], confidence: floa
     """With the confidence at which to make intervals, so that they cover the one asked for."""
     with Warehouse.open(workspace) as warehouse:
         picked = pick(warehouse, selectors)
-    return picked, stopped.confidence_for(workspace, _runs_of(selectors), confidence)
+    return picked, early_stopping.confidence_for(workspace, _runs_of(selectors), confidence)
 
 
 def _runs_of(selectors: Sequence[str]) -> list[str]:

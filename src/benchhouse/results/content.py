@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, computed_field
 
 from benchhouse.results.curves import Scaling, Tradeoff
-from benchhouse.results.loads import LoadFacts
+from benchhouse.results.load_certificates import LoadFacts
 from benchhouse.results.machine import MachineFacts
 from benchhouse.results.numbers import change_texts, name_of
 from benchhouse.results.ranks import RankFacts
@@ -16,7 +16,7 @@ from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec
 
 
-class Number(Model):
+class PointNumber(Model):
     """One number of one point: the mean over its trials, with its spread and its lineage."""
 
     cell: Cell
@@ -82,17 +82,17 @@ class Point(Model):
     benchmark_case_id: str
     workload_spec_digest: str
     executor: str = Field("", description="Where its trials ran; several where the run was finished elsewhere.")
-    numbers: list[Number]
+    numbers: list[PointNumber]
     refused: list[RefusedFigure] = Field(default_factory=empty_list, description="INVALID in every trial.")
 
     @cached_property
-    def by_column(self) -> dict[tuple[str, str, str], Number]:
-        columns: dict[tuple[str, str, str], Number] = {}
+    def by_column(self) -> dict[tuple[str, str, str], PointNumber]:
+        columns: dict[tuple[str, str, str], PointNumber] = {}
         for number in self.numbers:
             columns.setdefault(number.column, number)
         return columns
 
-    def number(self, column: tuple[str, str, str]) -> Number | None:
+    def number(self, column: tuple[str, str, str]) -> PointNumber | None:
         return self.by_column.get(column)
 
 
@@ -143,7 +143,7 @@ class WarningGroup(Model):
     messages: list[str] = Field(description="Different messages, the most frequent first; a few.")
 
 
-class Environment(Model):
+class RunEnvironment(Model):
     """Under which circumstances a run took place, from one of its sealed trials."""
 
     run_id: str
@@ -160,7 +160,7 @@ class Environment(Model):
     other: dict[str, Any] = Field(default_factory=dict, description="Further hardware and driver facts.")
 
 
-class Standing(Model):
+class RankingPlace(Model):
     """One place of a ranking."""
 
     point: int = Field(description="Index in ReportData.points.")
@@ -192,7 +192,7 @@ class Ranking(Model):
     unit: str
     direction: Direction
     sentence: str
-    standings: list[Standing] = Field(description="The leaders, the median and the worst; all when they are few.")
+    standings: list[RankingPlace] = Field(description="The leaders, the median and the worst; all when they are few.")
     ranked: int = Field(description="Points that were ranked.")
 
     @property
@@ -269,12 +269,12 @@ class ReportData(Model):
     invalid: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that failed their own check.")
     warnings: list[WarningGroup] = Field(default_factory=empty_list)
     configuration: str = Field("", description="The effective scenario, YAML.")
-    environments: list[Environment] = Field(default_factory=empty_list)
+    environments: list[RunEnvironment] = Field(default_factory=empty_list)
     queries: list[QuerySpec] = Field(default_factory=empty_list, description="What every cell was computed by.")
 
-    def columns(self) -> list[Number]:
+    def columns(self) -> list[PointNumber]:
         """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""
-        examples: dict[tuple[str, str, str], Number] = {}
+        examples: dict[tuple[str, str, str], PointNumber] = {}
         for point in self.points:
             for column, number in point.by_column.items():
                 examples.setdefault(column, number)

@@ -11,7 +11,7 @@ from benchhouse.schema.model import Model, empty_list
 Ends = tuple[float, float]
 
 
-class Axis(Model):
+class CurveMetric(Model):
     """A metric that a curve is drawn in."""
 
     metric: str
@@ -87,8 +87,8 @@ class TradeoffCurve(Model):
 class Tradeoff(Model):
     """Curves of several targets, and each one's value at one level."""
 
-    x: Axis
-    y: Axis
+    x: CurveMetric
+    y: CurveMetric
     level: float | None = None
     scales: str = Field(description="On which scales the curves were interpolated.")
     confidence: float
@@ -165,7 +165,7 @@ class ScalingLaw(Model):
     line: list[tuple[float, float]] = Field(description="The law, from end to end.")
 
 
-class Stage(Model):
+class CurveStage(Model):
     """One value of an axis, with what was measured there."""
 
     point: int = Field(description="Index among the points that were given.")
@@ -185,7 +185,7 @@ class ScalingCurve(Model):
 
     name: str
     case: int = Field(description="Curves of the same case were put to the same test.")
-    stages: list[Stage]
+    stages: list[CurveStage]
     kind: Literal["stops", "grows", "flat", "unclear"] | None = Field(
         None, description="Null with fewer than three stages."
     )
@@ -201,8 +201,8 @@ class Scaling(Model):
     """Several targets along one axis."""
 
     along: str
-    throughput: Axis
-    latency: Axis | None = None
+    throughput: CurveMetric
+    latency: CurveMetric | None = None
     resource: bool = Field(description="Whether the axis adds load or resources, so that efficiency means something.")
     kind: Literal["strong", "weak"] | None = Field(None, description="As the scenario declares it.")
     confidence: float

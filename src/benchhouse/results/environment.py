@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchhouse.results.content import Environment
+from benchhouse.results.content import RunEnvironment
 from benchhouse.schema.artifacts import MeasuredModel, StagedDataset
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.trial import Meta
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 PACKAGES_DIFFER = "packages that differ between trials"
 
 
-def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "") -> Environment:
+def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "") -> RunEnvironment:
     hardware = dict(meta.hardware)
     cpus = (hardware.pop("cpus_usable", None), hardware.pop("cpus_online", None))
     model = str(hardware.pop("cpu_model", None) or hardware.get("machine", ""))
@@ -33,7 +33,7 @@ def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "")
         )
         if value
     }
-    return Environment(
+    return RunEnvironment(
         run_id=meta.run_id,
         trial_id=meta.trial_id,
         package_lock_digest=meta.package_lock_digest,

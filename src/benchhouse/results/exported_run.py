@@ -9,11 +9,11 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from benchhouse.results.invalid_trials import missing_number_reason
 from benchhouse.results.numbers import plural
-from benchhouse.results.refusals import why_no_number
 from benchhouse.results.run_points import PointValue, TriedPoint, points, tried_points
-from benchhouse.results.sealed import open_sealed
-from benchhouse.schema.exported import ExportedPoint, ExportedRun, Figure
+from benchhouse.results.trial_files import open_sealed
+from benchhouse.schema.exported import ExportedPoint, ExportedRun, ExportedStatistic
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.version import __version__
 from benchhouse.warehouse import queries
@@ -32,8 +32,8 @@ def gather(workspace: WorkspaceFolder, run_id: str) -> ExportedRun | None:
         return None
     rows = {row["trial_id"]: row for row in trials}
     names = _names(tried)
-    twice = _told_twice(values)
-    good = [value for value in values if _is_finite(value) and _told_as(value) not in twice]
+    twice = _ambiguous_names(values)
+    good = [value for value in values if _is_finite(value) and _exported_name(value) not in twice]
     own = grouped(good, attrgetter("instance_digest"))
     ordered = [point.instance_digest for point in tried if point.instance_digest in own]
     exported = tuple(_point(workspace.root, names[digest], own[digest], rows) for digest in ordered)
@@ -72,14 +72,14 @@ def _is_finite(value: PointValue) -> bool:
     return all(map(math.isfinite, (value.mean, *value.values)))
 
 
-def _told_as(value: PointValue) -> tuple[str, str]:
+def _exported_name(value: PointValue) -> tuple[str, str]:
     """A point, and what a number of it is called elsewhere."""
     return value.instance_digest, value.metric if value.stat == "value" else f"{value.metric}.{value.stat}"
 
 
-def _told_twice(values: Sequence[PointValue]) -> set[tuple[str, str]]:
+def _ambiguous_names(values: Sequence[PointValue]) -> set[tuple[str, str]]:
     """Names that would stand for two numbers: of one metric in two units, or of `a.p99` beside the p99 of `a`."""
-    return {told for told, count in Counter(map(_told_as, values)).items() if count > 1}
+    return {told for told, count in Counter(map(_exported_name, values)).items() if count > 1}
 
 
 def _point(root: Path, name: str, values: Sequence[PointValue], rows: Mapping[str, Row]) -> ExportedPoint:
@@ -107,8 +107,8 @@ def _time(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _figure(value: PointValue) -> Figure:
-    return Figure(
+def _figure(value: PointValue) -> ExportedStatistic:
+    return ExportedStatistic(
         metric=value.metric, stat=value.stat, unit=value.unit, direction=value.direction, mean=value.mean,
         stdev=value.stdev if value.n > 1 else None, interval=value.interval, values=tuple(value.values),
         trials=tuple(value.trials), headline=value.headline, shaky=value.shaky, ref=value.ref,
@@ -138,7 +138,7 @@ def _left_out(
     for point in tried:
         name = names[point.instance_digest]
         if not point.succeeded:
-            why = why_no_number(row["outcome"] for row in outcomes[point.instance_digest])
+            why = missing_number_reason(row["outcome"] for row in outcomes[point.instance_digest])
             yield f"{name}: {why} in all of {plural(point.trials, 'trial')}"
         elif point.succeeded < point.trials:
             missing = point.trials - point.succeeded

@@ -7,16 +7,24 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
-from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
+from benchhouse.analysis.online import NEEDED, Baseline, LevelAlarm, learn
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
-from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
+from benchhouse.results.metric_history import (
+    HistoryCase,
+    MetricHistory,
+    RunValue,
+    alarm_since,
+    find_case,
+    gather,
+    list_cases,
+)
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import AlarmRecord, BaselineRecord
 from benchhouse.schema.quoting import shortened
-from benchhouse.warehouse.known_answers import KnownAnswers
+from benchhouse.warehouse.answer_cache import KnownAnswers
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.summaries import Summaries
 
@@ -30,7 +38,7 @@ class Watched:
     history: MetricHistory
     baseline: BaselineRecord | None
     later: list[RunValue]
-    alarm: Alarm | None
+    alarm: LevelAlarm | None
     selftest: str
     note: str = ""
     """Why the alarm could not be kept, where it could not."""
@@ -98,7 +106,9 @@ def watch(
     return _watched(summaries, gather(summaries, find_case(summaries, case), metric, stat, floor=floor))
 
 
-def watch_briefly(summaries: Summaries, case: Case, metric: str | None = None, stat: str | None = None) -> Watched:
+def watch_briefly(
+    summaries: Summaries, case: HistoryCase, metric: str | None = None, stat: str | None = None
+) -> Watched:
     """By default its first headline number; changes do not say what else differs.
 
     A history is kept as long as the tables are as they were: who looks after many cases asks for the same ones again.
@@ -126,7 +136,7 @@ def _watched(summaries: Summaries, series: MetricHistory) -> Watched:
 
 
 def _keep_alarm(
-    workspace: WorkspaceFolder, series: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
+    workspace: WorkspaceFolder, series: MetricHistory, record: BaselineRecord, alarm: LevelAlarm, later: list[RunValue]
 ) -> str:
     """Write an alarm down when it is seen for the first time; says why where it can't be."""
     cited = selftest_record.last(workspace, series.case.scenario)

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from benchhouse.documents.problems import guess_hint
-from benchhouse.results.cells import make_cells
+from benchhouse.results.invalid_trials import INVALID_HINT, invalid_rows, reasons
 from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.numbers import name_of
-from benchhouse.results.proof import prove, same_bits
-from benchhouse.results.refusals import INVALID_HINT, invalid_rows, reasons
+from benchhouse.results.sealed_proof import prove, same_bits
 from benchhouse.results.selection import Selector, parse_selector, select
+from benchhouse.results.table_cells import make_cells
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -53,7 +53,7 @@ WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id,
 StepName = Literal["report", "query", "identity", "evidence"]
 
 
-class Step(Model):
+class LineageStep(Model):
     """One step of the way back; `says` is what a person reads, `details` what a program does."""
 
     name: StepName
@@ -62,27 +62,29 @@ class Step(Model):
     details: list[dict[str, Any]] = Field(default_factory=empty_list)
 
 
-class Trace(Model):
+class LineageTrace(Model):
     """The four steps from a number to its bytes."""
 
     schema_version: Literal[1] = 1
     token: str
     kind: Literal["cell", "point", "trial", "claim"]
     ok: bool
-    steps: list[Step]
+    steps: list[LineageStep]
 
     @classmethod
-    def of(cls, token: str, kind: Literal["cell", "point", "trial", "claim"], steps: list[Step]) -> "Trace":
+    def of(
+        cls, token: str, kind: Literal["cell", "point", "trial", "claim"], steps: list[LineageStep]
+    ) -> "LineageTrace":
         return cls(token=token, kind=kind, ok=all(step.ok for step in steps), steps=steps)
 
     def as_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
 
-def not_reached() -> list[Step]:
+def not_reached() -> list[LineageStep]:
     """Steps two to four of a way back that ended at the first."""
     rest: tuple[StepName, ...] = ("query", "identity", "evidence")
-    return [Step(name=name, ok=False, says=["not reached"]) for name in rest]
+    return [LineageStep(name=name, ok=False, says=["not reached"]) for name in rest]
 
 
 def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[QuerySpec], cells: Iterable[Cell]) -> None:
@@ -97,7 +99,7 @@ def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[Query
         warehouse.catalog.publish(place, [cell.ref for cell in cells], files)
 
 
-def trace(workspace: WorkspaceFolder, token: str) -> Trace:
+def trace(workspace: WorkspaceFolder, token: str) -> LineageTrace:
     """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
     with Warehouse.open(workspace) as warehouse:
         if ":" in token:
@@ -122,7 +124,7 @@ def trace(workspace: WorkspaceFolder, token: str) -> Trace:
 # -- the three ways in
 
 
-def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
+def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> LineageTrace:
     place = warehouse.catalog.report_of(ref) or ""
     path = warehouse.workspace.root / place
     try:
@@ -131,16 +133,16 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
         spec = QuerySpec.model_validate(report["queries"][cell.query])
     except (OSError, ValueError, KeyError, TypeError, StopIteration, ValidationError) as error:
         reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
-        lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
-        return Trace.of(token, "cell", [lost, *not_reached()])
+        lost = LineageStep(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
+        return LineageTrace.of(token, "cell", [lost, *not_reached()])
     says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_key_text(cell.key)}"]
     wrong = []
     if spec.digest() != cell.query:
         wrong.append(f"{place}: the query's text or inputs were changed: its digest is not {cell.query[:12]}")
     if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
         wrong.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
-    shown = Step(name="report", ok=not wrong, says=says + wrong, details=[{"report": place} | cell.model_dump()])
-    return Trace.of(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
+    shown = LineageStep(name="report", ok=not wrong, says=says + wrong, details=[{"report": place} | cell.model_dump()])
+    return LineageTrace.of(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
 
 
 def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]:
@@ -161,7 +163,7 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
 
 def check_cells(
     warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, packed: Mapping[str, str] | None = None
-) -> list[Step]:
+) -> list[LineageStep]:
     """Steps two to four for numbers of one pinned query: it is run again, and each trial's bytes are hashed.
 
     `packed` is for what was packed up: where each trial's folder is now, by id, and maybe not all of its files.
@@ -175,14 +177,14 @@ def _exact(cell: Cell) -> str:
     return f"{cell.value!r} {'' if cell.unit == '1' else cell.unit}".rstrip()
 
 
-def _trace_points(warehouse: Warehouse, token: str) -> Trace:
+def _trace_points(warehouse: Warehouse, token: str) -> LineageTrace:
     cells, spec = pick_cells(warehouse, token)
     says = ["not taken from a report: computed now"]
     says += [f"{_exact(cell)}, mean of n={cell.n}: {_key_text(cell.key)}" for cell in cells[:_SHOWN]]
     if len(cells) > _SHOWN:
         says.append(f"and {len(cells) - _SHOWN} more points")
-    shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
-    return Trace.of(token, "point", [shown, *check_cells(warehouse, cells, spec)])
+    shown = LineageStep(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
+    return LineageTrace.of(token, "point", [shown, *check_cells(warehouse, cells, spec)])
 
 
 def _select_valid(
@@ -210,7 +212,7 @@ def _select_valid(
     return []
 
 
-def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
+def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> LineageTrace:
     run_id = warehouse.catalog.run_of(trial_id) or ""
     result = warehouse.query(_MEASUREMENTS, {"trials": [trial_id]}, runs=[run_id], name="trial")
     numbers = result.dicts()
@@ -218,9 +220,9 @@ def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
     invalid = [name_of(row["metric"], row["stat"]) for row in numbers if row["outcome"] == "invalid"]
     if invalid and len(invalid) < len(numbers):
         says.append(f"INVALID by themselves, so they enter no summary or comparison: {shortened(invalid, _SHOWN)}")
-    shown = Step(name="report", ok=True, says=says, details=numbers)
-    query = Step(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
-    return Trace.of(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
+    shown = LineageStep(name="report", ok=True, says=says, details=numbers)
+    query = LineageStep(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
+    return LineageTrace.of(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
 
 
 def _refuse_invalid(refused: Result, rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) -> None:
@@ -254,7 +256,7 @@ def _pick_metric(rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) ->
 
 def _check_query(
     warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, *, alone: bool = False
-) -> tuple[Step, QuerySpec]:
+) -> tuple[LineageStep, QuerySpec]:
     """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials.
 
     `alone`: there are no other tables than those that it read.
@@ -264,12 +266,12 @@ def _check_query(
     details: list[dict[str, Any]] = [spec.model_dump()]
     if alone and (changed or gone):
         says += [f"{name} is not there with the bytes that the number was computed from" for name in [*changed, *gone]]
-        return Step(name="query", ok=False, says=says, details=details), spec.model_copy(update={"inputs": []})
+        return LineageStep(name="query", ok=False, says=says, details=details), spec.model_copy(update={"inputs": []})
     if changed:
         says += [f"{name} is not what the number was computed from: its sha256 differs" for name in changed]
         present = _query_present(warehouse, spec)
         says += [*warehouse.notes, *_values_now(present, cells)]
-        return Step(name="query", ok=False, says=says, details=details), present.spec
+        return LineageStep(name="query", ok=False, says=says, details=details), present.spec
     if not gone:
         again = warehouse.query_again(spec)
         ok, lines = _compare(again, cells)
@@ -279,12 +281,12 @@ def _check_query(
         if not alone and present_files != {file.file for file in spec.inputs}:
             says += _values_now(_query_present(warehouse, spec), cells)
         says += warehouse.notes
-        return Step(name="query", ok=ok, says=says, details=details), spec
+        return LineageStep(name="query", ok=ok, says=says, details=details), spec
     present = _query_present(warehouse, spec)
     ok, _ = _compare(present, cells)
     says += [f"{name} was replaced by a later collect" for name in gone]
     says += _values_now(present, cells)
-    return Step(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
+    return LineageStep(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
 
 
 def _check_inputs(workspace: WorkspaceFolder, spec: QuerySpec) -> tuple[list[str], list[str]]:
@@ -351,7 +353,7 @@ def _check_trials(
     cells: Sequence[Cell],
     trials: Sequence[str] = (),
     packed: Mapping[str, str] | None = None,
-) -> tuple[Step, Step]:
+) -> tuple[LineageStep, LineageStep]:
     """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
     wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
     spec = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
@@ -374,7 +376,7 @@ def _check_trials(
     return _identity_step(rows, missing), _evidence_step(proofs, missing, part=part)
 
 
-def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
+def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> LineageStep:
     shown = ("trial_id", "run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest",
              "instance_digest", "repetition", "outcome", "host", "folder")  # fmt: skip
     wrong = [f"trial {trial} is not in the tables" for trial in missing]
@@ -392,10 +394,10 @@ def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) ->
     says += [f"trial {row['trial_id']}: manifest {row['artifact_manifest_digest']}" for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
         says.append(f"and {len(rows) - _SHOWN} more trials")
-    return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
+    return LineageStep(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
 
 
-def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, part: bool) -> Step:
+def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, part: bool) -> LineageStep:
     problems = [problem for proof in proofs for problem in proof["problems"]]
     says = list(problems)
     sound = sum(not proof["problems"] for proof in proofs)
@@ -416,7 +418,9 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, 
         ]
     if len(proofs) > _SHOWN:
         says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
-    return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
+    return LineageStep(
+        name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs)
+    )
 
 
 def pinned_words(spec: QuerySpec) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from benchhouse.evidence import older
 from benchhouse.results.numbers import shaky
-from benchhouse.results.sealed import Row, Sealed, median_trial, open_sealed
+from benchhouse.results.trial_files import Row, Sealed, median_trial, open_sealed
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.telemetry import WHOLE, NodeSummary, Phase, TelemetrySummary
 from benchhouse.schema.trial import outcome_words
@@ -30,7 +30,7 @@ MOST_FAILED = 20
 _LEAST = 0.5  # of the interval, as in the summary: over less, a counter of clock ticks gives no rate
 
 
-class Line(Model):
+class SeriesLine(Model):
     """One series of one scope over the trial's time; of a counter its growth a second."""
 
     scope: str
@@ -48,10 +48,10 @@ class Panel(Model):
 
     title: str
     unit: str
-    lines: list[Line]
+    lines: list[SeriesLine]
 
 
-class Figure(Model):
+class PhaseSummary(Model):
     """One series in one phase, as telemetry/summary.json has it."""
 
     label: str = Field(description="Scope and quantity: `node CPU`.")
@@ -83,7 +83,7 @@ class MachineFacts(Model):
     energy_j: float | None
     phases: list[Phase] = Field(description="The whole only where nothing else was told.")
     panels: list[Panel]
-    figures: list[Figure]
+    figures: list[PhaseSummary]
     abnormal: str = Field("", description="The node that is not as its peers are, and why, where one is.")
     clocks: list[str] = Field(default_factory=empty_list, description="Of each other node, how its clock goes.")
     summary_sha256: str = Field(description="Of telemetry/summary.json.")
@@ -95,7 +95,7 @@ class MachineFacts(Model):
         return "" if good else ": ".join(filter(None, [outcome_words(self.outcome), self.failure_code]))
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SeriesLine]:
         return [line for panel in self.panels for line in panel.lines]
 
     @property
@@ -212,7 +212,7 @@ def _panels(sealed: Sealed, summary: TelemetrySummary) -> list[Panel]:
                 shown = thinned(places)
                 label = _name(scope, summary) + (f", {series.replace('_', ' ')}" if not plot.short else "")
                 lines.append(
-                    Line(
+                    SeriesLine(
                         scope=scope,
                         series=series,
                         label=label,
@@ -290,11 +290,11 @@ def thinned(places: Sequence[tuple[float, float]], most: int = MOST_SAMPLES) -> 
     return kept
 
 
-def _figures(summary: TelemetrySummary) -> list[Figure]:
+def _figures(summary: TelemetrySummary) -> list[PhaseSummary]:
     names = list(dict.fromkeys(phase.name for phase in summary.phases))
     phases = [name for name in names if name != WHOLE] or names
     return [
-        Figure(
+        PhaseSummary(
             label=f"{_name(scope, summary)} {plot.short or series.replace('_', ' ')}",
             scope=scope,
             series=series,

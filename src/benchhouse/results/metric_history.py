@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from benchhouse.analysis.changes import FLOOR, Change, Drift, Noise, find_changes
-from benchhouse.analysis.changes import History as Found
-from benchhouse.analysis.online import Alarm, Baseline, watch
+from benchhouse.analysis.changes import FLOOR, Drift, LevelShift, Noise, find_changes
+from benchhouse.analysis.changes import ChangeHistory as Found
+from benchhouse.analysis.online import Baseline, LevelAlarm, watch
 from benchhouse.documents.problems import did_you_mean
-from benchhouse.results.cells import ref_of
-from benchhouse.results.circumstances import circumstances_of_sides
+from benchhouse.results.invalid_trials import INVALID_HINT, missing_number_reason
 from benchhouse.results.metric_names import declared_order
 from benchhouse.results.numbers import mean_interval, name_of, number, percent, plural, stat_place
-from benchhouse.results.refusals import INVALID_HINT, why_no_number
+from benchhouse.results.run_conditions import circumstances_of_sides
+from benchhouse.results.table_cells import ref_of
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.layout import TrialFolder
@@ -28,7 +28,7 @@ _LISTED = 8
 
 
 @dataclass(frozen=True)
-class Case:
+class HistoryCase:
     """One benchmark case of one target, over all runs."""
 
     benchmark_case_id: str
@@ -103,7 +103,7 @@ class SlowChange:
 class MetricHistory:
     """What `bench history` shows."""
 
-    case: Case
+    case: HistoryCase
     metric: str
     stat: str
     unit: str
@@ -128,9 +128,9 @@ class MetricHistory:
         return [run.mean for run in self.runs]
 
 
-def list_cases(summaries: Summaries) -> list[Case]:
+def list_cases(summaries: Summaries) -> list[HistoryCase]:
     """All of them; at least one."""
-    cases = [Case(**row) for row in summaries.cases()]
+    cases = [HistoryCase(**row) for row in summaries.cases()]
     if not cases:
         raise NotFoundError(
             "no trial has succeeded in this workspace yet", hint="See: bench status, bench run SCENARIO"
@@ -138,7 +138,7 @@ def list_cases(summaries: Summaries) -> list[Case]:
     return cases
 
 
-def find_case(summaries: Summaries, token: str) -> Case:
+def find_case(summaries: Summaries, token: str) -> HistoryCase:
     """A case by id (or its beginning), instance digest, scenario, or scenario/point; says what there is otherwise."""
     cases = list_cases(summaries)
     scenario, slash, rest = token.partition("/")
@@ -163,7 +163,7 @@ def find_case(summaries: Summaries, token: str) -> Case:
     raise NotFoundError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)
 
 
-def _label_among(case: Case, listed: Sequence[Case]) -> str:
+def _label_among(case: HistoryCase, listed: Sequence[HistoryCase]) -> str:
     """With its id where that picks it: targets of one workload share theirs."""
     alone = sum(other.benchmark_case_id == case.benchmark_case_id for other in listed) == 1
     twins = [other for other in listed if (other.label, other.target_name) == (case.label, case.target_name)]
@@ -171,13 +171,13 @@ def _label_among(case: Case, listed: Sequence[Case]) -> str:
     return f"{case.label}{version} ({case.benchmark_case_id[:8]})" if alone else f"{case.label}{version}"
 
 
-def _begins(case: Case, token: str) -> bool:
+def _begins(case: HistoryCase, token: str) -> bool:
     return len(token) >= 4 and any(name.startswith(token) for name in (case.benchmark_case_id, *case.instances))
 
 
 def gather(
     summaries: Summaries,
-    case: Case,
+    case: HistoryCase,
     metric: str | None,
     stat: str | None,
     *,
@@ -219,7 +219,7 @@ def gather(
     invalid = [row["run_id"] for row in values if not row["n"]]
     if invalid:
         notes.append(f"Left out, as it is INVALID in every trial: {shortened(invalid, _LISTED)}.")
-    if named := [f"{run_id} ({why_no_number(outcomes)})" for run_id, outcomes in gone]:
+    if named := [f"{run_id} ({missing_number_reason(outcomes)})" for run_id, outcomes in gone]:
         notes.append(f"Left out, as no trial gave a valid number: {shortened(named, _LISTED)}.")
     unit, noise = mine[0]["unit"], detected.noise
     recorded = sorted({(row["metric"], row["stat"]) for row in rows}, key=lambda key: (key[0], stat_place(key[1])))
@@ -237,7 +237,7 @@ def _run_value(row: Row, metric: str, stat: str) -> RunValue:
     return RunValue(row["run_id"], row["started"], n, mean, stdev, least, interval, ref)
 
 
-def _interval(change: Change | Drift) -> tuple[float, float] | None:
+def _interval(change: LevelShift | Drift) -> tuple[float, float] | None:
     return (change.low, change.high) if change.low is not None and change.high is not None else None
 
 
@@ -297,7 +297,7 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
         )
 
 
-def _verdict(change: Change | Drift, direction: str | None) -> str:
+def _verdict(change: LevelShift | Drift, direction: str | None) -> str:
     """The word that the interval allows."""
     word = "different"
     if direction is not None:
@@ -306,7 +306,7 @@ def _verdict(change: Change | Drift, direction: str | None) -> str:
     return f"perhaps {word}" if interval and interval[0] <= 0.0 <= interval[1] else word
 
 
-def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[tuple[str, str, str]]:
+def _differs(warehouse: Warehouse, case: HistoryCase, before: str, after: str) -> list[tuple[str, str, str]]:
     sides = [
         [
             row
@@ -322,7 +322,7 @@ def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[
     return [(name, value, of_after[name]) for name, value in of_before.items() if value != of_after[name]]
 
 
-def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tuple[Alarm | None, list[RunValue]]:
+def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tuple[LevelAlarm | None, list[RunValue]]:
     """What the runs after `last_run` say against an accepted baseline, and these runs."""
     known = [at for at, run in enumerate(history.runs) if run.run_id == last_run]
     later = history.runs[known[-1] + 1 :] if known else [run for run in history.runs if run.run_id > last_run]

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from benchhouse.analysis.doubts import doubt
-from benchhouse.results.content import Number, Point, RefusedFigure
+from benchhouse.analysis.interval_checks import doubt
+from benchhouse.results.content import Point, PointNumber, RefusedFigure
+from benchhouse.results.invalid_trials import missing_number_reason
 from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
-from benchhouse.results.refusals import why_no_number
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.grouping import grouped
 
@@ -103,7 +103,7 @@ def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapp
     label = labeller((rows[0] for rows in tried.values()), runs=runs)
     known = {(point.run_id, point.instance_digest) for point in points}
     return [
-        f"{label(rows[0])} ({why_no_number(row['outcome'] for row in rows)})"
+        f"{label(rows[0])} ({missing_number_reason(row['outcome'] for row in rows)})"
         for key, rows in tried.items()
         if key not in known
     ]
@@ -136,11 +136,11 @@ def _axes(row: Row) -> tuple[dict[str, Any], str]:
     return ordered, label.strip()
 
 
-def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float) -> Number:
+def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float) -> PointNumber:
     stdev = row["stdev"] if row["n"] > 1 else None
     interval = mean_interval(row["mean"], stdev, row["n"], least, confidence)
     per_trial = int(row["samples"] or 0) // row["n"]
-    return Number(
+    return PointNumber(
         cell=cell,
         metric=row["metric"],
         stat=row["stat"],

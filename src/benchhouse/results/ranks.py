@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from benchhouse.results.sealed import Row, median_trial, open_sealed
+from benchhouse.results.trial_files import Row, median_trial, open_sealed
 from benchhouse.schema.model import Model
 from benchhouse.schema.ranks import FILE, RankTimes
 from benchhouse.warehouse.grouping import grouped
@@ -27,7 +27,7 @@ class RankFacts(Model):
     times: RankTimes
 
 
-def known_times(times: Iterable[float | None]) -> list[float]:
+def measured_times(times: Iterable[float | None]) -> list[float]:
     return [time for time in times if time is not None]
 
 

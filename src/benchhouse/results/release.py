@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from benchhouse.analysis.compare import Comparison, Pair, compare_many, hide_within
+from benchhouse.analysis.compare import Pair, StatisticComparison, compare_many, hide_within
 from benchhouse.analysis.ranking import holm
-from benchhouse.results import lasting_noise
+from benchhouse.results import noise_persistence
 from benchhouse.results.numbers import SEED, name_of, quantity
 from benchhouse.schema.model import Model, empty_list
 
@@ -116,14 +116,14 @@ def compare_releases(
     pairs: Sequence[tuple[Claimed, Claimed]],
     confidence: float,
     trials: Mapping[str, Row],
-    earlier: lasting_noise.Earlier = lambda columns: (),
+    earlier: noise_persistence.Earlier = lambda columns: (),
 ) -> tuple[list[ReleaseRow], list[str]]:
     """A row for each pair, worse ones first, and notes. Verdicts are corrected for the number of rows.
 
     Releases are measured one after the other, so where earlier runs show that noise lasts, intervals are wider.
     """
     numbers = [(older.row, newer.row) for older, newer in pairs]
-    memories = lasting_noise.memories(numbers, trials, earlier)
+    memories = noise_persistence.memories(numbers, trials, earlier)
     samples = [
         Pair(x["values"], y["values"], y["direction"], memory or 0.0)
         for (x, y), memory in zip(numbers, memories, strict=True)
@@ -139,10 +139,10 @@ def compare_releases(
     ]
     rows.sort(key=lambda row: (GROUPS.index(row.group), row.model, row.hardware, row.test, row.metric, row.stat))
     names = [name_of(x["metric"], x["stat"]) for x, _ in numbers]
-    return rows, lasting_noise.notes(list(zip(names, memories, strict=True)))
+    return rows, noise_persistence.notes(list(zip(names, memories, strict=True)))
 
 
-def _row(older: Claimed, newer: Claimed, result: Comparison, adjusted: float | None) -> ReleaseRow:
+def _row(older: Claimed, newer: Claimed, result: StatisticComparison, adjusted: float | None) -> ReleaseRow:
     sure = adjusted is None or adjusted <= 1.0 - result.confidence
     group: Group = "stayed"
     if sure and result.verdict in ("worse", "better", "different"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchhouse.analysis.playbooks.stalls import longest_hold
 from benchhouse.analysis.playbooks.tail import grown
-from benchhouse.analysis.playbooks.values import Case, Reading, Signal
+from benchhouse.analysis.playbooks.values import ComparedPoint, SeriesReading, Signal
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ Content = TypeVar("Content")
 
 def add_holds(
     workspace: WorkspaceFolder,
-    case: Case,
+    case: ComparedPoint,
     facts: Mapping[str, Mapping[str, Any]],
     base: Iterable[str],
     now: Iterable[str],
-) -> Case:
+) -> ComparedPoint:
     """The case with the longest hold as a signal, where a time grew and the trials of both sides kept a file."""
     metrics = [number.metric for number in grown(case)]
     if not metrics:
         return case
     sides = [
         [
-            Reading(trial_id=trial, node=facts[trial]["host"] or "", avg=hold_s)
+            SeriesReading(trial_id=trial, node=facts[trial]["host"] or "", avg=hold_s)
             for trial in sorted(side)
             if (hold_s := hold_of(TrialFolder(workspace.root / facts[trial]["folder"]), metrics)) is not None
         ]

@@ -9,9 +9,9 @@ from typing import Any
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
-from benchhouse.results.cells import ref_of
 from benchhouse.results.metric_names import declared_order, parse_metrics
 from benchhouse.results.numbers import mean_interval, name_of, percent, quantity
+from benchhouse.results.table_cells import ref_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.json_text import read_json

@@ -8,11 +8,20 @@ from pydantic import ValidationError
 
 from benchhouse.analysis import scaling as analysis
 from benchhouse.evidence.folder import read_spec
-from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
-from benchhouse.results.laws import fit_laws, pays_sentence
+from benchhouse.results.curves import CurveMetric, CurveStage, Scaling, ScalingCurve
 from benchhouse.results.numbers import INVALID, SEED, STATS, mean_interval, number
+from benchhouse.results.scaling_laws import fit_laws, pays_sentence
 from benchhouse.results.series import RESOURCES as GIVEN
-from benchhouse.results.series import Column, Member, Sample, Series, followers, full_name, numbers_given, sweeps
+from benchhouse.results.series import (
+    Column,
+    FlatPoint,
+    MetricSample,
+    PointSeries,
+    followers,
+    full_name,
+    numbers_given,
+    sweeps,
+)
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.scenario import ScalingKind
@@ -43,13 +52,13 @@ def declared_kind(folders: Iterable[TrialFolder]) -> ScalingKind | None:
 
 
 def make_scaling(
-    members: Sequence[Member],
+    members: Sequence[FlatPoint],
     throughput: Column,
     latency: str | None,
     along: str,
     *,
     confidence: float = 0.95,
-    failed: Sequence[Member] = (),
+    failed: Sequence[FlatPoint] = (),
     kind: ScalingKind | None = None,
 ) -> Scaling:
     """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them. `failed` are
@@ -83,7 +92,7 @@ def make_scaling(
     curves = [_curve(curve, cases.index(curve.case), asked, gaps) for curve, gaps in zip(series, gone, strict=True)]
     return Scaling(
         along=full,
-        throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction=sample.direction),
+        throughput=CurveMetric(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction=sample.direction),
         latency=_latency(usable, latency) if latency != throughput[0] else None,
         resource=resource,
         kind=kind,
@@ -98,14 +107,16 @@ def make_scaling(
     )
 
 
-def _declared_axes(members: Sequence[Member]) -> set[str]:
+def _declared_axes(members: Sequence[FlatPoint]) -> set[str]:
     """What a declared kind of scaling is about: what a trial is given, else load, else whatever number varies."""
     varying = {key for key, values in numbers_given(members).items() if len(values) > 1}
     given = {key for key in varying if key.startswith(GIVEN)}
     return given or {key for key in varying if key.rpartition(".")[2] in RESOURCES} or varying
 
 
-def _missing(series: Series, members: Sequence[Member], throughput: Column, beside: Collection[str] = ()) -> Missing:
+def _missing(
+    series: PointSeries, members: Sequence[FlatPoint], throughput: Column, beside: Collection[str] = ()
+) -> Missing:
     """Where along the axis a target was tried too, and has no valid number."""
     every = sweeps([*series.members, *members], series.along, beside)
     whole = next(each for each in every if series.members[0] in each.members)
@@ -116,7 +127,7 @@ def _missing(series: Series, members: Sequence[Member], throughput: Column, besi
     }
 
 
-def _gap_note(series: Series, missing: Missing) -> str:
+def _gap_note(series: PointSeries, missing: Missing) -> str:
     axis = series.along.rpartition(".")[2]
     return f"{series.name} was also tried at {axis} {_gaps(missing)}: no valid number there."
 
@@ -127,12 +138,12 @@ def _gaps(missing: Missing) -> str:
 
 
 def automatic(
-    members: Sequence[Member],
+    members: Sequence[FlatPoint],
     throughput: Column | None,
     latency: str | None,
     leave: Collection[str] = (),
     confidence: float = 0.95,
-    failed: Sequence[Member] = (),
+    failed: Sequence[FlatPoint] = (),
     kind: ScalingKind | None = None,
 ) -> list[Scaling]:
     """For a report: along every number of the workload with three values or more, and of the target if it is load.
@@ -155,17 +166,17 @@ def automatic(
     return made
 
 
-def _axes(members: Sequence[Member], more_than: int) -> set[str]:
+def _axes(members: Sequence[FlatPoint], more_than: int) -> set[str]:
     """Names of numbers that vary: those of a target are its settings, unless they are load or resources."""
     varying = [key for key, values in numbers_given(members).items() if len(values) > more_than]
     return {key for key in varying if not key.startswith("target.") or key.rpartition(".")[2] in RESOURCES}
 
 
-def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
+def _latency(members: Sequence[FlatPoint], metric: str | None) -> CurveMetric | None:
     for member in members:
         for (name, stat), sample in member.samples.items():
             if name == metric and stat in (*_LATENCIES, "value", "mean"):
-                return Axis(metric=name, stat=stat, unit=sample.unit, direction="lower")
+                return CurveMetric(metric=name, stat=stat, unit=sample.unit, direction="lower")
     return None
 
 
@@ -179,7 +190,7 @@ class _Asked:
     kind: ScalingKind | None
     confidence: float
 
-    def rates(self, sample: Sample, place: float) -> Sequence[float]:
+    def rates(self, sample: MetricSample, place: float) -> Sequence[float]:
         """Work a second; that of weak scaling grows with the place."""
         if sample.direction == "higher":
             return sample.values
@@ -190,15 +201,17 @@ class _Asked:
         return [(place if self.kind == "weak" else 1.0) / value for value in sample.values]
 
 
-def _curve(series: Series, case: int, asked: _Asked, missing: Missing) -> ScalingCurve:
+def _curve(series: PointSeries, case: int, asked: _Asked, missing: Missing) -> ScalingCurve:
     samples = [member.samples[asked.throughput] for member in series.members]
     places = [series.place(member) for member in series.members]
     confidence = asked.confidence
-    stages = [analysis.Stage(place, asked.rates(sample, place)) for place, sample in zip(places, samples, strict=True)]
+    stages = [
+        analysis.ScalingStage(place, asked.rates(sample, place)) for place, sample in zip(places, samples, strict=True)
+    ]
     grown = analysis.growth(stages, seed=SEED, confidence=confidence) if places[0] > 0 else []
     shown = ("times", "times_interval", *(("efficiency", "efficiency_interval") if asked.resource else ()))
     measured = [
-        Stage(
+        CurveStage(
             point=member.at,
             place=places[at],
             n=len(sample.values),
@@ -226,20 +239,20 @@ def _curve(series: Series, case: int, asked: _Asked, missing: Missing) -> Scalin
     )
 
 
-def _interval(sample: Sample, confidence: float) -> tuple[float, float] | None:
+def _interval(sample: MetricSample, confidence: float) -> tuple[float, float] | None:
     n = len(sample.values)
     mean = sum(sample.values) / n
     stdev = (sum((value - mean) ** 2 for value in sample.values) / (n - 1)) ** 0.5 if n > 1 else None
     return mean_interval(mean, stdev, n, min(sample.values), confidence)
 
 
-def _latencies(member: Member, metric: str | None) -> dict[str, float]:
+def _latencies(member: FlatPoint, metric: str | None) -> dict[str, float]:
     present = {stat: sample.values for (name, stat), sample in member.samples.items() if name == metric}
     wanted = [stat for stat in _LATENCIES if stat in present] or [stat for stat in STATS if stat in present][:1]
     return {stat: sum(present[stat]) / len(present[stat]) for stat in wanted}
 
 
-def _sentence(series: Series, stop: analysis.Stop | None, confidence: float, missing: Missing) -> str:
+def _sentence(series: PointSeries, stop: analysis.Stop | None, confidence: float, missing: Missing) -> str:
     axis = series.along.rpartition(".")[2]
     first, last = number(series.place(series.members[0])), number(series.place(series.members[-1]))
     if stop is None:

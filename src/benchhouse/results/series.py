@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.results.invalid_trials import missing_number_reason
 from benchhouse.results.matching import as_text, leaves, point_of
-from benchhouse.results.refusals import why_no_number
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction
 from benchhouse.warehouse.grouping import grouped
@@ -23,7 +23,7 @@ _NAME = "target.name"
 
 
 @dataclass(frozen=True)
-class Sample:
+class MetricSample:
     """What the trials of a point measured of one metric."""
 
     unit: str
@@ -35,7 +35,7 @@ class Sample:
 
 
 @dataclass
-class Member:
+class FlatPoint:
     """A point, flat: everything that it was given by dotted name, and everything that it measured."""
 
     label: str
@@ -45,7 +45,7 @@ class Member:
     """Of its instance."""
     given: dict[str, Any]
     """Experiment, target (`target.index`) and parameters (`concurrency`)."""
-    samples: dict[Column, Sample] = field(default_factory=dict)
+    samples: dict[Column, MetricSample] = field(default_factory=dict)
     at: int = 0
     """Its place among the points that it was taken from."""
     executor: str = ""
@@ -67,12 +67,12 @@ class Member:
 
 
 @dataclass
-class Series:
+class PointSeries:
     """Points in the order of the number along which they differ; without `along`, one point on its own."""
 
     name: str
     along: str
-    members: list[Member]
+    members: list[FlatPoint]
 
     @property
     def case(self) -> str:
@@ -80,11 +80,11 @@ class Series:
         case = self.members[0].case
         return as_text({key: value for key, value in case.items() if key != self.along})
 
-    def place(self, member: Member) -> float:
+    def place(self, member: FlatPoint) -> float:
         return float(member.given[self.along]) if self.along else 0.0
 
 
-def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[Member]:
+def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[FlatPoint]:
     """From rows of the points query, and of the figures that are INVALID throughout."""
     members = []
     gone = grouped(refused, itemgetter("run_id", "instance_digest"))
@@ -92,47 +92,47 @@ def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[Me
         point, run_id, executor = point_of(own[0]), own[0]["run_id"], own[0].get("executor") or ""
         given = _given(point.experiment, point)
         samples = {
-            (row["metric"], row["stat"]): Sample(
+            (row["metric"], row["stat"]): MetricSample(
                 row["unit"], row["direction"], row["values"], row["trials"], row.get("error_bound")
             )
             for row in own
         }
         invalid = frozenset((row["metric"], row["stat"]) for row in gone.get((run_id, own[0]["instance_digest"]), []))
         own_facts = (point.label, run_id, point.target_name, point.digest)
-        members.append(Member(*own_facts, given, samples, at, executor, invalid))
+        members.append(FlatPoint(*own_facts, given, samples, at, executor, invalid))
     return members
 
 
-def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str]) -> list[Member]:
+def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str]) -> list[FlatPoint]:
     """From points of a report; `experiments` by run."""
     members = []
     for at, point in enumerate(points):
         given = _given(experiments.get(point.run_id, ""), point)
         samples = {
-            (number.metric, number.stat): Sample(
+            (number.metric, number.stat): MetricSample(
                 number.cell.unit, number.direction, number.values, number.cell.trials, number.error_bound
             )
             for number in point.numbers
         }
         own_facts = (point.label, point.run_id, point.target_name, point.instance_digest)
         invalid = frozenset((figure.metric, figure.stat) for figure in point.refused)
-        members.append(Member(*own_facts, given, samples, at, refused=invalid))
+        members.append(FlatPoint(*own_facts, given, samples, at, refused=invalid))
     return members
 
 
-def without_number(trials: Iterable[Row], members: Iterable[Member]) -> list[Member]:
+def without_number(trials: Iterable[Row], members: Iterable[FlatPoint]) -> list[FlatPoint]:
     """Points that were tried, by the rows of their trials, and are not among the members: no trial gave a number."""
     known = {(member.run_id, member.digest) for member in members}
     tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
     points = {key: point_of(own[0]) for key, own in tried.items() if key not in known}
     return [
-        Member(
+        FlatPoint(
             point.label,
             run_id,
             point.target_name,
             digest,
             _given(point.experiment, point),
-            gone=why_no_number(row["outcome"] for row in tried[run_id, digest]),
+            gone=missing_number_reason(row["outcome"] for row in tried[run_id, digest]),
         )
         for (run_id, digest), point in points.items()
     ]
@@ -144,7 +144,7 @@ def _given(experiment: str, point: "MatchPoint | Point") -> dict[str, Any]:
     return {"experiment": experiment, **leaves(point.parameters), **varied, **of_target}
 
 
-def followers(members: Sequence[Member], along: str) -> set[str]:
+def followers(members: Sequence[FlatPoint], along: str) -> set[str]:
     """What else differs where `along` does, and is the same where that is: in weak scaling, the size of the work."""
     pairs: dict[str, set[tuple[str, str]]] = {}
     for member in members:
@@ -157,7 +157,7 @@ def followers(members: Sequence[Member], along: str) -> set[str]:
     }  # fmt: skip
 
 
-def sweeps(members: Sequence[Member], along: str = "", beside: Collection[str] = ()) -> list[Series]:
+def sweeps(members: Sequence[FlatPoint], along: str = "", beside: Collection[str] = ()) -> list[PointSeries]:
     """All points in series, each along one number; what no other point differs from in that alone stands alone.
 
     Without `along`, it is a number of the target (its search parameter) if one varies, else one of the workload.
@@ -171,7 +171,7 @@ def sweeps(members: Sequence[Member], along: str = "", beside: Collection[str] =
         own = any(key.startswith("target.") for family in families for key in _varying(family))
         chosen = [split for family in families for split in _best_split(family, own)]
     series = [
-        Series(
+        PointSeries(
             "", key if len(group) > 1 else "", sorted(group, key=lambda member: _number(member.given.get(key)) or 0.0)
         )
         for key, group in chosen
@@ -182,7 +182,7 @@ def sweeps(members: Sequence[Member], along: str = "", beside: Collection[str] =
     return series
 
 
-def case_names(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
+def case_names(members: Sequence[FlatPoint]) -> list[tuple[str, list[FlatPoint]]]:
     """Points put to the same test, together, under what tells their test from the others."""
     cases = grouped(members, lambda member: as_text(member.case)).values()
     given = [group[0].case for group in cases]
@@ -196,7 +196,7 @@ def _telling(given: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({as_text(own.get(key)) for own in given}) > 1]
 
 
-def full_name(members: Sequence[Member], key: str) -> str:
+def full_name(members: Sequence[FlatPoint], key: str) -> str:
     """`ef_search` for `target.ef_search`; a key that no point has, or that is no number, is refused."""
     known = {name for member in members for name in member.given}
     fitting = [name for name in sorted(known) if name in (key, f"target.{key}") or name.rpartition(".")[2] == key]
@@ -208,17 +208,17 @@ def full_name(members: Sequence[Member], key: str) -> str:
     raise BenchError(f"no curve along {key}: it {what}; numbers that vary: {varying}")
 
 
-def _families(members: Sequence[Member]) -> list[list[Member]]:
+def _families(members: Sequence[FlatPoint]) -> list[list[FlatPoint]]:
     """Points of one run whose words are the same: only numbers tell them apart, and targets' names."""
 
-    def fixed(member: Member) -> str:
+    def fixed(member: FlatPoint) -> str:
         kept = {key: value for key, value in member.given.items() if _number(value) is None and key != _NAME}
         return as_text({**kept, "run": member.run_id})
 
     return list(grouped(members, fixed).values())
 
 
-def _best_split(family: list[Member], of_target: bool) -> list[tuple[str, list[Member]]]:
+def _best_split(family: list[FlatPoint], of_target: bool) -> list[tuple[str, list[FlatPoint]]]:
     """The family along the number of its target, or of its workload, that makes the longest series of it."""
     keys = [key for key in _varying(family) if key.startswith("target.") == of_target]
 
@@ -232,10 +232,10 @@ def _best_split(family: list[Member], of_target: bool) -> list[tuple[str, list[M
     return [(best, group) for group in _grouped(family, best)]
 
 
-def _grouped(members: Sequence[Member], along: str, beside: Collection[str] = ()) -> list[list[Member]]:
+def _grouped(members: Sequence[FlatPoint], along: str, beside: Collection[str] = ()) -> list[list[FlatPoint]]:
     """Points that differ in `along` alone. Names of targets tell them apart too, unless each point has its own."""
 
-    def key(member: Member) -> str:
+    def key(member: FlatPoint) -> str:
         given = {name: value for name, value in member.given.items() if name not in (along, _NAME, *beside)}
         return as_text({**given, "run": member.run_id, "numeric": _number(member.given.get(along)) is not None})
 
@@ -252,12 +252,12 @@ def _grouped(members: Sequence[Member], along: str, beside: Collection[str] = ()
     return split
 
 
-def _varying(members: Sequence[Member]) -> list[str]:
+def _varying(members: Sequence[FlatPoint]) -> list[str]:
     """Numbers that are not the same everywhere."""
     return [key for key, values in numbers_given(members).items() if len(values) > 1]
 
 
-def numbers_given(members: Sequence[Member]) -> dict[str, set[float]]:
+def numbers_given(members: Sequence[FlatPoint]) -> dict[str, set[float]]:
     """The values of each number, in the order in which the points have them."""
     numbers: dict[str, set[float]] = {}
     for member in members:
@@ -271,7 +271,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _names(series: Sequence[Series]) -> list[str]:
+def _names(series: Sequence[PointSeries]) -> list[str]:
     """What tells a series from the others: its target's name, or what it is made of where the name tells its points."""
     several_runs = len({each.members[0].run_id for each in series}) > 1
     given = [_fixed(each) for each in series]
@@ -286,7 +286,7 @@ def _names(series: Sequence[Series]) -> list[str]:
     ]
 
 
-def _name(series: Series, fixed: Mapping[str, Any], telling: Sequence[str]) -> str:
+def _name(series: PointSeries, fixed: Mapping[str, Any], telling: Sequence[str]) -> str:
     targets = {member.target_name for member in series.members}
     parts = [next(iter(targets))] if len(targets) == 1 else []
     if not parts:  # numbers of a target are named only where they must: those of another kind are its defaults
@@ -298,7 +298,7 @@ def _name(series: Series, fixed: Mapping[str, Any], telling: Sequence[str]) -> s
     return " ".join(filter(None, parts)) or _settings(fixed, telling) or alone or series.members[0].label
 
 
-def _fixed(series: Series) -> dict[str, Any]:
+def _fixed(series: PointSeries) -> dict[str, Any]:
     """What all its points were given alike."""
     first, *rest = (member.given for member in series.members)
     return {

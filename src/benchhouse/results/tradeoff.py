@@ -6,15 +6,15 @@ from typing import Any
 
 from benchhouse.analysis import pareto
 from benchhouse.analysis.compare import HIDDEN
-from benchhouse.analysis.pareto import Crossing, Knot, Scale
+from benchhouse.analysis.pareto import Crossing, MetricScale, Vertex
 from benchhouse.analysis.ranking import holm, mark_of
 from benchhouse.documents.problems import did_you_mean
-from benchhouse.results.curves import AtLevel, Axis, CurvePoint, Tradeoff, TradeoffCurve, span
+from benchhouse.results.curves import AtLevel, CurveMetric, CurvePoint, Tradeoff, TradeoffCurve, span
+from benchhouse.results.invalid_trials import INVALID_HINT
 from benchhouse.results.metric_names import parse_metric
 from benchhouse.results.numbers import SEED, headline_stats, lead_texts, name_of, plural, quantity
-from benchhouse.results.refusals import INVALID_HINT
-from benchhouse.results.series import Column, Member, Series, sweeps
-from benchhouse.results.standings import BEST_MEAN
+from benchhouse.results.rankings import BEST_MEAN
+from benchhouse.results.series import Column, FlatPoint, PointSeries, sweeps
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
@@ -40,7 +40,7 @@ def parse_level(text: str) -> tuple[str, float]:
     return metric, level
 
 
-def find_column(members: Sequence[Member], name: str) -> Column:
+def find_column(members: Sequence[FlatPoint], name: str) -> Column:
     """The metric of that name (its value, or its mean), or a statistic of one: `latency.p99`."""
     known: dict[str, list[str]] = {}
     for member in members:
@@ -56,7 +56,7 @@ def find_column(members: Sequence[Member], name: str) -> Column:
 
 
 def make_tradeoff(
-    members: Sequence[Member],
+    members: Sequence[FlatPoint],
     x: Column,
     y: Column,
     level: float | None,
@@ -78,7 +78,7 @@ def make_tradeoff(
         raise BenchError(f"no point has both {name_of(*x)} and {name_of(*y)}", hint=hint)
     axes = _axis(usable, x), _axis(usable, y)
     series = sweeps(usable, along)
-    knots = [[Knot(each.place(member), *member.together(x, y)) for member in each.members] for each in series]
+    knots = [[Vertex(each.place(member), *member.together(x, y)) for member in each.members] for each in series]
     values = [value for row in knots for knot in row for value in knot.x]
     if level is not None:
         _check_level(axes[0], values, level)
@@ -105,7 +105,7 @@ def make_tradeoff(
     return made.model_copy(update={"sentences": _sentences(made, across)}) if level is not None else made
 
 
-def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
+def automatic(members: Sequence[FlatPoint], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
     """For a report: the first share of which more is better (recall, accuracy) against the throughput, if swept."""
     if y is None:
         return None
@@ -124,7 +124,7 @@ def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0
     return None
 
 
-def _is_share(members: Sequence[Member], column: Column) -> bool:
+def _is_share(members: Sequence[FlatPoint], column: Column) -> bool:
     samples = [member.samples[column] for member in members]
     return all(
         sample.unit == "1" and sample.direction == "higher" and all(0.0 <= value <= 1.0 for value in sample.values)
@@ -132,7 +132,7 @@ def _is_share(members: Sequence[Member], column: Column) -> bool:
     )
 
 
-def _axis(members: Sequence[Member], column: Column) -> Axis:
+def _axis(members: Sequence[FlatPoint], column: Column) -> CurveMetric:
     name = name_of(*column)
     for what in ("unit", "direction"):
         kinds = sorted({str(getattr(member.samples[column], what)) for member in members})
@@ -141,17 +141,20 @@ def _axis(members: Sequence[Member], column: Column) -> Axis:
     sample = members[0].samples[column]
     if sample.direction not in ("higher", "lower"):
         raise BenchError(f"{name} has no direction: it is not known whether more of it is better")
-    return Axis(metric=column[0], stat=column[1], unit=sample.unit, direction=sample.direction)
+    return CurveMetric(metric=column[0], stat=column[1], unit=sample.unit, direction=sample.direction)
 
 
-def _check_level(axis: Axis, values: Sequence[float], level: float) -> None:
+def _check_level(axis: CurveMetric, values: Sequence[float], level: float) -> None:
     if axis.unit == "1" and level > 1.0 and all(0.0 <= value <= 1.0 for value in values):
         meant = f" Did you mean {level / 100.0:g}?" if level <= 100.0 else ""
         raise BenchError(f"{axis.name} is a share: it can't be {level:g}", hint=f"Between 0 and 1.{meant}")
 
 
 def _curves(
-    series: Sequence[Series], knots: Sequence[Sequence[Knot]], axes: tuple[Axis, Axis], scales: tuple[Scale, Scale]
+    series: Sequence[PointSeries],
+    knots: Sequence[Sequence[Vertex]],
+    axes: tuple[CurveMetric, CurveMetric],
+    scales: tuple[MetricScale, MetricScale],
 ) -> list[TradeoffCurve]:
     cases = list(dict.fromkeys(each.case for each in series))
     means = [[(sum(knot.x) / len(knot.x), sum(knot.y) / len(knot.y)) for knot in row] for row in knots]
@@ -184,13 +187,13 @@ def _curves(
     return curves
 
 
-def _bounds(member: Member, axes: tuple[Axis, Axis]) -> tuple[float, float]:
+def _bounds(member: FlatPoint, axes: tuple[CurveMetric, CurveMetric]) -> tuple[float, float]:
     """How far its two numbers can be off; 0 where nobody says."""
     x, y = (member.samples[axis.metric, axis.stat].error_bound or 0.0 for axis in axes)
     return x, y
 
 
-def _bound(series: Series, crossing: Crossing, y: Column) -> float:
+def _bound(series: PointSeries, crossing: Crossing, y: Column) -> float:
     """How far the value at a level can be off: as the worse of the two points between which it lies."""
     if crossing.place is None:
         return 0.0
@@ -201,7 +204,7 @@ def _bound(series: Series, crossing: Crossing, y: Column) -> float:
     return max(member.samples[y].error_bound or 0.0 for member in around)
 
 
-def _left_out(members: Sequence[Member], axes: tuple[Axis, Axis]) -> list[str]:
+def _left_out(members: Sequence[FlatPoint], axes: tuple[CurveMetric, CurveMetric]) -> list[str]:
     """A point that is not on the curve is named where it was tried, and failed or was refused."""
     notes = []
     for axis in axes:
@@ -221,8 +224,8 @@ def _at_level(
     groups: Sequence[Sequence[int]],
     crossings: Sequence[Crossing],
     bounds: Sequence[float],
-    scale: Scale,
-    axis: Axis,
+    scale: MetricScale,
+    axis: CurveMetric,
     confidence: float,
 ) -> list[TradeoffCurve]:
     """The curves with what they have at the level, each against the best of its group."""
@@ -245,7 +248,7 @@ def _groups(curves: Sequence[TradeoffCurve], across: bool) -> list[list[int]]:
 
 
 def _standings(
-    met: Sequence[Crossing], bounds: Sequence[float], scale: Scale, axis: Axis, confidence: float
+    met: Sequence[Crossing], bounds: Sequence[float], scale: MetricScale, axis: CurveMetric, confidence: float
 ) -> list[dict[str, Any]]:
     """Marks, differences and verdicts of the curves that meet the level, best first."""
     if len(met) < _FEWEST:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.signals import Way, find_shift
-from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
+from benchhouse.analysis.playbooks.values import ComparedNumber, PointDiagnosis, Signal, SignalEvidence
 from benchhouse.results.cases import Gathered, correct_waits
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.request_files import SCOPE, add_holds, files_of, slowest
@@ -35,7 +35,7 @@ ORDER BY started, run_id
 )
 
 
-class TrialEvidence(Model):
+class TrialReference(Model):
     """A trial to look at, and where its bytes are."""
 
     trial_id: str
@@ -55,10 +55,10 @@ class PointWhy(Model):
     """One workload point that got worse."""
 
     point: str
-    numbers: list[Number] = Field(description="Those that are worse for sure.")
-    diagnoses: list[Diagnosis] = Field(description="The surest first; none: no evidence.")
-    moved: list[Evidence] = Field(description="Series that moved far outside their repetitions' spread.")
-    trials: list[TrialEvidence] = Field(description="The worst first.")
+    numbers: list[ComparedNumber] = Field(description="Those that are worse for sure.")
+    diagnoses: list[PointDiagnosis] = Field(description="The surest first; none: no evidence.")
+    moved: list[SignalEvidence] = Field(description="Series that moved far outside their repetitions' spread.")
+    trials: list[TrialReference] = Field(description="The worst first.")
     repro: str = Field(description="Command that runs one of its trials again.")
     base_trials: list[str] = Field(description="Trials of the base that it is compared with.")
 
@@ -76,7 +76,7 @@ class FailedTrial(Model):
     rerun: str
 
 
-class Why(Model):
+class WhyAnswer(Model):
     """What `bench why` answers."""
 
     schema_version: Literal[1] = 1
@@ -96,7 +96,7 @@ class Why(Model):
     scenario_file: str = Field("", description="What to run again.")
 
     @property
-    def diagnosed(self) -> list[Diagnosis]:
+    def diagnosed(self) -> list[PointDiagnosis]:
         return [diagnosis for point in self.points for diagnosis in point.diagnoses]
 
     @property
@@ -175,7 +175,7 @@ def explain(
     return whys
 
 
-def _moved(signals: Iterable[Signal]) -> list[Evidence]:
+def _moved(signals: Iterable[Signal]) -> list[SignalEvidence]:
     """Every series that moved far, by a tenth at least; the farthest first."""
     ways: tuple[Way, ...] = ("up", "down")
     shifts = (find_shift(signal, way, 0.0, _NOTABLE, "avg", None) for signal in signals for way in ways)
@@ -184,8 +184,8 @@ def _moved(signals: Iterable[Signal]) -> list[Evidence]:
 
 
 def _worst(
-    workspace: WorkspaceFolder, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[Evidence]
-) -> list[TrialEvidence]:
+    workspace: WorkspaceFolder, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[SignalEvidence]
+) -> list[TrialReference]:
     """The trials of the run, worst first by its worst number; those that the evidence is about before others."""
     facts = gathered.facts
     row = max(rows, key=lambda row: (row.verdict == "worse", abs(row.change or 0.0)))
@@ -205,7 +205,7 @@ def _worst(
         files += files_of(folder) if any(evidence.scope == SCOPE for evidence in shown) else []
         requests, slow = slowest(folder)
         worst.append(
-            TrialEvidence(
+            TrialReference(
                 trial_id=trial,
                 node=facts[trial]["host"] or "",
                 number=row.name,
@@ -229,7 +229,7 @@ def _files_of(folder: Path, scope: str) -> list[Path]:
     return [own] if own.is_file() else sorted(folder.glob(f"{name}.*.parquet"))
 
 
-def filled_in(why: Why, lines: list[str]) -> list[str]:
+def filled_in(why: WhyAnswer, lines: list[str]) -> list[str]:
     """Lines of a diagnosis with the names of its run in place of `{run}`, `{base}` and `{scenario}`."""
     names = {"{run}": why.run_id, "{base}": why.base, "{scenario}": why.scenario_file or "SCENARIO.yaml"}
     return [re.sub(r"\{(?:run|base|scenario)\}", lambda match: names[match[0]], line) for line in lines]

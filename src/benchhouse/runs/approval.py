@@ -23,7 +23,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.signed_files import UnreadableError
 from benchhouse.runs.signers import signature_doubt
-from benchhouse.runs.trusted import account, current_submitter, login, read_trusted
+from benchhouse.runs.trust_file import account, current_submitter, login, read_trusted
 from benchhouse.schema.approval import NAMESPACE, Approval, ApprovalRequest, SignedApproval
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
@@ -84,7 +84,7 @@ def used_up(workspace: WorkspaceFolder, signed: SignedApproval, run_id: str) -> 
     """Why this run can't be the one that an approval is for; from now on it is, where it can."""
     approval, files = signed.approval, ApprovalFiles(workspace)
     if (used_by := files.use(approval, run_id)) == run_id:
-        if not files.told_used(approval):  # who was killed in between has not said it
+        if not files.is_recorded_as_used(approval):  # who was killed in between has not said it
             files.record(approved_line(signed, "used", approval.request.asked_by, run_id=run_id))
         return None
     name = approval.request.name
@@ -160,7 +160,7 @@ class _Door:
         """Ask for approval, unless it is asked for already; raises NeedsApprovalError."""
         record = self.ledger.record if self.ledger else None
         approved_before = record.budget if record and record.approval else None
-        request = self._asked_before() or self._ask(over, approved_before or _asked_budget(over, limit))
+        request = self._pending_request() or self._ask(over, approved_before or _requested_budget(over, limit))
         error = NeedsApprovalError(self.prepared.plan.digest, over, request.name, tuple(self._doubts))
         self._files.record(line_of(request, "refused", self.who, why=error.message[:2000], run_id=self._run_id))
         raise error
@@ -218,7 +218,7 @@ class _Door:
             self.ledger.approved(signed.approval.request.name, copy_text(signed), signed.approval.request.budget)
         return ""
 
-    def _asked_before(self) -> ApprovalRequest | None:
+    def _pending_request(self) -> ApprovalRequest | None:
         """The same, by the same person, that nobody has approved yet."""
         for name in self._files.names(self.prepared.plan.digest):
             try:
@@ -251,7 +251,7 @@ class _Door:
         return request
 
 
-def _asked_budget(over: list[Excess], limit: Budget) -> Budget:
+def _requested_budget(over: list[Excess], limit: Budget) -> Budget:
     """What was allowed, and of what goes beyond it as much as is asked for; money without a price can't be limited."""
     asked = {item.what: _rounded(item) for item in over}
     return Budget.model_validate(limit.model_dump(exclude_none=True) | asked)

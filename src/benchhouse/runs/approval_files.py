@@ -9,9 +9,9 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.processes.durable import link_in_place, make_folders
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 from benchhouse.runs.signed_files import UnreadableError, read_signed, signed_text
-from benchhouse.runs.trusted import login
+from benchhouse.runs.trust_file import login
 from benchhouse.schema.approval import Approval, ApprovalRecord, ApprovalRequest, Revocation, SignedApproval
 from benchhouse.schema.errors import BenchError, NotFoundError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
@@ -116,7 +116,7 @@ class ApprovalFiles:
         except FileNotFoundError:
             return ""
 
-    def told_used(self, approval: Approval) -> bool:
+    def is_recorded_as_used(self, approval: Approval) -> bool:
         """Whether the record says that it was used."""
         digest = approval.digest()
         return any(line.action == "used" and line.approval == digest for line in self.records())

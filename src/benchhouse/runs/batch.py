@@ -11,10 +11,10 @@ from benchhouse.evidence.writing import write_text
 from benchhouse.processes.owner_lock import interrupt
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.endings import sealed_end
-from benchhouse.runs.keepers import attached_folders, settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import open_executor, resume_run
+from benchhouse.runs.service_control import attached_folders, settle
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Carrier, Executor, JobState
 from benchhouse.schema.service import ServiceFolder

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from benchhouse.plan.expand import Plan
-from benchhouse.runs.ledger import Event
+from benchhouse.runs.ledger import RunEvent
 from benchhouse.schema.resources import Budget
 
 
@@ -28,7 +28,7 @@ class Spent:
     wall_s: float = 0.0  # of earlier sessions
 
     @classmethod
-    def recall(cls, events: Iterable[Event], nodes: int, gpus: int, now: str) -> "Spent":
+    def recall(cls, events: Iterable[RunEvent], nodes: int, gpus: int, now: str) -> "Spent":
         """Time goes on until `now` for jobs that were submitted and left to themselves."""
         spent = cls()
         began = last = None

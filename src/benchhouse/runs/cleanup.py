@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 
 from benchhouse.evidence.folder import discard, read_spec
-from benchhouse.processes.owned import sweep_temporaries
-from benchhouse.processes.owner import TAG
-from benchhouse.runs.keepers import attached_folders, bury, running_states, stop_keepers
+from benchhouse.processes.owned_names import sweep_temporaries
+from benchhouse.processes.process_identity import TAG
 from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.runs.service_control import attached_folders, bury, running_states, stop_keepers
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 
@@ -20,7 +20,7 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     processes were ended.
     """
     from benchhouse.processes.cgroups import sweep_leftovers
-    from benchhouse.processes.owned import left_processes
+    from benchhouse.processes.owned_names import left_processes
     from benchhouse.processes.tree import kill_tree, tagged_processes
 
     left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}

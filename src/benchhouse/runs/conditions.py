@@ -13,7 +13,7 @@ from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.server_images import used_images
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.resources import RuntimeSettings
 
 _LONGEST_TEXT = 10_000
 _LONGEST_PATH = 250
@@ -115,7 +115,7 @@ def _file_state(path: Path) -> str:
         return f"can't be read: {error.strerror}"
 
 
-def _told(runtime: Runtime) -> dict[str, Any]:
+def _told(runtime: RuntimeSettings) -> dict[str, Any]:
     """Without what says nothing, so that runs from before there was such a key can go on."""
     silent = {name for name in ("shared", "environments") if not getattr(runtime, name)}
     return runtime.model_dump(exclude=silent)

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.contract import Contract, contradictions
 from benchhouse.schema.contract import BenchmarkRun

@@ -32,7 +32,7 @@ WHERE experiment = $experiment AND outcome = 'succeeded' GROUP BY 1
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PlanEstimate:
     """How long and how expensive a plan will be, from history; None where there is none."""
 
     trials_known: int
@@ -76,23 +76,23 @@ class PlanSummary:
     resources: Mapping[str, Any]
     limits: Mapping[str, Any]
     budget: Mapping[str, Any]
-    estimate: Estimate
+    estimate: PlanEstimate
     storage: StorageNeed
     plan_digest: str
     first_points: list[dict[str, Any]]
     notes: list[str]
 
 
-def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
+def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> PlanEstimate:
     """From the mean duration of earlier trials: of the same instance where it ran before, else of the experiment."""
     if not (workspace.warehouse / FILE_NAME).exists():
-        return Estimate(0, None, None, "no history in this workspace")
+        return PlanEstimate(0, None, None, "no history in this workspace")
     from benchhouse.warehouse.query import Warehouse, own
 
     with Warehouse.open(workspace) as warehouse:
         rows = warehouse.query(own(_DURATIONS), {"experiment": plan.experiment.name}).rows
     if not rows:
-        return Estimate(0, None, None, f"no earlier trial of {plan.experiment.name} in this workspace")
+        return PlanEstimate(0, None, None, f"no earlier trial of {plan.experiment.name} in this workspace")
     known = {digest: mean for digest, mean, _ in rows}
     trials = sum(count for _, _, count in rows)
     overall = sum(mean * count for _, mean, count in rows) / trials
@@ -104,7 +104,7 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     hours, nodes, gpus = per_trial * plan.trial_count / 3600, *most_used(plan)
     cost = hours * price * nodes if price is not None else None
     basis = f"{len(matched)} of {len(sample)} points ran before" if matched else "mean of this experiment's trials"
-    return Estimate(trials, seconds, cost, basis, hours * nodes, hours * gpus)
+    return PlanEstimate(trials, seconds, cost, basis, hours * nodes, hours * gpus)
 
 
 def summarise(workspace: WorkspaceFolder, prepared: PreparedRun, points: int = 20) -> PlanSummary:

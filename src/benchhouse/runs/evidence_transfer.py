@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from benchhouse.evidence import deposits, store
 from benchhouse.evidence.folder import list_sealed
-from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
+from benchhouse.evidence.store import Carried, DiskShelf, ObjectStore, Pointer
 from benchhouse.http.s3_bucket import S3Refused, open_bucket
-from benchhouse.runs.s3_shelf import S3Shelf
+from benchhouse.runs.s3_object_store import S3Shelf
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
@@ -40,7 +40,7 @@ def push(
     return carried
 
 
-def _note_deposits(workspace: WorkspaceFolder, shelf: Shelf, sealed: Sealed, carried: Sequence[Carried]) -> None:
+def _note_deposits(workspace: WorkspaceFolder, shelf: ObjectStore, sealed: Sealed, carried: Sequence[Carried]) -> None:
     """Write down which runs are in the store as a whole, and have their lineage say so."""
     from benchhouse.warehouse.ingest import refresh
 
@@ -119,7 +119,7 @@ def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[in
     return len(checked), sum(size for _, size, _ in checked), [item for _, _, damage in checked for item in damage]
 
 
-def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
+def _wanted(shelf: ObjectStore, runs: Sequence[str]) -> list[Pointer]:
     pointers = store.pointers(shelf, runs or None)
     known = {pointer.run_id for pointer in pointers}
     if missing := [run for run in runs if run not in known]:
@@ -155,7 +155,7 @@ def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried
 
 
 @contextmanager
-def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[Shelf]:
+def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[ObjectStore]:
     """The store at `s3://bucket/prefix`, or in a folder."""
     if "://" not in address:
         yield DiskShelf(Path(address).expanduser().resolve())

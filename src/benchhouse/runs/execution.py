@@ -19,20 +19,20 @@ from benchhouse.runs import batch, stopping_rule
 from benchhouse.runs.approval import NeedsApprovalError, admit
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.cleanup import clean_up
-from benchhouse.runs.hot_metrics import Export
-from benchhouse.runs.keepers import Attached, Jobs, Keep
+from benchhouse.runs.external_servers import ExternalServers
+from benchhouse.runs.hot_metrics import MetricsTextFile
 from benchhouse.runs.ledger import Ledger
-from benchhouse.runs.orchestrate import Orchestrator, Progress
+from benchhouse.runs.orchestrate import Orchestrator, ProgressReport
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.records import check_packages, check_resources, open_executor, resume_run
-from benchhouse.runs.servers_there import ServersThere
+from benchhouse.runs.service_control import Attached, Jobs, Keep
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.artifacts import StagedDataset
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.schema.protocols import Executor, Job, Place, Runtime
+from benchhouse.schema.protocols import Executor, Job, Runtime, RuntimeContext
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.resources import Runtime as RuntimeSpec
+from benchhouse.schema.resources import RuntimeSettings as RuntimeSpec
 from benchhouse.schema.trial import trial_id
 from benchhouse.sites import places
 from benchhouse.sites.image_lock import read_lock
@@ -62,7 +62,7 @@ class RunOptions:
 
     parallel: int | None = None
     rerun_failed: bool = False
-    export: Export | None = None
+    export: MetricsTextFile | None = None
     keep: Callable[[], Keep] | None = None
     """Gives what keeps an attached server, so that a keeper can be forked; a new interpreter is started otherwise."""
 
@@ -74,7 +74,7 @@ class RunListener(Protocol):
 
     def note(self, text: str) -> None: ...
 
-    def update(self, progress: Progress) -> None: ...
+    def update(self, progress: ProgressReport) -> None: ...
 
     def end(self) -> None: ...
 
@@ -88,7 +88,7 @@ class Quiet:
     def note(self, text: str) -> None:
         pass
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: ProgressReport) -> None:
         pass
 
     def end(self) -> None:
@@ -116,7 +116,7 @@ def orchestrator(
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
     ledger.own()
     executor = attached = owner = None
-    there = ServersThere(prepared, ledger.folder)
+    there = ExternalServers(prepared, ledger.folder)
     try:
         if not ledger.goes_on():
             clean_up(workspace, ledger)
@@ -150,7 +150,7 @@ def orchestrator(
         ledger.release()
 
 
-def _pythons(plan: Plan, runtime: Runtime, place: Place) -> Callable[[RuntimeSpec], tuple[str, ...]]:
+def _pythons(plan: Plan, runtime: Runtime, place: RuntimeContext) -> Callable[[RuntimeSpec], tuple[str, ...]]:
     """Of each environment of the plan; asked for with every trial, found once."""
     commands = [(spec, runtime.python(spec, place)) for spec in plan.runtimes]
     return lambda wanted: next(command for spec, command in commands if spec == wanted)
@@ -254,10 +254,10 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
 def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """Let another process carry the run on; returns its id."""
     words = ["run", "--resume", ledger.folder.run_id]
-    return carry_in_background(workspace, words, ledger.folder.path / "orchestrator.log", ledger.owner)
+    return start_background_bench(workspace, words, ledger.folder.path / "orchestrator.log", ledger.owner)
 
 
-def carry_in_background(
+def start_background_bench(
     workspace: WorkspaceFolder, words: Sequence[str], log: Path, owner: Callable[[], int | None]
 ) -> int:
     """Start `bench WORDS` as a process that outlives this one, until it owns what it works on; returns its id."""
@@ -298,7 +298,7 @@ def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectionReport:
     """What a collection put into the tables, and what it could not."""
 
     run_id: str
@@ -335,7 +335,7 @@ def unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded:
 
 def collect(
     workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = False, killed: bool = False
-) -> Collected:
+) -> CollectionReport:
     """Put a run's sealed trials into the tables; where its jobs go on without us, first see what became of them.
 
     `unless_complete` leaves the tables alone that hold all of them already. Where the orchestrator was `killed`, its
@@ -343,7 +343,7 @@ def collect(
     is.
     """
     if not workspace.run(run_id).record.is_file():
-        return Collected(run_id, 0, 0)
+        return CollectionReport(run_id, 0, 0)
     under_way = turn(workspace, run_id) or 0
     unread: list[str] = []
     folders = trial_folders(workspace, run_id, unread)
@@ -351,7 +351,7 @@ def collect(
         scenario, names = Ledger(workspace.run(run_id)).record.scenario, {path.name for path in folders}
         folders += [item.path for item in unrecorded(workspace, scenario, run_id, names) if "." not in item.path.name]
     if unless_complete and _is_complete(workspace, run_id, folders):
-        return Collected(run_id, len(folders), 0, under_way=under_way)
+        return CollectionReport(run_id, len(folders), 0, under_way=under_way)
     from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
 
     try:
@@ -362,7 +362,7 @@ def collect(
     if not collected.refused:  # else the next command tries again
         with contextlib.suppress(OSError):
             (workspace.uncollected / run_id).unlink(missing_ok=True)
-    return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
+    return CollectionReport(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
 
 
 def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:

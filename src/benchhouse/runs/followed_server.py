@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.http.kubeconfig import IN_CLUSTER, find_access
-from benchhouse.http.kubernetes import KubeClient, Refused, Unreachable
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Unreachable
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.server_pods import MOST_CHANGES, NamedServer, PodChange, ServerPods, differences
@@ -50,7 +50,7 @@ class FollowedServer:
             found = self.seen.model_copy(update={"pods": pods})
             if pods != self.seen.pods or self.seen.problem or time.monotonic() - self.found_at > _OBJECT_S:
                 found, self.found_at = self.lookup.find(inside=self.inside, names=self.names), time.monotonic()
-        except (Refused, Unreachable):  # busy, or away
+        except (KubernetesRefused, Unreachable):  # busy, or away
             return
         except BenchError as error:
             found = self.seen.model_copy(update={"problem": error.message, "endpoints": []})

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Literal
 from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.telemetry import MonitorSettings
 
 if TYPE_CHECKING:
     from benchhouse.evidence.textfile import RunFile
-    from benchhouse.runs.orchestrate import Progress
+    from benchhouse.runs.orchestrate import ProgressReport
     from benchhouse.runs.prepared_run import PreparedRun
 
 Say = Callable[[str], None]
 
 
-class Export:
+class MetricsTextFile:
     """The text file of one run, kept up to date while the run goes on."""
 
-    def __init__(self, file: "RunFile", monitors: Monitors | Literal[False], say: Say) -> None:
+    def __init__(self, file: "RunFile", monitors: MonitorSettings | Literal[False], say: Say) -> None:
         self._file, self._say = file, say
         places = {"textfile": str(file.folder), "labels": dict(file.given)}
         self.monitors = monitors and monitors.model_copy(update=places)  # the workers write beside it, while they run
@@ -31,10 +31,10 @@ class Export:
         """A trial was sealed. What it measured is written with the next step of the run."""
         self._file.take(read_spec(folder), read_meta(folder), read_metrics(folder).benchhouse.measurements)
 
-    def following(self, show: "Callable[[Progress], None]") -> "Callable[[Progress], None]":
+    def following(self, show: "Callable[[ProgressReport], None]") -> "Callable[[ProgressReport], None]":
         """What follows the run's steps, and writes when a trial has ended."""
 
-        def step(progress: "Progress") -> None:
+        def step(progress: "ProgressReport") -> None:
             show(progress)
             if progress.outcomes != self._counted:
                 self._counted = dict(progress.outcomes)
@@ -66,14 +66,14 @@ def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
     if labels and folder is None:
         raise BenchError("--label sets labels of the text file, and none is written", "give its folder: --textfile DIR")
     if labels:
-        from benchhouse.schema.hot_metrics import given_labels
+        from benchhouse.schema.hot_metrics import labels_of_user
 
-        given_labels(dict(labels))
+        labels_of_user(dict(labels))
 
 
 def open_export(
     prepared: "PreparedRun", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
-) -> Export | None:
+) -> MetricsTextFile | None:
     """What `--textfile` or the scenario asks for. A folder that can't be written is told before anything runs."""
     monitors = prepared.plan.scenario.monitors
     if monitors and monitors.textfile:
@@ -91,4 +91,4 @@ def open_export(
         file.write()
     except OSError as error:
         raise unwritable(folder, error) from error
-    return Export(file, monitors, say)
+    return MetricsTextFile(file, monitors, say)

@@ -16,14 +16,14 @@ from benchhouse.documents.text_file import MAX_BYTES
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.processes.durable import make_folders, put_in_place, sync, sync_tree
-from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.processes.owned_names import sweep_temporaries, temporary_name
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.imported import (
-    Case,
     Imported,
+    ImportedCase,
+    ImportedReading,
     ReadCase,
-    Reading,
     ReadSeries,
     Samples,
     Setting,
@@ -116,7 +116,7 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
 
 
 def _check_kind(folder: ImportFolder, path: Path, kind: str) -> None:
-    known = Reading.model_validate_json(folder.reading.read_bytes()).kind
+    known = ImportedReading.model_validate_json(folder.reading.read_bytes()).kind
     if known != kind:
         raise BenchError(f"{path} was imported as {known}", f"as {kind} it would be another result of the same bytes")
 
@@ -144,7 +144,7 @@ def _check(found: Imported, file: ForeignFile) -> None:
             _doubt(case, item)
 
 
-def _doubt(case: Case, item: Samples) -> None:
+def _doubt(case: ImportedCase, item: Samples) -> None:
     """What can't be: a time below 0, a share beyond 1."""
     metric = item.metric
     is_time = metric.role == "latency" or (metric.unit in NANOSECONDS and metric.direction == "lower")
@@ -169,7 +169,7 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
             series.append(ReadSeries(metric=item.metric, start=start, count=len(item.values), told=item.told))
             start += len(item.values)
         cases.append(_read_case(case, series))
-    reading = Reading(
+    reading = ImportedReading(
         kind=kind, tool=found.tool, tool_version=found.version, measured_at=found.measured_at,
         measured_on=found.measured_on, file=file.path.name, sha256=file.sha256,
         size=sum(part.size for part in file.parts), cases=cases,
@@ -204,14 +204,14 @@ def _copy(source: Path, place: Path) -> None:
             shutil.copyfile(source, place)
 
 
-def _read_case(case: Case, series: list[ReadSeries]) -> ReadCase:
+def _read_case(case: ImportedCase, series: list[ReadSeries]) -> ReadCase:
     return ReadCase(
         target=case.target, settings=case.settings, series=series, missing=case.missing, facts=case.facts,
         doubts=case.doubts,
     )  # fmt: skip
 
 
-def scenario_of(reading: Reading) -> Mapping[str, Any]:
+def scenario_of(reading: ImportedReading) -> Mapping[str, Any]:
     """An ordinary scenario: a point for each case of the file."""
     scenario: dict[str, Any] = {
         "scenario": reading.kind,

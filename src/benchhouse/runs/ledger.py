@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from benchhouse.evidence.folder import list_folder
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes.durable import make_folders, put_in_place
-from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.processes.owned_names import sweep_temporaries, temporary_name
 from benchhouse.processes.owner_lock import OwnerLock
 from benchhouse.schema.errors import BenchError, Exit, NotFoundError, unwritable
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
@@ -71,7 +71,7 @@ class RunRecord(Model):
         return Path(self.home) if self.home else Path(self.scenario_file).parent
 
 
-class Event(Model):
+class RunEvent(Model):
     """One line of events.jsonl."""
 
     time: str
@@ -88,7 +88,7 @@ class Event(Model):
     cpu_s: float | None = None
 
 
-class _EventRead(Event):
+class _EventRead(RunEvent):
     """The same, whatever else a newer version says of it."""
 
     model_config = ConfigDict(extra="ignore")
@@ -203,7 +203,7 @@ class Ledger:
 
     def tell(self, event: str, **fields: Any) -> None:
         """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""
-        item = Event.model_validate({"time": now(), "event": event, **fields})
+        item = RunEvent.model_validate({"time": now(), "event": event, **fields})
         line = item.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
             if self._events is None:
@@ -219,7 +219,7 @@ class Ledger:
         except OSError as error:
             raise self.unwritable(self.folder.events, error) from error
 
-    def events(self, unread: list[str] | None = None) -> Iterator[Event]:
+    def events(self, unread: list[str] | None = None) -> Iterator[RunEvent]:
         """In their order. `unread` is given the whole lines that are no event of this version: a newer one's."""
         try:
             file = self.folder.events.open(encoding="utf-8", errors="replace")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchhouse.evidence.writing import replacing
-from benchhouse.runs.ledger import Event, Ledger, list_runs
+from benchhouse.runs.ledger import Ledger, RunEvent, list_runs
 from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, selected_lines
 from benchhouse.schema.components import ORCHESTRATOR, SLURM, WORKER
 from benchhouse.schema.errors import BenchError, unwritable
@@ -142,7 +142,7 @@ def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[s
 
 def _is_selected_event(line: bytes, selection: Selection) -> bool:
     try:
-        event = Event.model_validate_json(line)
+        event = RunEvent.model_validate_json(line)
     except ValueError:
         return False
     return selection.takes_time(event.time) and (event.trial_id is None or selection.takes_trial(event.trial_id))
@@ -185,7 +185,7 @@ def _is_over(ledger: Ledger) -> bool:
     return last in ("finished", "interrupted")
 
 
-def keep_logs_s(workspace: WorkspaceFolder) -> float:
+def log_retention_s(workspace: WorkspaceFolder) -> float:
     """How long logs are kept here, by the site; raises BenchError where it does not say."""
     site = places.site(workspace)
     if site.keep_logs is None:

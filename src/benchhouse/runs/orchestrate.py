@@ -16,7 +16,7 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.evidence.writing import now
 from benchhouse.processes.durable import put_in_place
-from benchhouse.processes.owned import remove_tree
+from benchhouse.processes.owned_names import remove_tree
 from benchhouse.runs.budget import Overspent, Spent, most_used
 from benchhouse.runs.endings import sealed_end
 from benchhouse.runs.interrupts import Interrupts, reason_of
@@ -33,7 +33,7 @@ _HOURS = ("wall", "node_hours", "gpu_hours")
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressReport:
     """One step of a run, for whoever shows it."""
 
     done: int
@@ -49,7 +49,7 @@ class Orchestrator:
     def __init__(
         self,
         setup: RunSetup,
-        show: Callable[[Progress], None],
+        show: Callable[[ProgressReport], None],
         sealed: Callable[[TrialFolder], None] | None,  # told of every folder that is sealed in this session
         enough: Enough | None,
         *,
@@ -282,7 +282,7 @@ class Orchestrator:
         return own | {
             "trial_id": item.trial_id,
             "instance_digest": planned.instance_digest,
-            "service": plan.service if plan.service_is_said else str(target.get("driver") or plan.service),
+            "service": plan.service if plan.service_is_explicit else str(target.get("driver") or plan.service),
             "target": target,
             "parameters": planned.parameters,
             "repetition": planned.repetition,
@@ -308,10 +308,10 @@ class Orchestrator:
                 self.running_since.pop(name, None)
                 self._ended(self.active.pop(name), state)
         self._keep_budget(states)
-        self._look_at_services(states)
+        self._stop_without_services(states)
         self.executor.submit([])  # what is queued may start now, before further trials are prepared
         running = sum(state.phase == "running" for state in states.values())
-        self.show(Progress(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
+        self.show(ProgressReport(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
 
     def _keep_budget(self, states: Mapping[str, JobState]) -> None:
         """When time is over everything ends, also that of nodes and GPUs; when money or CPU time is spent, what has
@@ -324,7 +324,7 @@ class Orchestrator:
             self.stopped = over.message
             self._cancel(names)
 
-    def _look_at_services(self, states: Mapping[str, JobState]) -> None:
+    def _stop_without_services(self, states: Mapping[str, JobState]) -> None:
         """Without its server no further trial is worth starting; those that run notice by themselves."""
         if not self.stopped and (message := self.attached.over()):
             self.stopped, self.stopped_by = message, "service"

@@ -18,12 +18,12 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.nexus_root import is_nexus
 from benchhouse.runs.package_signatures import SignatureStanding, of_distribution, of_folder
 from benchhouse.runs.scans import Subject, verdict
-from benchhouse.runs.trusted import read_trusted
+from benchhouse.runs.trust_file import read_trusted
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackagePolicy
-from benchhouse.schema.protocols import Place, Runtime, Unpacks
-from benchhouse.schema.resources import Runtime as RuntimeSpec
+from benchhouse.schema.protocols import Runtime, RuntimeContext, Unpacks
+from benchhouse.schema.resources import RuntimeSettings as RuntimeSpec
 from benchhouse.schema.trust import TrustedFile
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def check(workspace: WorkspaceFolder, prepared: "PreparedRun") -> str:
     return gate.close(prepared.file.document.path)
 
 
-def check_environments(workspace: WorkspaceFolder, specs: Iterable[RuntimeSpec], place: Place, asked_by: str) -> str:
+def check_environments(
+    workspace: WorkspaceFolder, specs: Iterable[RuntimeSpec], place: RuntimeContext, asked_by: str
+) -> str:
     """The same of isolated environments that were not made yet, so that nothing of them has run."""
     gate = _Gate.of(workspace)
     if gate is None:
@@ -73,7 +75,7 @@ def run_subjects(prepared: "PreparedRun") -> list[Subject]:
 
 
 @contextmanager
-def site_of(spec: RuntimeSpec, place: Place) -> Iterator[Path]:
+def site_of(spec: RuntimeSpec, place: RuntimeContext) -> Iterator[Path]:
     """`site-packages` of an isolated environment: as it was made, else what it would be made of, unpacked."""
     runtime: Runtime = plug("runtimes", spec.kind)()
     if not isinstance(runtime, Unpacks):
@@ -148,7 +150,7 @@ class _Gate:
         except BenchError as error:
             self._could_not_look(error)
 
-    def environments(self, specs: Iterable[RuntimeSpec], place: Place) -> None:
+    def environments(self, specs: Iterable[RuntimeSpec], place: RuntimeContext) -> None:
         for spec in specs:
             try:
                 with site_of(spec, place) as site:

@@ -107,12 +107,12 @@ def of_distribution(
     try:
         if source is not None:
             standing = of_folder(trusted, source, name)
-            wrong = _taken_from_elsewhere(distribution, source, set()) if here else ""
+            wrong = _is_shadowed(distribution, source, set()) if here else ""
         else:
             files = installed_files(distribution)
             standing = of_files(workspace, trusted, files)
             site = Path(str(distribution.locate_file("")))
-            wrong = _taken_from_elsewhere(distribution, site, set(files.files)) if here else ""
+            wrong = _is_shadowed(distribution, site, set(files.files)) if here else ""
             wrong = wrong or in_short([f"{site / path} was not signed" for path in planted(distribution, files.files)])
     except BenchError as error:
         return SignatureStanding(name, False, "", error.message, error.hint or "")
@@ -165,7 +165,7 @@ def _doubt(trusted: TrustedFile, files: DistributionFiles, item: SignedPackage) 
     return differences(signed.files, files.files)
 
 
-def _taken_from_elsewhere(distribution: Distribution, folder: Path, names: set[str]) -> str:
+def _is_shadowed(distribution: Distribution, folder: Path, names: set[str]) -> str:
     """Where Python would import a module of it from another place; `names`: of its files, where they are known."""
     home = folder.resolve()
     for module in sorted(entry_modules(distribution)):

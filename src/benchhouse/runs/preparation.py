@@ -16,7 +16,6 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan.axes import too_many_points
 from benchhouse.plan.dataset import missing_dataset, with_dataset
 from benchhouse.plan.expand import join_versions, make_plan
-from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.input_fields import fields_of
 from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
@@ -29,17 +28,18 @@ from benchhouse.plan.scenario_file import (
 )
 from benchhouse.plan.scenario_paths import missing_packages, package_problems, with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
+from benchhouse.plan.site_fit import site_problems
 from benchhouse.plan.unused_fields import slurms_resources, unknown_models, unused_field_problems, unused_fields
 from benchhouse.runs.executor_choice import Where as Where
 from benchhouse.runs.executor_choice import place
-from benchhouse.runs.isolated import IsolatedSearch, each_environment
+from benchhouse.runs.isolated_environments import IsolatedSearch, each_environment
 from benchhouse.runs.prepared_run import PreparedRun, source_builds, workspace_settings
 from benchhouse.runs.server_images import refusal, with_pins
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.protocols import Place
-from benchhouse.schema.resources import Runtime as RuntimeSpec
+from benchhouse.schema.protocols import RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.site import Site
@@ -49,7 +49,7 @@ from benchhouse.sites import places
 from benchhouse.sites.image_lock import read_lock
 
 if TYPE_CHECKING:
-    from benchhouse.catalog.uses import Shelf
+    from benchhouse.catalog.benchmark_lookup import BenchmarkIndex
     from benchhouse.plan.descriptor import Converted
 
 
@@ -169,8 +169,8 @@ def _resolve_and_plan(
     services, problems = bind_services(file, *recipes, servers=workspace.services)
     problems += [*_missing_plugs(file), *unused_field_problems(file), *missing_packages(file)]
     try:
-        make = None if read_only else partial(_admit, workspace, file.document.path)
-        registered, listed, code, runtime = _what_to_run(
+        make = None if read_only else partial(check_trusted_packages, workspace, file.document.path)
+        registered, listed, code, runtime = _resolve_experiment(
             workspace, file, home, notes, IsolatedSearch(make, workspace.root) if not problems else None
         )
         file = replace(file, scenario=file.scenario.model_copy(update={"runtime": runtime}))
@@ -245,7 +245,7 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
     return problems
 
 
-def _what_to_run(
+def _resolve_experiment(
     workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str], isolated: IsolatedSearch | None
 ) -> tuple[Registered | None, Listed | None, Experiment | None, RuntimeSpec]:
     """The benchmark, if the scenario uses one; the experiment, None where it can only be planned; what it runs inside.
@@ -266,7 +266,7 @@ def _what_to_run(
             chosen = _by_service(file, listed, notes)
             return None, chosen, _load(chosen) if chosen else None, runtime
         searched = isolated if _apart(wanted, runtime, listed) else None
-        surroundings = Place(places.cache(), builds=source_builds(workspace))
+        surroundings = RuntimeContext(places.cache(), builds=source_builds(workspace))
         own = searched.find(*wanted, runtime, surroundings) if searched else None
         chosen, runtime = own or (resolve(*wanted, listed), runtime)
         return registered, chosen, _load(chosen), runtime
@@ -281,12 +281,12 @@ def _what_to_run(
         raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
 
 
-def _admit(workspace: WorkspaceFolder, path: str, environments: Sequence[RuntimeSpec]) -> None:
+def check_trusted_packages(workspace: WorkspaceFolder, path: str, environments: Sequence[RuntimeSpec]) -> None:
     """Raises where trusted.yaml does not let what isolated environments would install run: to look into one runs it."""
     if workspace.trusted.is_file():
         from benchhouse.runs.package_gate import check_environments  # few workspaces have a policy
 
-        check_environments(workspace, environments, Place(places.cache()), path)
+        check_environments(workspace, environments, RuntimeContext(places.cache()), path)
 
 
 def environments_of(workspace: WorkspaceFolder, path: Path, where: Where) -> list[RuntimeSpec]:
@@ -322,14 +322,14 @@ def _expanded(registered: Registered) -> Registered:
     return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
 
 
-def shelf(workspace: WorkspaceFolder, home: Path) -> "Shelf":
+def shelf(workspace: WorkspaceFolder, home: Path) -> "BenchmarkIndex":
     """Where `uses:` of a file in the folder `home` looks."""
-    from benchhouse.catalog.uses import Shelf
+    from benchhouse.catalog.benchmark_lookup import BenchmarkIndex
     from benchhouse.plan.spaces import benchmark_of_space
 
     folders = (workspace.benchmarks, home / workspace.benchmarks.name)
     nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
-    return Shelf(
+    return BenchmarkIndex(
         folders,
         places.near(nexus) if nexus else None,
         lambda document, name: benchmark_of_space(document, name, os.environ),

@@ -15,7 +15,7 @@ from benchhouse.schema.approval import SignedApproval
 from benchhouse.schema.digests import digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.local_packages import SourceBuilds
-from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.protocols import Runtime, RuntimeContainer, RuntimeContext
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
@@ -54,11 +54,11 @@ class PreparedRun:
     approval: SignedApproval | None = None
     """The approval by which the run may exceed the limits of its submitter."""
 
-    def place(self, workspace: WorkspaceFolder) -> Place:
+    def place(self, workspace: WorkspaceFolder) -> RuntimeContext:
         """Return the folders, images, and variables that the runtime of the trials needs."""
         scenario, inputs = self.plan.scenario, Path(self.plan.input_folder or workspace.root)
         outside = [] if inputs.is_relative_to(workspace.root.absolute()) else [inputs]
-        return Place(
+        return RuntimeContext(
             cache=places.cache(),
             site=self.site,
             image=scenario.runtime.image or scenario.artifacts.container or "",
@@ -69,7 +69,7 @@ class PreparedRun:
             builds=source_builds(workspace),
         )
 
-    def container(self, workspace: WorkspaceFolder) -> Container | None:
+    def container(self, workspace: WorkspaceFolder) -> RuntimeContainer | None:
         """Return the container of the trials; None for other runtimes. Raise if its image is missing or not pinned."""
         spec = self.plan.scenario.runtime
         runtime: Runtime = plug("runtimes", spec.kind)()

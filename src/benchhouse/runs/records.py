@@ -19,12 +19,12 @@ from benchhouse.runs.approval_files import copy_text
 from benchhouse.runs.checkout import checkout
 from benchhouse.runs.conditions import changed_conditions, conditions
 from benchhouse.runs.executor_choice import Where, no_scheduler
+from benchhouse.runs.external_servers import ExternalServers
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.preparation import prepare_text
 from benchhouse.runs.prepared_run import PreparedRun
 from benchhouse.runs.selection import find_run
-from benchhouse.runs.servers_there import ServersThere
-from benchhouse.runs.trusted import current_submitter
+from benchhouse.runs.trust_file import current_submitter
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor
@@ -59,7 +59,7 @@ def open_run(
         if doubt := check_source(prepared.contract, checkout(prepared.home)):
             say(f"warning: {doubt}")
     open_executor(prepared, workspace.run("RUN"), say=say).close()
-    ServersThere(prepared, workspace.run("RUN")).find()
+    ExternalServers(prepared, workspace.run("RUN")).find()
     unfinished = None if new else _last_of_plan(workspace, prepared, finished_too)
     if warning := _check_ready(workspace, prepared, unfinished):
         say(f"warning: {warning}")

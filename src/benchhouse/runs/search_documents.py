@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from benchhouse.runs.logs import JOURNAL, RunLogs, Selection, TrialLogs
-from benchhouse.runs.search_engine import Document
+from benchhouse.runs.search_engine import SearchDocument
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -20,7 +20,7 @@ _NUMBERS = """
 _NAMED_BY = ("trial_id", "metric", "stat", "scope", "window")
 
 
-def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: bool) -> Iterator[Document]:
+def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: bool) -> Iterator[SearchDocument]:
     """All of a collected run, each with the labels of its scenario."""
     with Warehouse.open(workspace) as warehouse:
         rows = warehouse.query(_NUMBERS, runs=[run_id]).dicts()
@@ -28,7 +28,7 @@ def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: boo
     labels = json.loads(kept[0][0] or "{}") if kept else {}
     for row in rows:
         name = digest([str(row[key]) for key in _NAMED_BY])[:32]
-        yield Document(f"{prefix}-measurements", name, {**row, "labels": labels})
+        yield SearchDocument(f"{prefix}-measurements", name, {**row, "labels": labels})
     if logs:
         with contextlib.suppress(BenchError):  # a run that was pulled has its logs elsewhere
             yield from _log_documents(workspace, run_id, f"{prefix}-logs", labels)
@@ -36,7 +36,7 @@ def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: boo
 
 def _log_documents(
     workspace: WorkspaceFolder, run_id: str, index: str, labels: Mapping[str, str]
-) -> Iterator[Document]:
+) -> Iterator[SearchDocument]:
     run = RunLogs(workspace, run_id)
     about = {"run_id": run_id, "scenario": run.scenario, "labels": labels}
     for folder in run.folders(Selection()):
@@ -49,4 +49,4 @@ def _log_documents(
                 with contextlib.suppress(ValueError):  # a line that a kill tore
                     line = LogLine.model_validate_json(text).model_dump(exclude_unset=True)
                     name = digest([run_id, folder.path.name, attempt, number])[:32]
-                    yield Document(index, name, line | about | {"attempt": attempt})
+                    yield SearchDocument(index, name, line | about | {"attempt": attempt})

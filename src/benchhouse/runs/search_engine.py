@@ -18,7 +18,7 @@ _TEXT, _WORD = {"type": "text"}, {"type": "keyword", "ignore_above": 1024}
 
 
 @dataclass(frozen=True)
-class Document:
+class SearchDocument:
     """One document: sent again under its id it is still one."""
 
     index: str
@@ -31,10 +31,10 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Refused:
+class DocumentRefused:
     """A document that the server will not take, however often it is asked."""
 
-    document: Document
+    document: SearchDocument
     status: int
     reason: str
 
@@ -73,9 +73,9 @@ class SearchEngine:
             if not answer.ok:
                 raise self._told(answer)
 
-    def send(self, documents: Iterable[Document]) -> Iterator[Refused]:
+    def send(self, documents: Iterable[SearchDocument]) -> Iterator[DocumentRefused]:
         """Index documents, fewer at a time for a server that is busy; those that it will never take come back."""
-        waiting, queue, busy = iter(documents), list[Document](), 0
+        waiting, queue, busy = iter(documents), list[SearchDocument](), 0
         while True:
             while len(queue) < self.at_once and (document := next(waiting, None)):
                 queue.append(document)
@@ -84,7 +84,7 @@ class SearchEngine:
             batch = _as_fits(queue, self.at_once)
             answer = self._ask("POST", "/_bulk", b"".join(item.lines() for item in batch), "x-ndjson")
             if answer.status == 413 and len(batch) == 1:
-                yield Refused(queue.pop(0), 413, "larger than the server takes")
+                yield DocumentRefused(queue.pop(0), 413, "larger than the server takes")
                 continue
             if answer.status == 413 or answer.status in _PASSING:
                 self.at_once = max(1, len(batch) // 2)
@@ -128,9 +128,9 @@ class SearchEngine:
         return BenchError(f"{answer.address} answers {answer.status}: {answer.text(300)}", hint)
 
 
-def _as_fits(queue: list[Document], most: int) -> list[Document]:
+def _as_fits(queue: list[SearchDocument], most: int) -> list[SearchDocument]:
     """The first of them, as many as one request takes; at least one."""
-    size, batch = 0, list[Document]()
+    size, batch = 0, list[SearchDocument]()
     for document in queue[:most]:
         size += len(document.lines())
         if batch and size > _MOST_BYTES:
@@ -139,12 +139,12 @@ def _as_fits(queue: list[Document], most: int) -> list[Document]:
     return batch
 
 
-def _sorted_out(batch: list[Document], answer: Response) -> tuple[list[Document], list[Refused]]:
+def _sorted_out(batch: list[SearchDocument], answer: Response) -> tuple[list[SearchDocument], list[DocumentRefused]]:
     """What to send again, and what was refused for good."""
     items = answer.json().get("items", [])
     if len(items) != len(batch):
         raise BenchError(f"{answer.address} answers for {len(items)} of {len(batch)} documents")
-    again, refused = list[Document](), list[Refused]()
+    again, refused = list[SearchDocument](), list[DocumentRefused]()
     for document, item in zip(batch, items, strict=True):
         result = item["index"]
         if result["status"] in _PASSING:
@@ -152,5 +152,5 @@ def _sorted_out(batch: list[Document], answer: Response) -> tuple[list[Document]
         elif result["status"] >= 300:
             error = result.get("error", {})
             reason = f"{error.get('type', '')}: {error.get('reason', '')}" if isinstance(error, dict) else str(error)
-            refused.append(Refused(document, result["status"], reason[:500]))
+            refused.append(DocumentRefused(document, result["status"], reason[:500]))
     return again, refused

@@ -14,7 +14,7 @@ _WHOLE_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 _SHOWN = 5
 
 
-def known_runs(workspace: WorkspaceFolder) -> list[str]:
+def local_and_pulled_runs(workspace: WorkspaceFolder) -> list[str]:
     """All runs of a workspace, oldest first: those that were made here, and those that were pulled into its tables."""
     return sorted({*list_runs(workspace), *_collected(workspace)})
 
@@ -23,7 +23,7 @@ def find_run(workspace: WorkspaceFolder, token: str) -> str:
     """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
     if _WHOLE_ID.fullmatch(token) and workspace.run(token).record.is_file():
         return token
-    runs = known_runs(workspace)
+    runs = local_and_pulled_runs(workspace)
     if not runs:
         raise NotFoundError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
     if match := _LAST.fullmatch(token):

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from benchhouse.plan.expand import Plan, PlannedTrial
-from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.service_control import Attached
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Executor
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.resources import RuntimeSettings
 from benchhouse.schema.trial import Attempt
 
 
@@ -37,7 +37,7 @@ class RunSetup:
     plan: Plan
     ledger: Ledger
     executor: Executor
-    python: Callable[[Runtime], tuple[str, ...]]
+    python: Callable[[RuntimeSettings], tuple[str, ...]]
     """The command of the interpreter that workers are started with in what a trial runs inside."""
     frame: dict[str, Any]
     """What every trial is told alike, beside what the plan says."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchhouse.documents.misfits import validated
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.folder import list_sealed
@@ -23,7 +23,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.secrets import resolve, without_secrets
-from benchhouse.schema.workspace_file import SearchIndex, Sharing, WorkspaceFile
+from benchhouse.schema.workspace_file import SearchIndex, SharingSettings, WorkspaceFile
 
 AGAIN = "bench warehouse share"
 NAME_IT = "write workspace.yaml: {warehouse: {share: postgresql://user@host/db, evidence: s3://bucket/prefix}}"
@@ -72,7 +72,7 @@ class Destination:
         return f"{count}; {len(self.missing)} not there yet" if self.missing else count
 
 
-def settings(workspace: WorkspaceFolder) -> Sharing | None:
+def settings(workspace: WorkspaceFolder) -> SharingSettings | None:
     """None where the workspace shares nothing. Raises with every mistake in its place."""
     file = workspace_file(workspace)
     return file.warehouse if file else None
@@ -199,11 +199,11 @@ class _Tables(_Place):
             return {run_id: _stamp(files) for run_id, files in lake.runs().items()}
 
     def transfer(self, names: Sequence[str]) -> dict[str, str]:
-        from benchhouse.warehouse.transfer import Moved, push
+        from benchhouse.warehouse.transfer import TransferredRun, push
 
         stamps, refused = self.here(), dict[str, str]()
 
-        def say(moved: Moved) -> None:
+        def say(moved: TransferredRun) -> None:
             if moved.what == "refused":
                 refused[moved.run_id] = moved.reason
             else:
@@ -213,7 +213,7 @@ class _Tables(_Place):
         return refused
 
 
-class _Search(_Tables):
+class _SearchIndex(_Tables):
     """Numbers and logs of collected runs in a search engine; what it will never take is kept as dead letters."""
 
     def __init__(self, workspace: WorkspaceFolder, index: SearchIndex) -> None:
@@ -243,7 +243,7 @@ class _Search(_Tables):
         return {f"{refused} documents": f"refused for good, kept in {path}"} if refused else {}
 
 
-def store_of(workspace: WorkspaceFolder, sharing: Sharing) -> tuple[str, str]:
+def store_of(workspace: WorkspaceFolder, sharing: SharingSettings) -> tuple[str, str]:
     """Address and endpoint of the store of evidence; both empty where none is named."""
     return (_address(workspace, sharing.evidence), sharing.endpoint) if sharing.evidence else ("", "")
 
@@ -281,7 +281,7 @@ def _places(workspace: WorkspaceFolder) -> list[_Place]:
     if sharing and sharing.share:
         places.append(_Tables(workspace, _address(workspace, sharing.share)))
     if file and file.search:
-        places.append(_Search(workspace, file.search))
+        places.append(_SearchIndex(workspace, file.search))
     return places
 
 

@@ -22,7 +22,7 @@ def signature_doubt(trusted: TrustedFile, signer: str, message: bytes, signature
     return f"it is not signed by a key that {signer} has in trusted.yaml"
 
 
-def own_key(trusted: TrustedFile, key: str | os.PathLike[str] | None, by: str = "") -> Path:
+def signing_key(trusted: TrustedFile, key: str | os.PathLike[str] | None, by: str = "") -> Path:
     """The key that is named, else the first of ~/.ssh that trusted.yaml knows: of `by`, where that is said."""
     if key is not None:
         return Path(key)

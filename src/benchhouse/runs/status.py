@@ -11,8 +11,8 @@ from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.processes.services import is_lost
 from benchhouse.runs import batch
 from benchhouse.runs.batch import Queue
-from benchhouse.runs.keepers import attached_folders, running_states
-from benchhouse.runs.ledger import Event, Ledger, RunRecord
+from benchhouse.runs.ledger import Ledger, RunEvent, RunRecord
+from benchhouse.runs.service_control import attached_folders, running_states
 from benchhouse.runs.waits import SlotWait, waiting_slots
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
@@ -113,7 +113,7 @@ class RunStatus:
 
 
 @dataclass(frozen=True)
-class Warning:
+class RunWarning:
     """A named doubt about numbers of a run; texts that differ in their figures alone are one."""
 
     code: str
@@ -208,7 +208,7 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     )
 
 
-def _queue(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Event]) -> Queue:
+def _queue(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> Queue:
     """Of a run that nobody owns."""
     if job := _handed_over(workspace, ledger, events):
         return Queue([job], ledger.record.trials - len(_last_of_each(events)))
@@ -230,9 +230,9 @@ def _states(outcomes: Mapping[str, int], running: int, waiting: int, left: int, 
     return {**outcomes, **{state: count for state, count in rest.items() if count}}
 
 
-def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
+def _last_of_each(events: Sequence[RunEvent]) -> dict[str, RunEvent]:
     """How each trial ended at last; not those that are tried again."""
-    final: dict[str, Event] = {}
+    final: dict[str, RunEvent] = {}
     for event in events:
         if event.event == "ended" and event.trial_id:
             final[event.trial_id] = event
@@ -243,7 +243,7 @@ def _last_of_each(events: Sequence[Event]) -> dict[str, Event]:
     return final
 
 
-def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Event]) -> str:
+def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> str:
     """The job that a cluster has taken and not begun; nothing where it has, or can't be asked."""
     if not events or events[-1].event != "submitted":
         return ""
@@ -253,7 +253,7 @@ def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Ev
         return ""
 
 
-def _broke_off(events: Sequence[Event]) -> bool:
+def _broke_off(events: Sequence[RunEvent]) -> bool:
     """Whether the run ended by something that was not asked for, such as a cluster that went away."""
     return bool(events) and events[-1].event == "interrupted" and events[-1].reason != "interrupted"
 
@@ -269,7 +269,7 @@ def _state(owner: int | None, finished: bool, queue: Queue) -> State:
 
 
 def _next_command(
-    record: RunRecord, events: Sequence[Event], unsuccessful: list[UnsuccessfulTrial], queue: Queue, *, owned: bool
+    record: RunRecord, events: Sequence[RunEvent], unsuccessful: list[UnsuccessfulTrial], queue: Queue, *, owned: bool
 ) -> str:
     run_id = record.run_id
     if owned or queue.pending or queue.running:
@@ -341,7 +341,7 @@ def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[Unsucces
     return sorted(detailed, key=lambda trial: not trial.folder)
 
 
-def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
+def warnings(workspace: WorkspaceFolder, run_id: str) -> list[RunWarning]:
     """Named doubts about a run's numbers, the most frequent first."""
     from benchhouse.warehouse.queries import trials
     from benchhouse.warehouse.query import Warehouse
@@ -356,7 +356,7 @@ def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
             texts.setdefault((code, _FIGURE.sub("#", text)), text)
         counts.update(texts.keys())
         first_texts = texts | first_texts
-    return [Warning(key[0], first_texts[key], count) for key, count in counts.most_common()]
+    return [RunWarning(key[0], first_texts[key], count) for key, count in counts.most_common()]
 
 
 def rerun_line(folder: TrialFolder) -> str:

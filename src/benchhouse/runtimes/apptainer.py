@@ -15,19 +15,19 @@ from pydantic import Field
 
 from benchhouse.processes.durable import make_folders, write_whole
 from benchhouse.processes.packages import OURS
-from benchhouse.processes.worker_layer import Layer
-from benchhouse.schema.container import Bind, Entry, explain_exit, parse_bind
+from benchhouse.processes.worker_layer import WorkerLayer
+from benchhouse.schema.container import Bind, ContainerEntry, explain_exit, parse_bind
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.image import Image, is_unchanged, pinned
 from benchhouse.schema.model import Model
-from benchhouse.schema.protocols import Container, Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContainer, RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 
 _LOOK_S = 120.0
 
 
-class Look(Model):
+class ImageInspection(Model):
     """What is in an image, as far as the worker cares."""
 
     schema_version: Literal[1] = 1
@@ -39,13 +39,13 @@ class Look(Model):
 
 
 class ApptainerRuntime:
-    def prepare(self, spec: Runtime, place: Place) -> None:
+    def prepare(self, spec: RuntimeSettings, place: RuntimeContext) -> None:
         if spec.requirements or spec.environments:
             raise BenchError(
                 "the packages of a container are in its image: runtime.requirements has no effect",
                 "put them into the image (bench images build FILE.def), or write runtime: {kind: venv, ...}",
             )
-        request = _Request(spec, place)
+        request = _ApptainerRequest(spec, place)
         path, image = request.image()
         if not is_unchanged(path, image):
             raise BenchError(
@@ -70,33 +70,33 @@ class ApptainerRuntime:
             make_folders(enter.parent)
             write_whole(enter, script, 0o755)
 
-    def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
-        return (str(_Request(spec, place).enter),)
+    def python(self, spec: RuntimeSettings, place: RuntimeContext) -> tuple[str, ...]:
+        return (str(_ApptainerRequest(spec, place).enter),)
 
-    def identity(self, spec: Runtime, place: Place) -> str | None:
+    def identity(self, spec: RuntimeSettings, place: RuntimeContext) -> str | None:
         return None
 
-    def packages(self, spec: Runtime, place: Place) -> str:
-        request = _Request(spec, place)
+    def packages(self, spec: RuntimeSettings, place: RuntimeContext) -> str:
+        request = _ApptainerRequest(spec, place)
         try:
             _, image = request.image()
         except BenchError as error:
             return f"apptainer: {error.message}"
-        look = request.known_look(image)
+        look = request.cached_inspection(image)
         inside = f", Python {look.version} inside" if look else ""
         return f"apptainer: {place.image} (sha256 {image.sha256[:12]}{inside})"
 
-    def container(self, spec: Runtime, place: Place) -> Container | None:
-        request = _Request(spec, place)
+    def container(self, spec: RuntimeSettings, place: RuntimeContext) -> RuntimeContainer | None:
+        request = _ApptainerRequest(spec, place)
         _, image = request.image()
-        look = request.known_look(image) or Look(python=spec.python or "python3", version="?")
-        return Container(image.sha256, request.script(image, look, request.layer(look)))
+        look = request.cached_inspection(image) or ImageInspection(python=spec.python or "python3", version="?")
+        return RuntimeContainer(image.sha256, request.script(image, look, request.layer(look)))
 
 
-class _Request:
+class _ApptainerRequest:
     """What a scenario asks for, and the files that are made for it."""
 
-    def __init__(self, spec: Runtime, place: Place) -> None:
+    def __init__(self, spec: RuntimeSettings, place: RuntimeContext) -> None:
         self.spec, self.place = spec, place
         self.home = place.cache / "containers"
 
@@ -156,34 +156,34 @@ class _Request:
                 "create these folders, or correct `binds`",
             )
 
-    def known_look(self, image: Image) -> Look | None:
+    def cached_inspection(self, image: Image) -> ImageInspection | None:
         try:
-            return Look.model_validate_json(self._look_file(image).read_bytes())
+            return ImageInspection.model_validate_json(self._inspection_file(image).read_bytes())
         except (OSError, ValueError):
             return None
 
-    def _look_file(self, image: Image) -> Path:
+    def _inspection_file(self, image: Image) -> Path:
         chosen = f"-{digest(self.spec.python)[:8]}" if self.spec.python else ""
         return self.home / "looks" / f"{image.sha256}{chosen}.json"
 
-    def look(self, image: Image) -> Look:
+    def look(self, image: Image) -> ImageInspection:
         """Look into the image, once."""
-        if known := self.known_look(image):
+        if known := self.cached_inspection(image):
             return known
         names = [self.spec.python] if self.spec.python else _NAMES
         look = _best(self._enter(image, ("/bin/sh", "-c", _FIND, "sh", *names)))
-        make_folders(self._look_file(image).parent)
-        write_whole(self._look_file(image), look.model_dump_json(indent=2) + "\n")
+        make_folders(self._inspection_file(image).parent)
+        write_whole(self._inspection_file(image), look.model_dump_json(indent=2) + "\n")
         return look
 
-    def compile(self, image: Image, look: Look, made: Path) -> None:
+    def compile(self, image: Image, look: ImageInspection, made: Path) -> None:
         """The layer's packages; ours too, where it may be written: this may be another Python than the one out here."""
         folders = [made, OURS] if os.access(OURS, os.W_OK) else [made]
         command = (look.python, "-I", "-m", "compileall", "-q", *map(str, folders))
         self._enter(image, command, [Bind(str(folder), str(folder)) for folder in folders])
 
     def _enter(self, image: Image, command: Sequence[str], binds: Sequence[Bind] = ()) -> str:
-        entry = Entry(self.place.image, image, binds, modules=self.place.site.modules)
+        entry = ContainerEntry(self.place.image, image, binds, modules=self.place.site.modules)
         try:
             completed = subprocess.run(
                 ["bash", "-c", entry.script(command), "enter"],
@@ -201,12 +201,12 @@ class _Request:
             )
         return completed.stdout
 
-    def layer(self, look: Look) -> Layer:
-        return Layer(self.home / "layers", look.version, look.machine, look.libc)
+    def layer(self, look: ImageInspection) -> WorkerLayer:
+        return WorkerLayer(self.home / "layers", look.version, look.machine, look.libc)
 
-    def script(self, image: Image, look: Look, layer: Layer) -> str:
+    def script(self, image: Image, look: ImageInspection, layer: WorkerLayer) -> str:
         place = self.place
-        entry = Entry(
+        entry = ContainerEntry(
             path=place.image,
             image=image,
             binds=[*self.binds(), Bind(str(layer.folder), str(layer.folder), True), layer.bind()],
@@ -219,18 +219,18 @@ class _Request:
         return entry.script((look.python, "-I", str(layer.start)), f"{image.source}, Python {look.version} inside")
 
 
-def _best(printed: str) -> Look:
+def _best(printed: str) -> ImageInspection:
     """The newest interpreter that will do, of those that answered; else what the newest one is."""
     looks = []
     for line in printed.splitlines():
         try:
-            looks.append(Look.model_validate_json(line))
+            looks.append(ImageInspection.model_validate_json(line))
         except ValueError:
             continue  # something that an image's start-up prints
     for look in looks:
         if _numbers(look.version) >= (3, 11) and (not look.pydantic or _numbers(look.pydantic) >= (2, 8)):
             return look
-    newest = max(looks, key=lambda look: _numbers(look.version), default=Look())
+    newest = max(looks, key=lambda look: _numbers(look.version), default=ImageInspection())
     return newest.model_copy(update={"python": ""})
 
 

@@ -16,8 +16,8 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.local_packages import SourceBuilds, rebuilt
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
-from benchhouse.schema.protocols import Container, Place
-from benchhouse.schema.resources import Runtime
+from benchhouse.schema.protocols import RuntimeContainer, RuntimeContext
+from benchhouse.schema.resources import RuntimeSettings
 
 _NO_BUILD = "--no-build"
 # What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
@@ -29,8 +29,8 @@ class VenvRuntime:
     that the command is known before anything was resolved. Our own package is linked in: worker and orchestrator are
     one version, whatever the venv holds."""
 
-    def prepare(self, spec: Runtime, place: Place) -> None:
-        request = _Request(spec, place.cache)
+    def prepare(self, spec: RuntimeSettings, place: RuntimeContext) -> None:
+        request = _VenvRequest(spec, place.cache)
         if request.ready():
             return
         with _locked(request.link):
@@ -43,8 +43,8 @@ class VenvRuntime:
                     _build(spec, request.lock, folder, place.builds)
             request.point_to(folder)
 
-    def unpack(self, spec: Runtime, place: Place, folder: Path) -> Path:
-        request = _Request(spec, place.cache)
+    def unpack(self, spec: RuntimeSettings, place: RuntimeContext, folder: Path) -> Path:
+        request = _VenvRequest(spec, place.cache)
         if request.ready():
             return _site_of(request.link)
         with _locked(request.link):
@@ -54,29 +54,32 @@ class VenvRuntime:
         _unpack(spec, request.lock, folder)
         return folder
 
-    def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
-        return (str(_Request(spec, place.cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
+    def python(self, spec: RuntimeSettings, place: RuntimeContext) -> tuple[str, ...]:
+        return (
+            str(_VenvRequest(spec, place.cache).link / "bin" / "python"),
+            "-I",
+        )  # not even PYTHONPATH reaches into it
 
-    def identity(self, spec: Runtime, place: Place) -> str | None:
-        request = _Request(spec, place.cache)
+    def identity(self, spec: RuntimeSettings, place: RuntimeContext) -> str | None:
+        request = _VenvRequest(spec, place.cache)
         return request.folder().name if request.ready() else ""
 
-    def packages(self, spec: Runtime, place: Place) -> str:
-        request = _Request(spec, place.cache)
+    def packages(self, spec: RuntimeSettings, place: RuntimeContext) -> str:
+        request = _VenvRequest(spec, place.cache)
         requirements = ", ".join(spec.requirements) or "nothing but the worker"
         if request.lock.exists():
             state = "made before" if request.ready() else "to be made"
             return f"isolated venv ({state}): {requirements}; as resolved in {request.lock}"
         return f"isolated venv (to be resolved and made): {requirements}"
 
-    def container(self, spec: Runtime, place: Place) -> Container | None:
+    def container(self, spec: RuntimeSettings, place: RuntimeContext) -> RuntimeContainer | None:
         return None
 
 
-class _Request:
+class _VenvRequest:
     """What a scenario asks for, and the files that are made for it."""
 
-    def __init__(self, spec: Runtime, cache: Path) -> None:
+    def __init__(self, spec: RuntimeSettings, cache: Path) -> None:
         self.local = {item: _content(path) for item in sorted(spec.requirements) if (path := _local(item)).exists()}
         self._base = {
             "python": spec.python or [sys.executable, sys.version],
@@ -102,7 +105,7 @@ class _Request:
         made.replace(self.link)
 
 
-def _resolved(spec: Runtime, local: dict[str, str], builds: SourceBuilds | None) -> str:
+def _resolved(spec: RuntimeSettings, local: dict[str, str], builds: SourceBuilds | None) -> str:
     """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked.
 
     Packages that are not wheels are built only as `builds` allows: that runs their code before they say what they need.
@@ -133,7 +136,7 @@ def _resolved(spec: Runtime, local: dict[str, str], builds: SourceBuilds | None)
         return "".join(sorted(_pinned(item) for item in others))
 
 
-def _unpack(spec: Runtime, lock: Path, folder: Path) -> None:
+def _unpack(spec: RuntimeSettings, lock: Path, folder: Path) -> None:
     """The wheels of a lock, unpacked: no interpreter is started that has them on its path."""
     install = [_uv_to_look(), "pip", "install", "--quiet", "--python", spec.python or sys.executable, _NO_BUILD]
     _looked([*install, "--no-deps", "--target", str(folder), "-r", str(lock)])
@@ -168,7 +171,7 @@ def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
     return f"{item['metadata']['name']} @ {source['url']}{f'#sha256={sha256}' if sha256 else ''}\n"
 
 
-def _build(spec: Runtime, lock: Path, folder: Path, builds: SourceBuilds) -> None:
+def _build(spec: RuntimeSettings, lock: Path, folder: Path, builds: SourceBuilds) -> None:
     """Build in place (a venv can't be moved); `ready` is written last, and a build that fails leaves nothing."""
     shutil.rmtree(folder, ignore_errors=True)
     python, interpreter = spec.python or sys.executable, str(folder / "bin" / "python")

@@ -32,7 +32,7 @@ class AuditRecord(Model):
     how: str = Field(description="How that is known: local, token, session, proxy or stdio.")
     verb: str = Field(description="What was asked for.")
     asked: dict[str, Any] = Field(description="With what.")
-    key: str = Field("", description="The asker's Idempotency-Key.")
+    key: str = Field("", description="The caller's Idempotency-Key.")
     run_id: str = Field("", description="The run that it is about.")
     plan_digest: str = Field("", description="Of that run's plan.")
     answer: str = Field("", description="What was answered, shortened; of a refusal the reason.")

@@ -72,7 +72,7 @@ class SpaceExperiment(ExperimentReference):
     parameterization: list[PropertyValue] | None = Field(None, description="Optional inputs given a value.")
 
 
-class Space(Camel):
+class AdoSpace(Camel):
     """`space.yaml`: points, and the experiments that measure them."""
 
     entity_space: list[Property] = Field([], description="The properties that span the space.")
@@ -107,7 +107,7 @@ class OperationBody(Camel):
     parameters: WalkParameters = Field(default_factory=WalkParameters, description="What the operator is told.")
 
 
-class Operation(Camel):
+class AdoOperation(Camel):
     """`operation.yaml` of ado; its space is named by its file."""
 
     operation: OperationBody

@@ -84,7 +84,7 @@ class Channel(Model, strict=True):
         return text
 
 
-class Person(Model, strict=True):
+class NotifiedPerson(Model, strict=True):
     """Somebody who is notified; `tell` may name them in place of each of their channels."""
 
     channels: list[str] = Field(min_length=1, description="Their own channels, which are nobody else's.")
@@ -110,7 +110,7 @@ class AlarmsFile(Model, strict=True):
     notify: list[NotifyRule] = Field(default_factory=empty_list, description="Runs and approvals to be notified of.")
     address: str = Field("", pattern=r"^(https?://\S+)?$", description="Of `bench serve`, for links to its pages.")
     channels: dict[Name, Channel] = Field(min_length=1, description="Channels, by name.")
-    people: dict[Name, Person] = Field(default_factory=dict, description="People, by name.")
+    people: dict[Name, NotifiedPerson] = Field(default_factory=dict, description="People, by name.")
 
     def reach(self, names: Iterable[str]) -> list[str]:
         """The channels that are meant by these names of channels and people, each once."""

@@ -10,7 +10,7 @@ from benchhouse.schema.names import Name
 from benchhouse.schema.shorthand import AlsoTakes
 
 
-class Dataset(Model, strict=True):
+class DatasetFile(Model, strict=True):
     """A file that becomes the data of the workload; a bare text is its path."""
 
     path: str = Field(min_length=1, description="A file; relative to the scenario's folder.")
@@ -26,7 +26,7 @@ class Artifacts(Model, strict=True):
     """Image and data of a scenario, and what it measures that nobody else could name."""
 
     container: str | None = Field(None, description="Container image, as `runtime.image`.")
-    dataset: Annotated[Dataset, BeforeValidator(_from_path), AlsoTakes({"type": "string"})] | None = Field(
+    dataset: Annotated[DatasetFile, BeforeValidator(_from_path), AlsoTakes({"type": "string"})] | None = Field(
         None, description="The data of the workload: prompts, vectors, contents; a path, or path, sha256, licence."
     )
     models: dict[str, Annotated[str, Field(min_length=1)]] = Field(

@@ -32,7 +32,7 @@ class Policy(Model, strict=True):
     trusted_keys: list[str] = Field([], description="Files of public keys, relative to the workspace.")
 
 
-class Reason(Model):
+class UnsafeReason(Model):
     """Why a number is not publication-safe."""
 
     code: Literal[
@@ -87,7 +87,7 @@ class Claim(Model):
     schema_version: Literal[1] = 1
     kind: Literal["value", "comparison"]
     label: Label
-    reasons: list[Reason] = Field(description="What a REALISM-GRADE claim lacks; empty for PUBLICATION-GRADE.")
+    reasons: list[UnsafeReason] = Field(description="What a REALISM-GRADE claim lacks; empty for PUBLICATION-GRADE.")
     statement: str = Field(description="The claim in one sentence.")
     scenario: str
     point: str

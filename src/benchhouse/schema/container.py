@@ -59,7 +59,7 @@ def parse_bind(text: str) -> Bind:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ContainerEntry:
     """One container: what it is, what it sees, which variables go in."""
 
     path: str

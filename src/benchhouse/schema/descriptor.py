@@ -57,7 +57,7 @@ class Hardware(Model, strict=True):
     distributed: Distributed | None = Field(None, description="Several machines.")
 
 
-class Environment(Model, strict=True):
+class DescriptorEnvironment(Model, strict=True):
     """What it runs in."""
 
     docker_image: str = Field(min_length=1, description="Container image.")
@@ -66,7 +66,7 @@ class Environment(Model, strict=True):
     vars: dict[str, str] = Field(default_factory=dict, description="Environment variables.")
 
 
-class Script(Model, strict=True):
+class DescriptorScript(Model, strict=True):
     """Files of the user, beside the image."""
 
     script: str = Field(min_length=1, description="An archive (.tar), unpacked where $BAI_SCRIPTS_PATH says.")
@@ -79,10 +79,10 @@ class Ml(Model, strict=True):
     args: str = Field("", description="What is appended to the command.")
     framework: str = Field("", description="Name of the framework.")
     framework_version: str = Field("", description="Its version.")
-    script: Script | None = Field(None, description="Files of the user.")
+    script: DescriptorScript | None = Field(None, description="Files of the user.")
 
 
-class Source(Model, strict=True):
+class DescriptorSource(Model, strict=True):
     """Data to fetch."""
 
     src: str = Field(min_length=1, description="http(s)://, s3:// or file:// address, or a path beside this file.")
@@ -92,14 +92,14 @@ class Source(Model, strict=True):
     sha256: str = Field("", pattern=r"^([0-9a-fA-F]{64})?$", description="Of the file; ours, not of that format.")
 
 
-class Data(Model, strict=True):
+class DescriptorData(Model, strict=True):
     """Data that the program reads."""
 
     id: str = Field("", description="Name of the dataset.")
-    sources: list[Source] = Field(default_factory=list, description="Where it comes from.")
+    sources: list[DescriptorSource] = Field(default_factory=list, description="Where it comes from.")
 
 
-class OutputMetric(Model, strict=True):
+class DescriptorMetric(Model, strict=True):
     """A number that the program prints or emits."""
 
     name: str = Field(min_length=1, description="Name of the metric.")
@@ -110,12 +110,12 @@ class OutputMetric(Model, strict=True):
 class Output(Model, strict=True):
     """What is measured."""
 
-    metrics: list[Annotated[OutputMetric, BeforeValidator(_by_name)]] = Field(
+    metrics: list[Annotated[DescriptorMetric, BeforeValidator(_by_name)]] = Field(
         default_factory=list, description="Numbers of the program."
     )
 
 
-class Probe(Model, strict=True):
+class DescriptorProbe(Model, strict=True):
     """How to tell that the server is up."""
 
     path: str = Field("/", pattern="^/", description="Path that answers 200.")
@@ -128,15 +128,17 @@ class Probe(Model, strict=True):
     failure_threshold: int = Field(3, ge=1, description="Failures in a row after which it counts as down.")
 
 
-class ServerEnvironment(Environment, strict=True):
+class ServerEnvironment(DescriptorEnvironment, strict=True):
     """What the server runs in, and how it is started."""
 
     start_command: str = Field("", description="The command.")
     start_command_args: str = Field("", description="What is appended to it.")
     ports: list[Port] = Field(min_length=1, description="Ports of the server.")
-    readiness_probe: Probe | str | None = Field(None, description="How to tell that it is up: an address, or parts.")
-    liveliness_probe: Probe | str | None = Field(None, description="How to tell that it still is.")
-    liveness_probe: Probe | str | None = Field(None, description="The same.")
+    readiness_probe: DescriptorProbe | str | None = Field(
+        None, description="How to tell that it is up: an address, or parts."
+    )
+    liveliness_probe: DescriptorProbe | str | None = Field(None, description="How to tell that it still is.")
+    liveness_probe: DescriptorProbe | str | None = Field(None, description="The same.")
 
 
 class ServerHardware(Model, strict=True):
@@ -147,12 +149,12 @@ class ServerHardware(Model, strict=True):
     aws_zone_id: str = Field("", description="Zone of AWS.")
 
 
-class Server(Model, strict=True):
+class DescriptorServer(Model, strict=True):
     """The server that an inference benchmark asks."""
 
     hardware: ServerHardware
     env: ServerEnvironment
-    models: list[Source] = Field(default_factory=list, description="Models to fetch for it.")
+    models: list[DescriptorSource] = Field(default_factory=list, description="Models to fetch for it.")
     output: Output = Field(default_factory=Output, description="Numbers of the server.")
 
 
@@ -162,11 +164,11 @@ class Descriptor(Model, strict=True):
     spec_version: str = Field(pattern=r"^0\.\d+(\.\d+)?$", description="Version of the format, such as 0.1.0.")
     info: Info
     hardware: Hardware
-    env: Environment
+    env: DescriptorEnvironment
     ml: Ml = Field(default_factory=Ml)
-    data: Data = Field(default_factory=Data)
+    data: DescriptorData = Field(default_factory=DescriptorData)
     output: Output = Field(default_factory=Output)
-    server: Server | None = None
+    server: DescriptorServer | None = None
     custom_params: dict[str, Any] = Field(default_factory=dict, description="Whatever its maker likes.")
 
     @field_validator("info")
@@ -177,7 +179,7 @@ class Descriptor(Model, strict=True):
         return info
 
     @model_validator(mode="after")
-    def _server_where_it_is_asked(self) -> "Descriptor":
+    def _check_server(self) -> "Descriptor":
         serves = self.hardware.strategy in ("inference", "client_server")
         if serves != (self.server is not None):
             strategy = self.hardware.strategy

@@ -13,7 +13,7 @@ from benchhouse.schema.experiment import Direction
 
 
 @dataclass(frozen=True)
-class Figure:
+class ExportedStatistic:
     """One statistic of one metric at one point, over its good trials; every number in it is finite."""
 
     metric: str
@@ -74,7 +74,7 @@ class ExportedPoint:
     """Of its first good trial, UTC."""
     ended: datetime
     """Of its last good trial, UTC."""
-    figures: tuple[Figure, ...]
+    figures: tuple[ExportedStatistic, ...]
     files: Mapping[str, Path]
     """Sealed files of its trials, by their place below a folder: `TRIAL/manifest.json`."""
     lost_files: tuple[str, ...]
@@ -144,7 +144,7 @@ class ExportedPacket:
 
 
 @dataclass(frozen=True)
-class Document:
+class ExportedDocument:
     """One text, and what of the numbers has no place in it."""
 
     text: str
@@ -169,7 +169,7 @@ class DocumentExporter:
 
     about: str
     """The format, in one line."""
-    render: Callable[[ExportedRun], Document]
+    render: Callable[[ExportedRun], ExportedDocument]
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class PacketExporter:
     """What a published packet is, as one text."""
 
     about: str
-    render: Callable[[ExportedPacket], Document]
+    render: Callable[[ExportedPacket], ExportedDocument]
 
 
 Exporter = DocumentExporter | FolderExporter | StoreExporter | PacketExporter

@@ -27,7 +27,7 @@ LARGEST = 1 << 62
 """The largest value that can be added."""
 
 
-class Measured:
+class PreparedValues:
     """Values, and all that a histogram wants to know of them: worked out once for several histograms."""
 
     __slots__ = ("buckets", "high", "low", "n", "squares", "total")
@@ -53,7 +53,7 @@ class Measured:
         self.total, self.squares = sum(ints), sum(map(mul, ints, ints))
 
     @classmethod
-    def known(cls, n: int, low: int, high: int, total: int, squares: int, buckets: dict[int, int]) -> Measured:
+    def known(cls, n: int, low: int, high: int, total: int, squares: int, buckets: dict[int, int]) -> PreparedValues:
         """Of values that somebody else has looked at."""
         made = cls.__new__(cls)
         made.n, made.low, made.high, made.total, made.squares, made.buckets = n, low, high, total, squares, buckets
@@ -100,9 +100,9 @@ class Histogram:
 
     def extend(self, values: Iterable[int]) -> None:
         """Add many values at once, several times faster than one by one; all or, after a ValueError, none."""
-        self.count(Measured(values))
+        self.count(PreparedValues(values))
 
-    def count(self, values: Measured) -> None:
+    def count(self, values: PreparedValues) -> None:
         """As `extend`, for values that other histograms count too."""
         if values.n:
             self._counts.update(values.buckets)

@@ -85,7 +85,7 @@ def concurrency_bucket(concurrency: object) -> str:
     return str(1 << (math.ceil(concurrency) - 1).bit_length())
 
 
-def given_labels(pairs: Mapping[str, str]) -> dict[str, str]:
+def labels_of_user(pairs: Mapping[str, str]) -> dict[str, str]:
     """Labels that a user gave, if they are on the list; anything else is refused: each value makes a new series."""
     for name in pairs.keys() - set(GIVEN):
         hint = f"labels to give: {', '.join(GIVEN)}"

@@ -28,7 +28,7 @@ _PATH = re.compile(
 
 
 @dataclass(frozen=True)
-class Reference:
+class ImageReference:
     """NAME[:TAG][@sha256:...] of an image, with its registry; a name without one is Docker Hub's."""
 
     host: str
@@ -45,14 +45,14 @@ class Reference:
         """NAME:TAG, the key of a lock."""
         return f"{self.name}:{self.tag}"
 
-    def at(self, digest: str) -> "Reference":
+    def at(self, digest: str) -> "ImageReference":
         return replace(self, digest=digest)
 
     def __str__(self) -> str:
         return self.name + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> ImageReference:
     """As Docker and OCI name images; ValueError for anything else, such as a path that leaves the registry."""
     first, slash, rest = text.partition("/")
     names_host = slash and ("." in first or ":" in first or first == "localhost")
@@ -62,10 +62,10 @@ def parse_reference(text: str) -> Reference:
         raise ValueError(f"{text!r} does not name an image: NAME:TAG or NAME:TAG@sha256:..., in lower case")
     host = HUB if host in _HUBS else host
     path = f"library/{match['path']}" if host == HUB and "/" not in match["path"] else match["path"]
-    return Reference(host, path, match["tag"] or "", match["digest"] or "")
+    return ImageReference(host, path, match["tag"] or "", match["digest"] or "")
 
 
-def tagged(text: str) -> Reference:
+def tagged(text: str) -> ImageReference:
     """The same with a tag. ValueError where there is none."""
     reference = parse_reference(text)
     if not reference.tag:
@@ -94,7 +94,7 @@ class Image(Model):
     by: str = Field(description="Who pinned it: user@host.")
 
 
-class Images(Model):
+class ImageList(Model):
     """images.json: the images of a folder, by file name."""
 
     schema_version: Literal[1] = 1
@@ -132,13 +132,13 @@ def with_digest(published: str, digests: Mapping[str, str]) -> str:
     return str(reference.at(digest)) if digest else published
 
 
-def read_images(folder: Path) -> Images:
+def read_images(folder: Path) -> ImageList:
     """The record of a folder; an empty one where there is none."""
     path = folder / RECORD
     try:
-        return Images.model_validate_json(path.read_bytes())
+        return ImageList.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        return Images()
+        return ImageList()
     except (OSError, ValidationError) as error:
         raise BenchError(
             f"{path} can't be read: {error}", "restore it, or pin the images again: bench images add FILE.sif"

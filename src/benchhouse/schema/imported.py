@@ -58,7 +58,7 @@ class ReadCase(Model):
     doubts: list[tuple[str, str]] = Field(default_factory=empty_list, description="Warnings: code and message.")
 
 
-class Reading(Model):
+class ImportedReading(Model):
     """reading.json: a file of another tool, as its importer read it."""
 
     schema_version: Literal[1] = 1
@@ -91,7 +91,7 @@ class Samples:
 
 
 @dataclass
-class Case:
+class ImportedCase:
     """One case of a file, while an importer fills it. `target` has a `name`; `settings` tell its cases apart."""
 
     target: dict[str, Setting]
@@ -138,7 +138,7 @@ class Imported:
 
     tool: str
     version: str | None
-    cases: list[Case]
+    cases: list[ImportedCase]
     measured_at: str | None = None
     measured_on: str | None = None
 

@@ -70,7 +70,7 @@ class InfraRequest(Model):
         return self
 
 
-class Prices(Model):
+class PriceTable(Model):
     """A table of prices, by the name of what is paid for."""
 
     as_of: str = Field(min_length=1, description="When they were valid.")

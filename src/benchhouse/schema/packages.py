@@ -67,7 +67,7 @@ class PackagePolicy(Model, strict=True):
     )
 
     @model_validator(mode="after")
-    def _says_something(self) -> "PackagePolicy":
+    def _check_not_empty(self) -> "PackagePolicy":
         if self.advisories is None and (self.signatures is None or "scans" in self.model_fields_set):
             raise ValueError("a scan needs advisories: name the export of OSV")
         return self

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.local_packages import SourceBuilds
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.resources import Runtime as RuntimeSpec
+from benchhouse.schema.resources import RuntimeSettings as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.schema.site import Site
@@ -56,7 +56,7 @@ class Assignment:
     say: Callable[[str], None] = lambda text: None  # to whoever waits: what takes long, and why
 
 
-class Keepers(Protocol):
+class ServiceLauncher(Protocol):
     """Of an executor for which services that outlive a trial are jobs as well."""
 
     @property
@@ -105,7 +105,7 @@ class Executor(Protocol):
     outlives: bool  # whether its jobs go on without us: then their tasks make the trial folders, and `adopt` finds them
 
     @property
-    def keepers(self) -> Keepers | None:
+    def keepers(self) -> ServiceLauncher | None:
         """None where services that outlive a trial are processes of whoever runs it."""
 
     def end_services(self) -> None:
@@ -136,7 +136,7 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class RuntimeContext:
     """Where a runtime is to work, and what a container must be shown of it."""
 
     cache: Path
@@ -150,7 +150,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Container:
+class RuntimeContainer:
     """What a runtime enters, for evidence and for `--dry-run`."""
 
     digest: str  # sha256 of the image
@@ -160,19 +160,19 @@ class Container:
 class Runtime(Protocol):
     """What a job runs inside."""
 
-    def prepare(self, spec: RuntimeSpec, place: Place) -> None:
+    def prepare(self, spec: RuntimeSpec, place: RuntimeContext) -> None:
         """Make it, once; what was made before is found again in the cache."""
 
-    def python(self, spec: RuntimeSpec, place: Place) -> tuple[str, ...]:
+    def python(self, spec: RuntimeSpec, place: RuntimeContext) -> tuple[str, ...]:
         """The command prefix that ends in a Python with benchhouse, once `prepare` has been called."""
 
-    def identity(self, spec: RuntimeSpec, place: Place) -> str | None:
+    def identity(self, spec: RuntimeSpec, place: RuntimeContext) -> str | None:
         """Digest of the packages in it, empty before they are there; None where it has none of its own."""
 
-    def packages(self, spec: RuntimeSpec, place: Place) -> str:
+    def packages(self, spec: RuntimeSpec, place: RuntimeContext) -> str:
         """One line that says what is in it, for plans and `--dry-run`."""
 
-    def container(self, spec: RuntimeSpec, place: Place) -> Container | None:
+    def container(self, spec: RuntimeSpec, place: RuntimeContext) -> RuntimeContainer | None:
         """None where there is no image; raises BenchError where it is not there or not pinned."""
 
 
@@ -180,6 +180,6 @@ class Runtime(Protocol):
 class Unpacks(Protocol):
     """A runtime whose packages can be looked at before anything of them is run."""
 
-    def unpack(self, spec: RuntimeSpec, place: Place, folder: Path) -> Path:
+    def unpack(self, spec: RuntimeSpec, place: RuntimeContext, folder: Path) -> Path:
         """`site-packages` as `prepare` makes it: what was made before, else unpacked into `folder`, where nothing is
         built or run. Raises BenchError where something would have to be built."""

@@ -62,7 +62,7 @@ class Ready(Model):
         return self
 
 
-class Scale(Model, strict=True):
+class ServerScale(Model, strict=True):
     """How many servers are started."""
 
     replicas: int = Field(1, ge=1, le=256, description="Identical servers, each with its own endpoint.")
@@ -111,7 +111,7 @@ class Recipe(Model):
     binds: tuple[BindText, ...] = Field((), description="source:destination folders for its container.")
     environment: dict[str, str] = Field(default_factory=dict, description="Further variables; a secret as $NAME.")
     resources: Resources | None = Field(None, description="Resources that it needs.")
-    scale: Scale = Field(default_factory=Scale, description="How many servers.")
+    scale: ServerScale = Field(default_factory=ServerScale, description="How many servers.")
     endpoint: str = Field(description="What drivers connect to: an address, or a path below {folder}.")
     metrics: str = Field("", description="Address of its metrics in Prometheus format.")
     ready: Ready = Field(default_factory=Ready, description="How to tell that it is up.")

@@ -175,7 +175,7 @@ class Retries(Model, strict=True):
         return min(self.backoff * self.factor ** max(0, attempt - 2), 3600.0)
 
 
-class Runtime(Model, strict=True):
+class RuntimeSettings(Model, strict=True):
     """What a job runs inside."""
 
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")

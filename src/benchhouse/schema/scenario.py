@@ -15,11 +15,11 @@ from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
 from benchhouse.schema.recipe import BindText
-from benchhouse.schema.resources import AskedResources, Budget, Limits, Resources, Retries, Runtime
+from benchhouse.schema.resources import AskedResources, Budget, Limits, Resources, Retries, RuntimeSettings
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.telemetry import MonitorSettings
 
 Order = Literal["interleaved", "sequential", "random"]
 ScalingKind = Literal["strong", "weak"]
@@ -238,7 +238,7 @@ class Scenario(Defined):
     retries: Retries = Field(default_factory=Retries.model_construct, description="For infrastructure failures only.")
     budget: Budget = Field(default_factory=Budget.model_construct, description="Limits of the whole run.")
     executor: str = Field("local", description="Where jobs go.")
-    runtime: Runtime = Field(default_factory=Runtime, description="What a job runs inside.")
+    runtime: RuntimeSettings = Field(default_factory=RuntimeSettings, description="What a job runs inside.")
     parallel: int = Field(1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
     price_per_hour: float | None = Field(None, ge=0, description="Cost of one node for one hour.")
     partition: Word | None = Field(None, description="Slurm partition.")
@@ -264,7 +264,9 @@ class Scenario(Defined):
     )
     folder: str | None = Field(None, description="Folder that relative paths start in; by default that of this file.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
-    monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="Telemetry; false: none.")
+    monitors: MonitorSettings | Literal[False] = Field(
+        default_factory=MonitorSettings, description="Telemetry; false: none."
+    )
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Scenario":

@@ -48,7 +48,7 @@ def _checked(hours: str) -> str:
 Hours = Annotated[str, AfterValidator(_checked)]
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -56,7 +56,7 @@ def _known_zone(name: str) -> str:
     return name
 
 
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
+TimeZone = Annotated[str, AfterValidator(_check_zone)]
 
 
 def within(hours: str, minute: int) -> bool:
@@ -95,7 +95,7 @@ class Schedule(Model):
     added_by: str = Field("", description="Who added it: its runs are theirs, and within what they may start.")
 
     @model_validator(mode="after")
-    def _can_be_kept(self) -> "Schedule":
+    def _check_storable(self) -> "Schedule":
         if not any(self.allows(minute) for minute in range(_DAY)):
             raise ValueError(f"no minute is within {self.window} and outside {self.quiet}: nothing would ever begin")
         if self.missed == "all" and self.overlap == "skip":

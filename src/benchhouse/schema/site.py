@@ -103,7 +103,7 @@ class Quota(Model, strict=True):
     files: int | None = Field(None, ge=1, description="Number of files and folders.")
 
 
-class Network(Model, strict=True):
+class SiteNetwork(Model, strict=True):
     """What compute nodes may reach."""
 
     egress: bool = Field(True, description="Whether compute nodes reach the internet.")
@@ -137,7 +137,7 @@ class Site(Model, strict=True):
     kubernetes: KubernetesSite = Field(default_factory=KubernetesSite.model_construct)
     folders: Folders = Field(default_factory=Folders.model_construct)
     quotas: dict[str, Quota] = Field(default_factory=dict, description="By folder, where no command tells.")
-    network: Network = Field(default_factory=Network.model_construct)
+    network: SiteNetwork = Field(default_factory=SiteNetwork.model_construct)
     images: SiteImages = Field(default_factory=SiteImages.model_construct)
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     instance_types: dict[Word, InstanceType] = Field(
@@ -162,7 +162,7 @@ def site_folder(site: Site, key: Literal["containers", "logs", "metrics"]) -> Pa
 State = Literal["good", "missing", "unknown"]
 
 
-class Finding(Model):
+class SiteFinding(Model):
     """The answer to one question."""
 
     what: str = Field(description="What was looked for.")
@@ -177,5 +177,5 @@ class SiteCheck(Model):
     schema_version: Literal[1] = 1
     host: str
     time: str = Field(description="When, UTC.")
-    findings: list[Finding]
+    findings: list[SiteFinding]
     profile: Site

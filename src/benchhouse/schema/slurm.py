@@ -31,7 +31,7 @@ class SlurmSettings(Model, strict=True):
         return self
 
 
-class Submitted(Model):
+class SlurmSubmission(Model):
     """job.json: what became of a submission. Without this file, nobody knows yet."""
 
     job_id: str = Field(description="Of the array; empty where Slurm never had it.")

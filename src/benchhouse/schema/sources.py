@@ -13,7 +13,7 @@ DATA = "data"
 """What `{data}` stands for: the folder that all sources of a trial lie in."""
 
 
-class Source(Model):
+class DataSource(Model):
     """A file, or what lies below an s3:// address; fetched once, checked, kept in the cache."""
 
     url: str = Field("", description="http://, https:// or s3:// address.")
@@ -40,7 +40,7 @@ class Source(Model):
         return path
 
     @model_validator(mode="after")
-    def _one_origin(self) -> "Source":
+    def _one_origin(self) -> "DataSource":
         if bool(self.url) == bool(self.file):
             raise ValueError("give either url or file")
         return self

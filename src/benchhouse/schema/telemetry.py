@@ -25,14 +25,14 @@ class Series(Model):
     description: str = Field("", description="What it is, in words.")
 
     @property
-    def told_unit(self) -> str:
+    def summary_unit(self) -> str:
         """The unit of a summary: of a counter that of its growth a second, so of CPU seconds cores."""
         if self.kind == "gauge":
             return self.unit
         return "1" if self.unit == "s" else "1/s" if self.unit == "1" else f"{self.unit}/s"
 
 
-class Source(Protocol):
+class SeriesSource(Protocol):
     """What a monitor asks, once a tick. Reading must not raise: what can't be read is NaN.
 
     A class whose reading may take milliseconds (a network, another program) says `slow = True` and is given a thread
@@ -71,7 +71,7 @@ class Scrape(Model, strict=True):
     )
 
 
-class Monitors(Model, strict=True):
+class MonitorSettings(Model, strict=True):
     """What is sampled while a trial runs, and how often."""
 
     interval: Seconds = Field(1.0, ge=0.1, le=3600, description="Time between samples; at least 0.1s.")

@@ -29,7 +29,7 @@ class NumaNode(Model):
     distances: list[int] = Field(default_factory=empty_list, description="To each node, itself included.")
 
 
-class Gpu(Model):
+class GpuTopology(Model):
     """One GPU, by NVML. The generation of an idle GPU's link goes down, so the dimension takes the most it can."""
 
     uuid: str | None = Field(None, description="Identity of the device.")
@@ -68,7 +68,7 @@ class Topology(Model):
     numa: list[NumaNode] = Field(default_factory=empty_list)
     memory_bytes: int | None = Field(None, description="Memory of the machine.")
     memory_limit_bytes: int | None = Field(None, description="Memory that the cgroup allows; null: no limit.")
-    gpus: list[Gpu] | None = Field(None, description="Null where nothing can tell whether there are any.")
+    gpus: list[GpuTopology] | None = Field(None, description="Null where nothing can tell whether there are any.")
     gpu_driver: str | None = Field(None, description="Version of the GPU driver.")
     cuda: str | None = Field(None, description="Newest CUDA that the driver knows, else what the environment says.")
     nics: list[Nic] = Field(default_factory=empty_list)

@@ -13,9 +13,9 @@ from benchhouse.schema.artifacts import MeasuredModel, StagedDataset
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.schema.resources import Limits, Resources, Runtime
+from benchhouse.schema.resources import Limits, Resources, RuntimeSettings
 from benchhouse.schema.service import TrialService
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.telemetry import MonitorSettings
 from benchhouse.schema.topology import Cluster, Topology
 
 Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
@@ -115,7 +115,7 @@ class TrialSpec(Model):
     resources: Resources
     limits: Limits
     executor: str
-    runtime: Runtime
+    runtime: RuntimeSettings
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -128,7 +128,9 @@ class TrialSpec(Model):
     site: str | None = Field(None, description="Name of the site profile.")
     cluster: Cluster | None = Field(None, description="Where the site is, as its profile says.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much output is kept.")
-    monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
+    monitors: MonitorSettings | Literal[False] = Field(
+        default_factory=MonitorSettings, description="What is sampled beside it."
+    )
     scaling: Literal["strong", "weak"] | None = Field(None, description="What the scenario calls its curves.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
@@ -203,7 +205,7 @@ class Guarantee(Model):
     value: float | None = Field(None, description="The figure behind it, where there is one.")
 
 
-class Warning(Model):
+class TrialWarning(Model):
     """A named doubt about a trial's numbers."""
 
     code: str
@@ -219,7 +221,7 @@ class Meta(Model):
     scenario: str
     outcome: Outcome
     failure: Failure | None = None
-    warnings: list[Warning] = Field(default_factory=empty_list)
+    warnings: list[TrialWarning] = Field(default_factory=empty_list)
     attempts: list[Attempt]
     started: str
     ended: str
@@ -257,6 +259,6 @@ class Meta(Model):
     trials_before: int | None = Field(None, description="Earlier trials in a shared process; null: own process.")
     custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")
 
-    def ran_in(self, runtime: Runtime) -> str:
+    def ran_in(self, runtime: RuntimeSettings) -> str:
         """What it ran inside, for tables: numbers of a shared process are not those of a fresh one."""
         return runtime.kind if self.trials_before is None else f"{runtime.kind}, shared"

@@ -27,7 +27,7 @@ def _public_key(text: str) -> str:
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 
 
-class Person(Model, strict=True):
+class TrustedPerson(Model, strict=True):
     """One person or program, and what it may do."""
 
     role: Role = Field("run", description="read, run, approve or admin; each holds those before it.")
@@ -63,7 +63,7 @@ class TrustedFile(Model, strict=True):
     """The file."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
-    people: dict[Name, Person] = Field(min_length=1, description="People, by the name that records have.")
+    people: dict[Name, TrustedPerson] = Field(min_length=1, description="People, by the name that records have.")
     budget: Budget | None = Field(None, description="What everybody may start without approval; none: anything.")
     packages: PackagePolicy | None = Field(None, description="What experiment packages are held to; none: nothing.")
     key_ends: list[KeyEnd] = Field(default_factory=empty_list, description="Keys that expire, or were revoked.")
@@ -80,7 +80,7 @@ class TrustedFile(Model, strict=True):
                     raise ValueError(f"{quote(mark[:60])} stands for {owner[mark]} and for {name}")
         return self
 
-    def by_github(self, login: str) -> tuple[str, Person] | None:
+    def by_github(self, login: str) -> tuple[str, TrustedPerson] | None:
         """Who has this login, whatever the case of its letters."""
         people = self.people.items()
         return next((item for item in people if login and item[1].github.lower() == login.lower()), None)

@@ -12,7 +12,7 @@ from benchhouse.schema.secrets import exposed
 PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=100)]
 
 
-class Sharing(Model, strict=True):
+class SharingSettings(Model, strict=True):
     """Where the results of a workspace also go, after each run."""
 
     share: str | None = Field(None, description="Engine that a team shares: postgresql://..., or '$VARIABLE' with it.")
@@ -20,7 +20,7 @@ class Sharing(Model, strict=True):
     endpoint: str = Field("", description="S3 server of the store; else AWS_ENDPOINT_URL, else Amazon's.")
 
     @model_validator(mode="after")
-    def _somewhere(self) -> "Sharing":
+    def _somewhere(self) -> "SharingSettings":
         if not (self.share or self.evidence):
             raise ValueError("say where: share: postgresql://..., evidence: s3://..., or both")
         return self
@@ -59,7 +59,7 @@ class WorkspaceFile(Model, strict=True):
     """Settings of a workspace."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
-    warehouse: Sharing | None = Field(None, description="Where results are shared.")
+    warehouse: SharingSettings | None = Field(None, description="Where results are shared.")
     search: SearchIndex | None = Field(None, description="Search engine that numbers and logs are sent to.")
     schedules: str | None = Field(
         None, description="PostgreSQL that keeps the schedules of a team, postgresql://..., or '$VARIABLE' with it."

@@ -18,7 +18,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.processes.tcp_peer import account_of_peer
 from benchhouse.schema.roles import ROLES, Role, may
 from benchhouse.serve.settings import Settings, is_loopback, sub_path
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.state import ServerDatabase
 
 COOKIE = "bench_session"
 LOG = logging.getLogger("benchhouse.serve")
@@ -28,7 +28,7 @@ _MOST_PROXIES = 16  # one behind the other
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """Somebody who is known, and what they may do."""
 
     name: str
@@ -41,16 +41,16 @@ class Asker:
         return may(self.role, needed)
 
 
-def asker_of(request: Request) -> Asker:
+def caller_of(request: Request) -> Caller:
     """Who asks; the guard let only those through who are known."""
-    asker: Asker = request.scope["asker"]
-    return asker
+    caller: Caller = request.scope["caller"]
+    return caller
 
 
-class Access:
-    """Knows askers by the settings, the tokens and the sessions of a workspace."""
+class Authenticator:
+    """Knows callers by the settings, the tokens and the sessions of a workspace."""
 
-    def __init__(self, workspace: Workspace, settings: Settings, state: ServerState) -> None:
+    def __init__(self, workspace: Workspace, settings: Settings, state: ServerDatabase) -> None:
         self.settings, self._state = settings, state
         self._tokens = Tokens(workspace)
         own = {socket.gethostname().lower()} if not settings.is_loopback else set()
@@ -115,19 +115,19 @@ class Access:
         headers = Headers(scope=scope)
         return self.settings.without_login and any(name in headers for name in _FORWARDED)
 
-    def asker(self, scope: Scope) -> Asker | None:
+    def caller(self, scope: Scope) -> Caller | None:
         """Who it is; None where nobody is known. Why not is for the owner's log alone."""
         headers, request = Headers(scope=scope), Request(scope)
         if given := headers.get("authorization"):
             scheme, _, secret = given.partition(" ")
             token = self.token(secret.strip(), scope) if scheme.lower() == "bearer" else None
-            return Asker(token.name, token.scope, "token") if token else None
+            return Caller(token.name, token.scope, "token") if token else None
         if self.is_proxy(scope) and self.settings.user_header.lower() in headers:
             return self._named_by_proxy(headers)
         if cookie := request.cookies.get(COOKIE):
             return self._of_session(cookie, scope)
         if self.settings.without_login and is_loopback(_peer(scope)) and self._is_own_account(scope):
-            return Asker("local", self.settings.allow, "local")
+            return Caller("local", self.settings.allow, "local")
         return None
 
     def _is_own_account(self, scope: Scope) -> bool:
@@ -152,12 +152,12 @@ class Access:
     def end_session(self, cookie: str) -> None:
         self._state.end_session(cookie)
 
-    def form_token(self, asker: Asker | None) -> str:
-        """What the forms of an asker carry, so that no other site can send them."""
-        bound = f"{asker.how}\0{asker.name}\0{asker.session}" if asker else ""
+    def form_token(self, caller: Caller | None) -> str:
+        """What the forms of a caller carry, so that no other site can send them."""
+        bound = f"{caller.how}\0{caller.name}\0{caller.session}" if caller else ""
         return hmac.new(self._state.secret, bound.encode(), hashlib.sha256).hexdigest()
 
-    def _named_by_proxy(self, headers: Headers) -> Asker | None:
+    def _named_by_proxy(self, headers: Headers) -> Caller | None:
         names = headers.getlist(self.settings.user_header)
         name = names[0].strip() if len(names) == 1 else ""  # twice: one of them is not the proxy's
         # `@` and `*` begin what a grant names: a group, and everybody.
@@ -167,15 +167,15 @@ class Access:
         groups = [item.strip() for line in headers.getlist(self.settings.groups_header) for item in line.split(",")]
         grants = self.settings.grants
         roles = [grants[who] for who in ("*", name, *(f"@{group}" for group in groups)) if who in grants]
-        return Asker(name, max(roles, key=ROLES.index), "proxy")
+        return Caller(name, max(roles, key=ROLES.index), "proxy")
 
-    def _of_session(self, cookie: str, scope: Scope) -> Asker | None:
+    def _of_session(self, cookie: str, scope: Scope) -> Caller | None:
         token_id = self._state.token_of(cookie)
         token = next((item for item in self._tokens.list() if item.id == token_id), None) if token_id else None
         if token is None or token.state != "good":
             LOG.warning("refused a session that has ended, from %s", scope["address"])
             return None
-        return Asker(token.name, token.scope, "session", self._state.digest(cookie))
+        return Caller(token.name, token.scope, "session", self._state.digest(cookie))
 
 
 def _peer(scope: Scope) -> str:

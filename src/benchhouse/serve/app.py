@@ -22,16 +22,16 @@ from benchhouse.serve import (
     feed,
     metrics,
     openapi,
-    reading,
     reading_automation,
     reading_catalog,
-    writing,
+    reading_verbs,
+    writing_verbs,
 )
-from benchhouse.serve.access import Access
-from benchhouse.serve.answering import Endpoint, problem
+from benchhouse.serve.access import Authenticator
 from benchhouse.serve.connections import Connections
 from benchhouse.serve.events import Events
 from benchhouse.serve.guard import Guard
+from benchhouse.serve.idempotent_writes import ServerWrites
 from benchhouse.serve.limits import AllTurns
 from benchhouse.serve.pages import (
     actions,
@@ -52,12 +52,18 @@ from benchhouse.serve.pages import (
 )
 from benchhouse.serve.pages.shell import not_found, page, server_error
 from benchhouse.serve.settings import Settings
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.state import ServerDatabase
+from benchhouse.serve.verb_requests import VerbEndpoint, problem
 from benchhouse.serve.verbs import VERBS, Verb
 from benchhouse.serve.webhooks import Webhooks
-from benchhouse.serve.writes import Writes
 
-DECLARED = (reading, reading_automation, reading_catalog, evaluations, writing)  # the modules that fill VERBS
+DECLARED = (
+    reading_verbs,
+    reading_automation,
+    reading_catalog,
+    evaluations,
+    writing_verbs,
+)  # the modules that fill VERBS
 _THREADS = 12
 PAGES = (
     ("/", front.front),
@@ -92,14 +98,16 @@ PAGES = (
 
 
 def make_app(workspace: Workspace, settings: Settings, connections: Connections) -> ASGIApp:
-    state = ServerState(workspace.folder.server_state)
-    access = Access(workspace, settings, state)
-    writes = Writes(workspace, state, settings.budget)
+    state = ServerDatabase(workspace.folder.server_state)
+    access = Authenticator(workspace, settings, state)
+    writes = ServerWrites(workspace, state, settings.budget)
     paths: dict[str, dict[str, Verb]] = {}
     for verb in VERBS.values():
         paths.setdefault(verb.path, {})[verb.method] = verb
     turns = AllTurns(settings.query_limits)
-    api = [Route(f"/api{path}", Endpoint(verbs, workspace, writes, turns.of(path))) for path, verbs in paths.items()]
+    api = [
+        Route(f"/api{path}", VerbEndpoint(verbs, workspace, writes, turns.of(path))) for path, verbs in paths.items()
+    ]
     counted = metrics.Counted()
     pages = [Route(path, page(workspace, make, turns.of(path))) for path, make in PAGES]
     pages.append(Route("/new/scenario.yaml", builder.download(workspace)))
@@ -138,7 +146,7 @@ async def _few_threads(app: Starlette) -> AsyncIterator[None]:
 class AgentEndpoint:
     """What agents ask, over streamable HTTP; the protocol's library is imported when the first of them comes."""
 
-    def __init__(self, workspace: Workspace, writes: Writes, turns: AllTurns) -> None:
+    def __init__(self, workspace: Workspace, writes: ServerWrites, turns: AllTurns) -> None:
         self._workspace, self._writes, self._turns = workspace, writes, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

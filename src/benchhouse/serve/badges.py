@@ -12,7 +12,7 @@ from starlette.routing import Route
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.badge import badge
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import tagged
+from benchhouse.serve.verb_requests import tagged
 
 _FRESH_S = 60
 

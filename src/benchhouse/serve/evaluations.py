@@ -6,16 +6,16 @@ from pydantic import Field, StringConstraints
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.resources import Budget
-from benchhouse.serve.verbs import Asked, Name, Nothing, Order, Token, verb
+from benchhouse.serve.verbs import Name, NoParams, Token, VerbParams, WriteContext, verb
 
 if TYPE_CHECKING:
     from benchhouse.api.evaluation import EvaluateKeywords
-    from benchhouse.serve import answers
+    from benchhouse.serve import answer_types
 
 Reference = Annotated[str, StringConstraints(pattern=r"^[^-\s][^\s]*$", max_length=200)]
 
 
-class ToPlan(Asked):
+class ToPlan(VerbParams):
     all: bool = False
     """Every benchmark of the nexus that can be run; or give one of the three below."""
     package: Token | None = None
@@ -39,51 +39,53 @@ class ToEvaluate(ToPlan):
     """What all runs together may use."""
 
 
-class OfEvaluation(Asked):
+class OfEvaluation(VerbParams):
     evaluation: Token
     """Its id, the beginning of it, or `@last`."""
 
 
 @verb("GET", "/evaluations", rows="")
-def evaluations(workspace: Workspace, asked: Nothing) -> "list[answers.Evaluation]":
+def evaluations(workspace: Workspace, params: NoParams) -> "list[answer_types.Evaluation]":
     """Evaluations that were begun, the newest first."""
     return workspace.evaluations.list()
 
 
 @verb("GET", "/evaluations/{evaluation}")
-def evaluation(workspace: Workspace, asked: OfEvaluation) -> "answers.Evaluation":
+def evaluation(workspace: Workspace, params: OfEvaluation) -> "answer_types.Evaluation":
     """How an evaluation stands: its plan, and each of its runs."""
-    return workspace.evaluations[asked.evaluation]
+    return workspace.evaluations[params.evaluation]
 
 
 @verb("GET", "/evaluation-plan", scope="admin")
-def evaluation_plan(workspace: Workspace, asked: ToPlan, by: str) -> "answers.EvaluationPlan":
+def evaluation_plan(workspace: Workspace, params: ToPlan, by: str) -> "answer_types.EvaluationPlan":
     """What an evaluation would run and what it would reuse; nothing is begun."""
-    return workspace.evaluations.plan(by=by, **_keywords(asked))
+    return workspace.evaluations.plan(by=by, **_keywords(params))
 
 
 @verb("POST", "/evaluations", scope="admin")
-def evaluate(workspace: Workspace, asked: ToEvaluate, order: Order) -> "answers.Evaluation":
+def evaluate(workspace: Workspace, params: ToEvaluate, order: WriteContext) -> "answer_types.Evaluation":
     """Run registered benchmarks: all, or those of a package, of a model, or that a change touches. In the background,
     one run after the other."""
-    keywords = _keywords(asked) | {"budget": asked.budget}
+    keywords = _keywords(params) | {"budget": params.budget}
     return workspace.evaluations.submit(order.request, by=order.by, **keywords)
 
 
 @verb("POST", "/evaluations/{evaluation}/resume", scope="admin")
-def resume_evaluation(workspace: Workspace, asked: OfEvaluation, order: Order) -> "answers.Evaluation":
+def resume_evaluation(workspace: Workspace, params: OfEvaluation, order: WriteContext) -> "answer_types.Evaluation":
     """Carry on what is missing of an evaluation, in the background."""
-    return workspace.evaluations.resume(asked.evaluation)
+    return workspace.evaluations.resume(params.evaluation)
 
 
 @verb("POST", "/evaluations/{evaluation}/stop", scope="admin")
-def stop_evaluation(workspace: Workspace, asked: OfEvaluation, order: Order) -> "answers.StoppedEvaluation":
+def stop_evaluation(
+    workspace: Workspace, params: OfEvaluation, order: WriteContext
+) -> "answer_types.StoppedEvaluation":
     """End an evaluation and the run that is under way; what is sealed stays."""
-    return workspace.evaluations.stop(asked.evaluation)
+    return workspace.evaluations.stop(params.evaluation)
 
 
-def _keywords(asked: ToPlan) -> "EvaluateKeywords":
+def _keywords(params: ToPlan) -> "EvaluateKeywords":
     return {
-        "all": asked.all, "package": asked.package, "model": asked.model, "changed_since": asked.changed_since,
-        "executor": asked.executor, "runtime": asked.runtime, "site": asked.site, "again": asked.again,
+        "all": params.all, "package": params.package, "model": params.model, "changed_since": params.changed_since,
+        "executor": params.executor, "runtime": params.runtime, "site": params.site, "again": params.again,
     }  # fmt: skip

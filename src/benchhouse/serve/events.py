@@ -15,7 +15,7 @@ from benchhouse.api.rows import plain
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.json_text import finite
-from benchhouse.serve.answering import hide_places, of_error
+from benchhouse.serve.verb_requests import hide_places, of_error
 
 _LOOK_S = 0.5  # between two looks at the size and time of the ledger
 _AGAIN_S = 5.0  # after which the state is read though the ledger is as it was: trials begin without a line in it
@@ -23,7 +23,7 @@ _BEAT_S = 15.0  # after which a quiet connection is told that it is one
 _UNDER_WAY = ("running", "waiting", "to be collected")
 
 
-class Watcher:
+class RunWatcher:
     """Looks at one run and tells all who listen when its state has changed."""
 
     def __init__(self, workspace: Workspace, run_id: str) -> None:
@@ -102,7 +102,7 @@ class Events:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._watchers: dict[str, Watcher] = {}
+        self._watchers: dict[str, RunWatcher] = {}
 
     async def listen(self, request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
@@ -113,7 +113,7 @@ class Events:
         watcher = self._watchers.get(run_id)
         if watcher is None or not watcher.listeners:
             self._watchers = {name: item for name, item in self._watchers.items() if item.listeners}
-            watcher = self._watchers[run_id] = Watcher(self._workspace, run_id)
+            watcher = self._watchers[run_id] = RunWatcher(self._workspace, run_id)
             await watcher.look()
         if watcher.over and not watcher.trouble and last == watcher.id:
             return Response(status_code=204)  # which ends a browser's tries

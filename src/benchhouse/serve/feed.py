@@ -17,12 +17,12 @@ from starlette.routing import Route
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import printable
-from benchhouse.serve.answering import of_error, tagged
 from benchhouse.serve.pages.shell import link
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.state import ServerDatabase
+from benchhouse.serve.verb_requests import of_error, tagged
 
 if TYPE_CHECKING:
-    from benchhouse.api.changes import Changes, Moved
+    from benchhouse.api.changes import Changes, MovedLevel
     from benchhouse.runs.status import RunStatus
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -33,7 +33,7 @@ _NEVER = "1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
-class Entry:
+class FeedEntry:
     """Something that changed; `key` stays the same for ever, `updated` moves when it is told anew."""
 
     key: str
@@ -44,7 +44,7 @@ class Entry:
     content: str = ""
 
 
-def route(workspace: Workspace, state: ServerState) -> Route:
+def route(workspace: Workspace, state: ServerDatabase) -> Route:
     """The feed's own id is made of the secret of the server, which stays with the workspace."""
 
     def answer(request: Request) -> Response:
@@ -62,7 +62,7 @@ def route(workspace: Workspace, state: ServerState) -> Route:
     return Route("/feed.atom", endpoint)
 
 
-def entries_of(found: "Changes") -> Iterator[Entry]:
+def entries_of(found: "Changes") -> Iterator[FeedEntry]:
     """What changed, one by one."""
     yield from map(_run, found.runs)
     for item in found.levels:
@@ -74,15 +74,15 @@ def entries_of(found: "Changes") -> Iterator[Entry]:
         time = _time(notice.time)
         path = f"/runs/{notice.run_id}" if notice.run_id else "/"
         title = f"Alarm {notice.alarm} {state}"
-        yield Entry(f"alarm/{notice.alarm}/{notice.time}", title, path, time, time, notice.sentence)
+        yield FeedEntry(f"alarm/{notice.alarm}/{notice.time}", title, path, time, time, notice.sentence)
 
 
-def _run(run: "RunStatus") -> Entry:
+def _run(run: "RunStatus") -> FeedEntry:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in run.outcomes.items())
     content = f"{run.experiment} on {run.executor}: {run.done} of {run.trials} trials ended"
     title = f"Run of {run.scenario}: {run.state}" + (", with failures" if run.failures or run.stopped else "")
     begun = _time(run.created)
-    return Entry(
+    return FeedEntry(
         f"run/{run.run_id}",
         title,
         f"/runs/{run.run_id}",
@@ -92,9 +92,9 @@ def _run(run: "RunStatus") -> Entry:
     )
 
 
-def _moved(kind: str, title: str, item: "Moved") -> Entry:
+def _moved(kind: str, title: str, item: "MovedLevel") -> FeedEntry:
     key, time = f"{kind}/{item.case}/{item.metric}/{item.run_id}", _time(item.time)
-    return Entry(key, title, f"/history/{item.case}", time, time, f"Since run {item.run_id}")
+    return FeedEntry(key, title, f"/history/{item.case}", time, time, f"Since run {item.run_id}")
 
 
 def _time(text: str) -> str:
@@ -104,8 +104,8 @@ def _time(text: str) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def atom(entries: Iterable[Entry], feed_id: uuid.UUID, request: Request) -> bytes:
-    """The feed as XML, newest first; its addresses are those by which the asker reaches the server."""
+def atom(entries: Iterable[FeedEntry], feed_id: uuid.UUID, request: Request) -> bytes:
+    """The feed as XML, newest first; its addresses are those by which the caller reaches the server."""
     newest_first = sorted(entries, key=lambda entry: (entry.updated, entry.key), reverse=True)
     here = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
     own = f"{here}{request.url.path}" + (f"?{request.url.query}" if request.url.query else "")

@@ -1,4 +1,4 @@
-"""What stands before every page and verb: known hosts, known askers, no forged requests, limits, safe headers."""
+"""What stands before every page and verb: known hosts, known callers, no forged requests, limits, safe headers."""
 
 import asyncio
 import contextlib
@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from benchhouse.serve.access import Access, Asker
-from benchhouse.serve.answering import problem
+from benchhouse.serve.access import Authenticator, Caller
 from benchhouse.serve.connections import Connections, Peer, network_of
 from benchhouse.serve.limits import BodyRoom, Rates, TooLarge, TooManyAtOnce, body_size, read_body, replayed
 from benchhouse.serve.pages.shell import trouble, written
-from benchhouse.warehouse.patience import Patience
+from benchhouse.serve.verb_requests import problem
+from benchhouse.warehouse.query_deadline import Deadline
 
 FORM = "application/x-www-form-urlencoded"
 FORM_TOKEN = "form_token"  # noqa: S105 - a field's name
@@ -44,7 +44,7 @@ _HEADERS = {
 class Guard:
     """An ASGI application before another."""
 
-    def __init__(self, app: ASGIApp, access: Access, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, access: Authenticator, connections: Connections) -> None:
         self._app, self._access, self._connections = app, access, connections
         self._rates = Rates(access.settings.rate)
         self._strangers = Rates(1.0, burst=30.0)
@@ -70,22 +70,24 @@ class Guard:
             await problem(400, f"X-Forwarded-Prefix: {error}")(scope, receive, send)
             return
         request = Request(scope)
-        asker = self._access.asker(scope)
-        scope.update(asker=asker, form_token=self._access.form_token)
-        refusal = self._crowded(request, asker, peer) or self._refusal(request, asker) or self._foreign(request, asker)
+        caller = self._access.caller(scope)
+        scope.update(caller=caller, form_token=self._access.form_token)
+        refusal = (
+            self._crowded(request, caller, peer) or self._refusal(request, caller) or self._foreign(request, caller)
+        )
         if refusal is not None:
             await refusal(scope, receive, send)
         elif request.method in _SAFE:
             await self._in_time(request, receive, send, _disconnection(receive))
         else:
-            await self._take_body(request, asker, receive, send)
+            await self._take_body(request, caller, receive, send)
 
-    async def _take_body(self, request: Request, asker: Asker | None, receive: Receive, send: Send) -> None:
+    async def _take_body(self, request: Request, caller: Caller | None, receive: Receive, send: Send) -> None:
         """Read the body of a request that may write, look at where it comes from, and answer it."""
-        client = _name(asker) if asker else network_of(request.scope["address"])
+        client = _name(caller) if caller else network_of(request.scope["address"])
         path = request.url.path.removeprefix(request.scope["root_path"])
         most = self._access.settings.max_body
-        if asker is None and not path.startswith(SIGNED):
+        if caller is None and not path.startswith(SIGNED):
             most = min(most, _LOGIN_BYTES)
         body = b""
         with contextlib.ExitStack() as reserved:
@@ -94,7 +96,7 @@ class Guard:
                 sent = await read_body(receive, most)
                 if sent is None:
                     return
-                body, refusal = sent, self._forged(request, asker, sent)
+                body, refusal = sent, self._forged(request, caller, sent)
             except TooLarge:
                 refusal = _told(request, 413, f"a request has {most} bytes at most", "the owner's limit is --max-body")
             except TooManyAtOnce:
@@ -106,9 +108,9 @@ class Guard:
             else:
                 await self._in_time(request, replayed(body, receive), send, _disconnection(receive))
 
-    def _crowded(self, request: Request, asker: Asker | None, peer: Peer) -> Response | None:
+    def _crowded(self, request: Request, caller: Caller | None, peer: Peer) -> Response | None:
         """The answer to a client that holds too many connections."""
-        if self._connections.hold(peer, _name(asker) if asker else ""):
+        if self._connections.hold(peer, _name(caller) if caller else ""):
             return None
         response = _told(
             request, 429, "too many connections of one client", "close some; the owner's limit is --max-connections"
@@ -116,7 +118,7 @@ class Guard:
         response.headers.update({"Retry-After": "1", "Connection": "close"})
         return response
 
-    def _refusal(self, request: Request, asker: Asker | None) -> Response | None:
+    def _refusal(self, request: Request, caller: Caller | None) -> Response | None:
         """The answer to those who are not let through."""
         access, host = self._access, request.headers.get("host", "")
         path = request.url.path.removeprefix(request.scope["root_path"])
@@ -125,12 +127,12 @@ class Guard:
         network = network_of(request.scope["address"])
         if path.startswith(SIGNED):
             return _too_many(request, wait_s) if (wait_s := self._signed.wait_s(network)) else None
-        if (asker is None or asker.how == "local") and access.hidden_proxy(request.scope):
+        if (caller is None or caller.how == "local") and access.hidden_proxy(request.scope):
             return _told(request, 403, _PROXY[0], _PROXY[1])
-        wait_s = self._rates.wait_s(_name(asker)) if asker else self._strangers.wait_s(network)
+        wait_s = self._rates.wait_s(_name(caller)) if caller else self._strangers.wait_s(network)
         if wait_s:
             return _too_many(request, wait_s)
-        if asker is not None or path.startswith(OPEN) or self._is_public_badge(request):
+        if caller is not None or path.startswith(OPEN) or self._is_public_badge(request):
             return None
         if _wants_page(request) and request.method == "GET":
             root = request.scope["root_path"]
@@ -142,14 +144,14 @@ class Guard:
         response.headers["WWW-Authenticate"] = "Bearer"
         return response
 
-    def _foreign(self, request: Request, asker: Asker | None) -> Response | None:
+    def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
         """The refusal of a request that a page of another site sends with the rights of the browser's user.
 
         A link from another site still opens a page. Everything else that a foreign page can cause to be read, without
         anybody who clicks, is refused: the browser would not show it to that page, but the work would be done.
         """
         site = request.headers.get("sec-fetch-site", "none")
-        if asker is None or asker.how == "token" or request.method not in _SAFE or site in ("same-origin", "none"):
+        if caller is None or caller.how == "token" or request.method not in _SAFE or site in ("same-origin", "none"):
             return None
         if self._is_public_badge(request):
             return None
@@ -162,10 +164,10 @@ class Guard:
         path = request.url.path.removeprefix(request.scope["root_path"])
         return path.startswith(BADGES) and self._access.settings.public_badges
 
-    def _forged(self, request: Request, asker: Asker | None, body: bytes) -> Response | None:
+    def _forged(self, request: Request, caller: Caller | None, body: bytes) -> Response | None:
         """The answer to what another site made a browser send. No browser sends a token or a signature by itself."""
         path = request.url.path.removeprefix(request.scope["root_path"])
-        if path.startswith(SIGNED) or (asker is not None and asker.how == "token"):
+        if path.startswith(SIGNED) or (caller is not None and caller.how == "token"):
             return None
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         ours = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
@@ -174,7 +176,7 @@ class Guard:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == FORM:
             given = parse_qs(body.decode("utf-8", "replace")).get(FORM_TOKEN, [""])[0]
-            if _same(given, self._access.form_token(asker)):
+            if _same(given, self._access.form_token(caller)):
                 return None
             return _told(request, 403, "this form is of another session", "go back, reload the page, and send it again")
         if kind != "application/json":
@@ -186,7 +188,7 @@ class Guard:
     ) -> None:
         """Answer 503 if no answer begins in time. Then, and if the client disconnects before, reading ends at its next
         query or check for cancellation; writing is completed."""
-        begun, late, patience = asyncio.Event(), False, Patience()
+        begun, late, patience = asyncio.Event(), False, Deadline()
 
         async def sending(message: Message) -> None:
             begun.set()
@@ -237,9 +239,9 @@ def local_path(text: str) -> str:
     return "/" if outside or not text.isprintable() or "\\" in text else text
 
 
-def _name(asker: Asker) -> str:
+def _name(caller: Caller) -> str:
     """By which requests and connections of a known client are counted."""
-    return f"{asker.how} {asker.name}"
+    return f"{caller.how} {caller.name}"
 
 
 def _same(given: str, expected: str) -> bool:

@@ -1,4 +1,4 @@
-"""How much is taken from one asker, requests a second, bytes and time to send them; and how much is done at once."""
+"""How much is taken from one caller, requests a second, bytes and time to send them; and how much is done at once."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope
 
 from benchhouse.schema.errors import BusyError
 from benchhouse.schema.query import QueryLimits
-from benchhouse.warehouse.patience import refuse_unwanted
+from benchhouse.warehouse.query_deadline import refuse_unwanted
 
 BODY_S = 30.0
 _MOST_KNOWN = 10_000
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Rates:
-    """A bucket for each asker: it fills by `rate` a second, up to `_BURST_S` of them, and a request takes one."""
+    """A bucket for each caller: it fills by `rate` a second, up to `_BURST_S` of them, and a request takes one."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, burst if burst is not None else max(1.0, rate * _BURST_S)

@@ -23,15 +23,15 @@ from benchhouse.schema.query import QueryLimits
 from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import Role
 from benchhouse.schema.version import __version__
-from benchhouse.serve.access import Asker
-from benchhouse.serve.answering import words_of
+from benchhouse.serve.access import Caller
+from benchhouse.serve.idempotent_writes import ServerWrites
 from benchhouse.serve.limits import AllTurns
 from benchhouse.serve.log import log_to_stderr
-from benchhouse.serve.mcp_resources import Resources
-from benchhouse.serve.state import ServerState
+from benchhouse.serve.mcp_resources import McpResources
+from benchhouse.serve.state import ServerDatabase
 from benchhouse.serve.tool_text import text_of
 from benchhouse.serve.tools import TOOLS, Tool
-from benchhouse.serve.writes import Writes
+from benchhouse.serve.verb_requests import words_of
 
 LOG = logging.getLogger("benchhouse.serve")
 Context = ServerRequestContext[Any, Any]
@@ -46,15 +46,15 @@ _DESTRUCTIVE = ("stop",)
 
 
 class AgentServer:
-    """The tools and resources of one workspace, for whoever `asker_of` says that asks."""
+    """The tools and resources of one workspace, for whoever `caller_of` says that asks."""
 
     def __init__(
-        self, workspace: Workspace, writes: Writes, turns: AllTurns, asker_of: Callable[[Context], Asker]
+        self, workspace: Workspace, writes: ServerWrites, turns: AllTurns, caller_of: Callable[[Context], Caller]
     ) -> None:
-        self._workspace, self._writes, self._turns, self._asker_of = copy.copy(workspace), writes, turns, asker_of
+        self._workspace, self._writes, self._turns, self._caller_of = copy.copy(workspace), writes, turns, caller_of
         limits = workspace.query_limits or QueryLimits()
         self._workspace.query_limits = limits.model_copy(update={"answer": min(limits.answer, _LARGEST_ANSWER)})
-        self._resources = Resources(workspace)
+        self._resources = McpResources(workspace)
 
     def server(self) -> "Server[Any]":
         """The protocol's server."""
@@ -71,8 +71,8 @@ class AgentServer:
         )
 
     async def _list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        asker = self._asker_of(context)
-        tools = [tool for tool in TOOLS.values() if asker.may(tool.verb.scope)]
+        caller = self._caller_of(context)
+        tools = [tool for tool in TOOLS.values() if caller.may(tool.verb.scope)]
         return types.ListToolsResult(tools=await run_in_threadpool(lambda: list(map(self._described, tools))))
 
     def _described(self, tool: Tool) -> types.Tool:
@@ -92,14 +92,14 @@ class AgentServer:
         )
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool, asker = TOOLS.get(params.name), self._asker_of(context)
+        tool, caller = TOOLS.get(params.name), self._caller_of(context)
         if tool is None:
-            there = ", ".join(name for name, tool in TOOLS.items() if asker.may(tool.verb.scope))
+            there = ", ".join(name for name, tool in TOOLS.items() if caller.may(tool.verb.scope))
             return _refused(f"there is no tool {params.name[:80]!r}", f"there are {there}", {})
         try:
             turns = self._turns.of(tool.verb.path)
             answer, left_out = await turns.run(
-                asker.name, tool.call, self._workspace, self._writes, asker, params.arguments or {}
+                caller.name, tool.call, self._workspace, self._writes, caller, params.arguments or {}
             )
         except BenchError as error:
             return _refused(*words_of(error, self._workspace))
@@ -121,7 +121,7 @@ class AgentServer:
     ) -> types.ReadResourceResult:
         try:
             turns = self._turns.of("resources")
-            content = await turns.run(self._asker_of(context).name, self._resources.read, str(params.uri))
+            content = await turns.run(self._caller_of(context).name, self._resources.read, str(params.uri))
         except BenchError as error:
             message, hint, _ = words_of(error, self._workspace)
             raise MCPError(types.INVALID_PARAMS, f"{message}; {hint}" if hint else message) from error
@@ -160,10 +160,10 @@ def _budget_words(budget: Budget | None) -> str:
 
 
 async def answer_over_http(
-    workspace: Workspace, writes: Writes, turns: AllTurns, scope: Scope, receive: Receive, send: Send
+    workspace: Workspace, writes: ServerWrites, turns: AllTurns, scope: Scope, receive: Receive, send: Send
 ) -> None:
     """One request of the streamable HTTP transport, without a session: who asks is known anew each time."""
-    agents = AgentServer(workspace, writes, turns, lambda context: context.request.scope["asker"])  # type: ignore[union-attr]
+    agents = AgentServer(workspace, writes, turns, lambda context: context.request.scope["caller"])  # type: ignore[union-attr]
     manager = StreamableHTTPSessionManager(agents.server(), json_response=True, stateless=True)
     async with manager.run():
         await manager.handle_request(scope, receive, send)
@@ -174,9 +174,9 @@ def serve_stdio(workspace: Workspace, allow: Role, budget: Budget | None, querie
     log_to_stderr()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Ctrl-C waits for the next line; what is written survives a kill
     workspace.query_limits = queries
-    writes = Writes(workspace, ServerState(workspace.folder.server_state), budget)
-    asker = Asker("local", allow, "stdio")
-    server = AgentServer(workspace, writes, AllTurns(queries), lambda context: asker).server()
+    writes = ServerWrites(workspace, ServerDatabase(workspace.folder.server_state), budget)
+    caller = Caller("local", allow, "stdio")
+    server = AgentServer(workspace, writes, AllTurns(queries), lambda context: caller).server()
 
     async def answer() -> None:
         async with stdio_server() as (given, told):

@@ -9,8 +9,8 @@ from mcp import UriTemplate, types
 from benchhouse.api.rows import plain
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError, NotFoundError
-from benchhouse.serve.answering import hide_places, json_text
-from benchhouse.serve.reading import REPORTS
+from benchhouse.serve.reading_verbs import REPORTS
+from benchhouse.serve.verb_requests import hide_places, json_text
 
 _REPORT = "bench://runs/{run}/report/{form}"
 _TRIALS = "bench://runs/{run}/evidence"
@@ -27,7 +27,7 @@ _LISTED = 20
 _LARGEST = 4 << 20
 
 
-class Resources:
+class McpResources:
     """Of one workspace."""
 
     def __init__(self, workspace: Workspace) -> None:

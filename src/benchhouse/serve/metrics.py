@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchhouse.api.hot_metrics import HotMetrics
 from benchhouse.api.workspace import Workspace
-from benchhouse.evidence.textfile import Sample
+from benchhouse.evidence.textfile import TextfileSample
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _OF = "benchhouse_serve"
@@ -42,13 +42,13 @@ class Counted:
 
         return counting
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[TextfileSample]:
         counted = (
             ("requests_total", float(self._requests), "Requests that were answered."),
             ("errors_total", float(self._errors), "Requests that were answered with a status of 500 or above."),
             ("request_seconds_total", self._seconds, "Seconds until the answers of these requests began."),
         )
-        return [Sample(f"{_OF}_{name}", value, (), text, "counter") for name, value, text in counted]
+        return [TextfileSample(f"{_OF}_{name}", value, (), text, "counter") for name, value, text in counted]
 
 
 def route(workspace: Workspace, counted: Counted) -> Route:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from benchhouse.schema.version import __version__
-from benchhouse.serve.formats import JSON
+from benchhouse.serve.answer_formats import JSON
 from benchhouse.serve.verbs import VERBS, Verb
 
 _SIDE: Literal["serialization"] = "serialization"
@@ -78,8 +78,8 @@ def with_null_numbers(schema: Any) -> Any:
 
 
 def _operation(verb: Verb, answer: Any) -> dict[str, Any]:
-    asked = verb.asks.model_json_schema(ref_template=_REFERENCES)
-    inside = {name for name in asked.get("properties", {}) if f"{{{name}}}" in verb.path}
+    params = verb.asks.model_json_schema(ref_template=_REFERENCES)
+    inside = {name for name in params.get("properties", {}) if f"{{{name}}}" in verb.path}
     operation: dict[str, Any] = {
         "operationId": verb.name,
         "summary": verb.summary,
@@ -88,9 +88,9 @@ def _operation(verb: Verb, answer: Any) -> dict[str, Any]:
             {"name": name, "in": "path" if name in inside else "query", "schema": schema}
             | {
                 "description": schema.get("description", ""),
-                "required": name in (inside | {*asked.get("required", ())}),
+                "required": name in (inside | {*params.get("required", ())}),
             }
-            for name, schema in asked.get("properties", {}).items()
+            for name, schema in params.get("properties", {}).items()
             if verb.method == "GET" or name in inside
         ],
         "responses": {
@@ -102,9 +102,9 @@ def _operation(verb: Verb, answer: Any) -> dict[str, Any]:
     if verb.writes:
         operation["parameters"].append(_KEY)
     if verb.method == "POST":
-        fields = {name: schema for name, schema in asked["properties"].items() if name not in inside}
-        needed = [name for name in asked.get("required", ()) if name not in inside]
-        body = asked | {"properties": fields, "required": needed}
+        fields = {name: schema for name, schema in params["properties"].items() if name not in inside}
+        needed = [name for name in params.get("required", ()) if name not in inside]
+        body = params | {"properties": fields, "required": needed}
         operation["requestBody"] = {"required": bool(needed), "content": {JSON: {"schema": body}}}
     return operation
 

@@ -10,54 +10,54 @@ from pydantic import Field
 from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.given import refuse_variables
-from benchhouse.serve.reading import Confidence
-from benchhouse.serve.verbs import Asked, Name, Nothing, Token, verb
+from benchhouse.serve.reading_verbs import Confidence
+from benchhouse.serve.scenario_text import refuse_variables
+from benchhouse.serve.verbs import Name, NoParams, Token, VerbParams, verb
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import PlaceKeywords, ScenarioText
-    from benchhouse.serve import answers
+    from benchhouse.serve import answer_types
 
 _LARGEST = 1 << 20
 _SCENARIO = "<scenario>"
 
 
 @verb("GET", "/benchmark/contracts")
-def benchmark_contracts(workspace: Workspace, asked: Nothing) -> "list[answers.ContractTemplate]":
+def benchmark_contracts(workspace: Workspace, params: NoParams) -> "list[answer_types.ContractTemplate]":
     """Contracts to begin with, by class and kind of workload."""
     return workspace.contracts.list()
 
 
-class ContractText(Asked):
+class ContractText(VerbParams):
     contract: Annotated[str, Field(max_length=_LARGEST)]
     """The text of a contract file."""
 
 
 @verb("POST", "/benchmark/contracts/validate")
-def validate_contract(workspace: Workspace, asked: ContractText) -> "answers.ContractVerdict":
+def validate_contract(workspace: Workspace, params: ContractText) -> "answer_types.ContractVerdict":
     """Check a contract; every mistake is told at once, with its place. Nothing is kept."""
-    checked = workspace.contracts.validate_text(asked.contract)
-    return cast("answers.ContractVerdict", {"name": checked.contract.name, "settled": checked.settled})
+    checked = workspace.contracts.validate_text(params.contract)
+    return cast("answer_types.ContractVerdict", {"name": checked.contract.name, "settled": checked.settled})
 
 
-class OfContract(Asked):
+class OfContract(VerbParams):
     contract: Token
     """Its name, such as `publication-inference`."""
 
 
 @verb("GET", "/benchmark/contracts/{contract}")
-def benchmark_contract(workspace: Workspace, asked: OfContract) -> dict[str, Any]:
+def benchmark_contract(workspace: Workspace, params: OfContract) -> dict[str, Any]:
     """One of these contracts, as its file has it; /api/schema/contract describes it."""
-    return workspace.contracts.show(asked.contract).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return workspace.contracts.show(params.contract).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @verb("GET", "/catalog/experiments")
-def experiments(workspace: Workspace, asked: Nothing) -> "list[answers.ListedExperiment]":
+def experiments(workspace: Workspace, params: NoParams) -> "list[answer_types.ListedExperiment]":
     """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers."""
     return workspace.catalog.experiments()
 
 
-class OfExperiment(Asked):
+class OfExperiment(VerbParams):
     experiment: Token
     """Name of an experiment or of a registered benchmark."""
     version: Token | None = None
@@ -65,12 +65,12 @@ class OfExperiment(Asked):
 
 
 @verb("GET", "/catalog/experiments/{experiment}")
-def experiment_show(workspace: Workspace, asked: OfExperiment) -> dict[str, Any]:
+def experiment_show(workspace: Workspace, params: OfExperiment) -> dict[str, Any]:
     """Inputs, metrics, data and resources of an experiment, or of what a registered benchmark fixes of it."""
-    return workspace.catalog.show(asked.experiment, asked.version).to_dict()
+    return workspace.catalog.show(params.experiment, params.version).to_dict()
 
 
-class Benchmarks(Asked):
+class Benchmarks(VerbParams):
     package: Token | None = None
     """Only those of this package."""
     model: Token | None = None
@@ -80,36 +80,36 @@ class Benchmarks(Asked):
 
 
 @verb("GET", "/catalog/benchmarks")
-def benchmarks(workspace: Workspace, asked: Benchmarks) -> "list[answers.ListedBenchmark]":
+def benchmarks(workspace: Workspace, params: Benchmarks) -> "list[answer_types.ListedBenchmark]":
     """Registered benchmarks: of the workspace, of installed packages, of a nexus."""
-    return workspace.catalog.benchmarks(package=asked.package, model=asked.model, experiment=asked.experiment)
+    return workspace.catalog.benchmarks(package=params.package, model=params.model, experiment=params.experiment)
 
 
 @verb("GET", "/catalog/targets")
-def targets(workspace: Workspace, asked: Nothing) -> "list[answers.MeasuredTarget]":
+def targets(workspace: Workspace, params: NoParams) -> "list[answer_types.MeasuredTarget]":
     """Targets that were benchmarked in this workspace."""
     return workspace.catalog.targets()
 
 
 @verb("GET", "/catalog/importers")
-def importers(workspace: Workspace, asked: Nothing) -> dict[str, str]:
+def importers(workspace: Workspace, params: NoParams) -> dict[str, str]:
     """Kinds of result files of other tools that can be imported, each with what it reads."""
     return workspace.catalog.importers()
 
 
 @verb("GET", "/catalog/exporters")
-def exporters(workspace: Workspace, asked: Nothing) -> dict[str, str]:
+def exporters(workspace: Workspace, params: NoParams) -> dict[str, str]:
     """Formats of other tools that results can be exported to, each with what it is."""
     return workspace.catalog.exporters()
 
 
 @verb("GET", "/catalog/data")
-def data(workspace: Workspace, asked: Nothing) -> "list[answers.Fetchable]":
+def data(workspace: Workspace, params: NoParams) -> "list[answer_types.Fetchable]":
     """Data that installed experiments declare, and whether it is in the cache."""
     return workspace.fetchable()
 
 
-class OfSchema(Asked):
+class OfSchema(VerbParams):
     format: Literal[
         "scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry", "contract"
     ]
@@ -117,43 +117,43 @@ class OfSchema(Asked):
 
 
 @verb("GET", "/schema/{format}")
-def schema(workspace: Workspace, asked: OfSchema) -> dict[str, Any]:
+def schema(workspace: Workspace, params: OfSchema) -> dict[str, Any]:
     """The JSON Schema of a file format."""
-    if asked.format == "contract":
+    if params.format == "contract":
         return workspace.contracts.json_schema()
-    return workspace.catalog.json_schema(asked.format)
+    return workspace.catalog.json_schema(params.format)
 
 
 @verb("GET", "/packages")
-def packages(workspace: Workspace, asked: Nothing) -> "list[answers.PackageSummary]":
+def packages(workspace: Workspace, params: NoParams) -> "list[answer_types.PackageSummary]":
     """All packages of the nexus; one that can't be read has `broken`."""
     return workspace.packages.list()
 
 
 @verb("GET", "/packages/requirements")
-def package_requirements(workspace: Workspace, asked: Nothing) -> "list[answers.PackageRequirement]":
+def package_requirements(workspace: Workspace, params: NoParams) -> "list[answer_types.PackageRequirement]":
     """The Python packages that packages install, and for which experiments."""
     return workspace.packages.requirements()
 
 
-class OfPackage(Asked):
+class OfPackage(VerbParams):
     package: Token
     """Its name."""
 
 
 @verb("GET", "/packages/{package}")
-def package_show(workspace: Workspace, asked: OfPackage) -> "answers.PackageDetails":
+def package_show(workspace: Workspace, params: OfPackage) -> "answer_types.PackageDetails":
     """One package: what it installs, its models and its benchmarks."""
-    return workspace.packages.show(asked.package)
+    return workspace.packages.show(params.package)
 
 
 @verb("GET", "/leaderboards")
-def leaderboards(workspace: Workspace, asked: Nothing) -> "list[answers.LogicalSummary]":
+def leaderboards(workspace: Workspace, params: NoParams) -> "list[answer_types.LogicalSummary]":
     """The logical benchmarks there are, and the experiments that answer each."""
     return workspace.leaderboards.list()
 
 
-class Rank(Asked):
+class RankParams(VerbParams):
     benchmark: Token
     """Name of the logical benchmark."""
     where: tuple[Token, ...] = ()
@@ -167,150 +167,150 @@ class Rank(Asked):
 
 
 @verb("GET", "/leaderboards/{benchmark}")
-def leaderboard(workspace: Workspace, asked: Rank) -> "answers.Leaderboard":
+def leaderboard(workspace: Workspace, params: RankParams) -> "answer_types.LeaderboardAnswer":
     """The targets of a logical benchmark, ranked."""
     where = {}
-    for condition in asked.where:
+    for condition in params.where:
         key, sign, value = condition.partition("=")
         if not sign:
             raise BenchError(f"where: '{condition}' is no condition", "such as load=heavy")
         where[key] = value
     ranked = workspace.leaderboards.rank(
-        asked.benchmark, where=where, experiment=asked.experiment, confidence=asked.confidence
+        params.benchmark, where=where, experiment=params.experiment, confidence=params.confidence
     )
-    return cast("answers.Leaderboard", ranked.as_dict(asked.named))
+    return cast("answer_types.LeaderboardAnswer", ranked.as_dict(params.named))
 
 
 @verb("GET", "/servers")
-def servers(workspace: Workspace, asked: Nothing) -> "list[answers.Server]":
+def servers(workspace: Workspace, params: NoParams) -> "list[answer_types.Server]":
     """Servers that run: those started by themselves and those attached to runs."""
     return workspace.servers.running()
 
 
-class OfServer(Asked):
+class OfServer(VerbParams):
     server: Token
     """Its id, or the beginning of it."""
 
 
 @verb("GET", "/servers/{server}/check", scope="run")
-def server_check(workspace: Workspace, asked: OfServer) -> "answers.CheckedServer":
+def server_check(workspace: Workspace, params: OfServer) -> "answer_types.CheckedServer":
     """Ask a server by its own probe until it answers, for at most 5 seconds."""
-    return workspace.servers.check(asked.server)
+    return workspace.servers.check(params.server)
 
 
-class ServerLogs(OfServer):
+class ServerLogsParams(OfServer):
     lines: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most lines of each replica, the newest."""
 
 
 @verb("GET", "/servers/{server}/logs")
-def server_logs(workspace: Workspace, asked: ServerLogs) -> "answers.ServerOutput":
+def server_logs(workspace: Workspace, params: ServerLogsParams) -> "answer_types.ServerOutputAnswer":
     """The last lines that a server wrote; also of one that is over."""
-    lines = workspace.servers.logs(asked.server, lines=asked.lines).lines
-    return cast("answers.ServerOutput", {"lines": lines})
+    lines = workspace.servers.logs(params.server, lines=params.lines).lines
+    return cast("answer_types.ServerOutputAnswer", {"lines": lines})
 
 
 @verb("GET", "/clients")
-def clients(workspace: Workspace, asked: Nothing) -> "list[answers.Server]":
+def clients(workspace: Workspace, params: NoParams) -> "list[answer_types.Server]":
     """Load clients that run."""
     return workspace.clients.running()
 
 
 @verb("GET", "/recipes")
-def recipes(workspace: Workspace, asked: Nothing) -> "list[answers.RecipeStatus]":
+def recipes(workspace: Workspace, params: NoParams) -> "list[answer_types.RecipeStatus]":
     """All recipes of servers. Whether their programs are installed is left out: programs would be started for it."""
     return workspace.servers.recipes(programs=False)
 
 
-class RecipeText(Asked):
+class RecipeText(VerbParams):
     recipe: Annotated[str, Field(max_length=_LARGEST)]
     """The text of a recipe file."""
 
 
 @verb("POST", "/recipes/validate")
-def validate_recipe(workspace: Workspace, asked: RecipeText) -> dict[str, Any]:
+def validate_recipe(workspace: Workspace, params: RecipeText) -> dict[str, Any]:
     """Check a recipe, and answer what was understood; every mistake is told at once, with its place."""
-    return workspace.servers.validate_text(asked.recipe).model_dump(mode="json")
+    return workspace.servers.validate_text(params.recipe).model_dump(mode="json")
 
 
-class OfRecipe(Asked):
+class OfRecipe(VerbParams):
     recipe: Name
     """Its name."""
 
 
 @verb("GET", "/recipes/{recipe}")
-def recipe_show(workspace: Workspace, asked: OfRecipe) -> dict[str, Any]:
+def recipe_show(workspace: Workspace, params: OfRecipe) -> dict[str, Any]:
     """One recipe; /api/schema/recipe describes it."""
-    return workspace.servers.recipe(asked.recipe).model_dump(mode="json")
+    return workspace.servers.recipe(params.recipe).model_dump(mode="json")
 
 
 @verb("GET", "/monitors")
-def monitors(workspace: Workspace, asked: Nothing) -> "list[answers.MonitorStatus]":
+def monitors(workspace: Workspace, params: NoParams) -> "list[answer_types.MonitorStatus]":
     """Every free-standing monitor of the workspace, the last first."""
     return workspace.monitors.all()
 
 
 @verb("GET", "/monitors/available")
-def monitors_available(workspace: Workspace, asked: Nothing) -> "list[answers.Monitored]":
+def monitors_available(workspace: Workspace, params: NoParams) -> "list[answer_types.Monitored]":
     """Everything that can be monitored, and whether it was tried on the real thing."""
     return workspace.monitors.list()
 
 
 @verb("GET", "/images")
-def images(workspace: Workspace, asked: Nothing) -> "list[answers.LockedImage]":
+def images(workspace: Workspace, params: NoParams) -> "list[answer_types.LockedImage]":
     """Images of registries that are pinned by digest."""
     return workspace.images.references()
 
 
 @verb("GET", "/sites")
-def sites(workspace: Workspace, asked: Nothing) -> "list[answers.SiteSummary]":
+def sites(workspace: Workspace, params: NoParams) -> "list[answer_types.SiteSummary]":
     """Profiles of machines and clusters, with the one in use marked."""
     return workspace.sites.profiles()
 
 
-class OfSite(Asked):
+class OfSite(VerbParams):
     site: Name
     """Its name."""
 
 
 @verb("GET", "/sites/{site}")
-def site_show(workspace: Workspace, asked: OfSite) -> "answers.Site":
+def site_show(workspace: Workspace, params: OfSite) -> "answer_types.Site":
     """One shipped profile."""
-    return workspace.sites.profile(asked.site)
+    return workspace.sites.profile(params.site)
 
 
 @verb("GET", "/infra")
-def infra(workspace: Workspace, asked: Nothing) -> "list[answers.Infra]":
+def infra(workspace: Workspace, params: NoParams) -> "list[answer_types.Infra]":
     """Infrastructure below infra/: its files, who changed them, and what it costs."""
     found = [workspace.infra.show(folder) for folder in workspace.infra.folders()]
-    return cast("list[answers.Infra]", [vars(item) | {"folder": str(item.folder)} for item in found])
+    return cast("list[answer_types.Infra]", [vars(item) | {"folder": str(item.folder)} for item in found])
 
 
 @verb("GET", "/selftest")
-def selftest(workspace: Workspace, asked: Nothing) -> "answers.SelftestRecord | None":
+def selftest(workspace: Workspace, params: NoParams) -> "answer_types.SelftestRecord | None":
     """The newest selftest: how often equal things look different here, and the smallest visible change."""
     return workspace.last_selftest()
 
 
 @verb("GET", "/warehouse/schema")
-def warehouse_schema(workspace: Workspace, asked: Nothing) -> "list[answers.TableInfo]":
+def warehouse_schema(workspace: Workspace, params: NoParams) -> "list[answer_types.TableInfo]":
     """The curated tables, column by column."""
     return workspace.warehouse.schema()
 
 
 @verb("GET", "/warehouse/shared")
-def warehouse_shared(workspace: Workspace, asked: Nothing) -> "list[answers.Destination]":
+def warehouse_shared(workspace: Workspace, params: NoParams) -> "list[answer_types.Destination]":
     """What of the workspace is where workspace.yaml sends it."""
     return workspace.warehouse.share(dry_run=True)
 
 
 @verb("GET", "/warehouse/followed")
-def warehouse_followed(workspace: Workspace, asked: Nothing) -> "answers.Followed | None":
+def warehouse_followed(workspace: Workspace, params: NoParams) -> "answer_types.Followed | None":
     """How it stands with the team's store that the server follows; null where it follows none."""
     return workspace.warehouse.followed()
 
 
-class Query(Asked):
+class QueryParams(VerbParams):
     sql: Annotated[str, Field(max_length=100_000)]
     """One SELECT, in the dialect of DuckDB; /api/warehouse/schema has the tables."""
     rows: Annotated[int, Field(ge=1, le=100_000)] = 10_000
@@ -319,32 +319,32 @@ class Query(Asked):
     """After this time it is ended."""
 
 
-def _query(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+def _query(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
     from benchhouse.schema.query import QueryLimits
 
     limits = workspace.query_limits or QueryLimits()
-    wanted = {"seconds": min(asked.seconds, limits.seconds), "rows": min(asked.rows, limits.rows)}
-    return cast("answers.QueryAnswer", workspace.query_within(limits.model_copy(update=wanted), asked.sql))
+    wanted = {"seconds": min(params.seconds, limits.seconds), "rows": min(params.rows, limits.rows)}
+    return cast("answer_types.QueryAnswer", workspace.query_within(limits.model_copy(update=wanted), params.sql))
 
 
 @verb("GET", "/query", rows="rows")
-def query(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+def query(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
     """Ask the tables in SQL, read-only."""
-    return _query(workspace, asked)
+    return _query(workspace, params)
 
 
 @verb("POST", "/query", rows="rows")
-def query_long(workspace: Workspace, asked: Query) -> "answers.QueryAnswer":
+def query_long(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
     """The same for SQL that is too long for an address; nothing is written."""
-    return _query(workspace, asked)
+    return _query(workspace, params)
 
 
-class OfScenario(Asked):
+class OfScenario(VerbParams):
     scenario: Annotated[str, Field(max_length=_LARGEST)] | dict[str, Any]
     """The text of a scenario file, or its content. Relative paths in it start from the workspace."""
 
 
-class Plan(OfScenario):
+class PlanParams(OfScenario):
     points: Annotated[int, Field(ge=0, le=1000)] = 20
     """How many points to list."""
     executor: Name | None = None
@@ -355,11 +355,11 @@ class Plan(OfScenario):
     """Name of a site profile."""
 
 
-def _source(asked: OfScenario) -> "ScenarioText":
+def _source(params: OfScenario) -> "ScenarioText":
     from benchhouse.api.execution import ScenarioText
     from benchhouse.documents.yaml_reader import parse_yaml
 
-    scenario = asked.scenario
+    scenario = params.scenario
     refuse_variables(parse_yaml(scenario, _SCENARIO).data if isinstance(scenario, str) else scenario)
     return ScenarioText(scenario if isinstance(scenario, str) else json.dumps(scenario), _SCENARIO, read_only=True)
 
@@ -381,16 +381,16 @@ def _only_of_the_text() -> Iterator[None]:
 
 
 @verb("POST", "/plan")
-def plan(workspace: Workspace, asked: Plan) -> "answers.PlanSummary":
+def plan(workspace: Workspace, params: PlanParams) -> "answer_types.PlanSummary":
     """What a scenario would run: points, trials, time, cost, digest; nothing is started or written."""
     with _only_of_the_text():
-        where: PlaceKeywords = {"executor": asked.executor, "runtime": asked.runtime, "site": asked.site}
-        (planned,) = workspace.plan(_source(asked), points=asked.points, **where)
+        where: PlaceKeywords = {"executor": params.executor, "runtime": params.runtime, "site": params.site}
+        (planned,) = workspace.plan(_source(params), points=params.points, **where)
     return planned
 
 
 @verb("POST", "/validate")
-def validate(workspace: Workspace, asked: OfScenario) -> "answers.Validation":
+def validate(workspace: Workspace, params: OfScenario) -> "answer_types.Validation":
     """Check a scenario; every mistake is told at once, with its place."""
     with _only_of_the_text():
-        return workspace.validate(_source(asked))
+        return workspace.validate(_source(params))

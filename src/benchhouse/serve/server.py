@@ -14,9 +14,9 @@ from benchhouse.runs.sharing import engine_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.serve.app import make_app
 from benchhouse.serve.connections import Connections
-from benchhouse.serve.following import follow
 from benchhouse.serve.log import log_to_stderr
 from benchhouse.serve.settings import Settings
+from benchhouse.serve.store_follower import follow
 
 _BACKLOG = 1024  # connections that wait to be accepted, and that may be accepted before the first of them is counted
 _OTHER_FILES = 512  # of the tables, evidence, and libraries

@@ -1,4 +1,4 @@
-"""What the server's owner decides: where it listens, who is believed, how much is taken from one asker."""
+"""What the server's owner decides: where it listens, who is believed, how much is taken from one caller."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Settings:
     max_time_s: float = 60.0
     """Seconds until an answer begins."""
     rate: float = 100.0
-    """Requests a second of one asker, on average; four seconds' worth may come at once."""
+    """Requests a second of one caller, on average; four seconds' worth may come at once."""
 
     @property
     def is_loopback(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from benchhouse.processes.owner import identity, is_gone
+from benchhouse.processes.process_identity import identity, is_gone
 
 _SESSION_S = 12 * 3600.0
 _MOST_SESSIONS = 100  # of one token; then the oldest ends
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS answer (
 
 
 @dataclass(frozen=True)
-class Kept:
+class IdempotentAnswer:
     """What is known of an idempotency key."""
 
     asked: str
@@ -40,7 +40,7 @@ class Kept:
     body: str | None = None
 
 
-class ServerState:
+class ServerDatabase:
     """One SQLite file, synced at every write; opened when it is first needed, so that reading needs no file."""
 
     def __init__(self, path: Path) -> None:
@@ -90,10 +90,10 @@ class ServerState:
             ).fetchone()
         return row[0] if row else None
 
-    def claim(self, who: str, key: str, asked: str, request: str) -> Kept | None:
-        """Take a key for a write; None: it is ours now. Else what is known of it already.
+    def claim(self, who: str, key: str, asked: str, request: str) -> IdempotentAnswer | None:
+        """Reserve a key for a write. Return None if it was free, and otherwise what is stored under it.
 
-        One whose server was killed in the middle is ours too, under the request that it had: `Kept` without an answer.
+        A key whose server was killed in the middle is reserved too: the result has its request, and no answer.
         """
         with self._open() as connection:
             connection.execute("DELETE FROM answer WHERE time < ?", (time.time() - _KEPT_S,))
@@ -111,7 +111,7 @@ class ServerState:
                     "UPDATE answer SET owner = ?, time = ? WHERE who = ? AND key = ?",
                     (identity(), time.time(), who, key),
                 )
-            return Kept(row[0], row[1], under_way, row[3], row[4])
+            return IdempotentAnswer(row[0], row[1], under_way, row[3], row[4])
 
     def keep(self, who: str, key: str, status: int, body: str) -> None:
         with self._open() as connection:

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve import evaluations, reading, reading_automation, reading_catalog, writing
-from benchhouse.serve.access import Asker
-from benchhouse.serve.answering import asked_of, hide_places, json_text, refuse
+from benchhouse.serve import evaluations, reading_automation, reading_catalog, reading_verbs, writing_verbs
+from benchhouse.serve.access import Caller
+from benchhouse.serve.idempotent_writes import ServerWrites
 from benchhouse.serve.openapi import with_null_numbers
+from benchhouse.serve.verb_requests import hide_places, json_text, params_of, refuse
 from benchhouse.serve.verbs import VERBS, Verb
-from benchhouse.serve.writes import Writes
 
 _VERBS: dict[str, Callable[..., Any]] = {
     "benchmark_contracts": reading_catalog.benchmark_contracts,
@@ -24,35 +24,35 @@ _VERBS: dict[str, Callable[..., Any]] = {
     "experiment": reading_catalog.experiment_show,
     "benchmarks": reading_catalog.benchmarks,
     "changes": reading_automation.changes,
-    "list": reading.runs,
-    "show": reading.run_overview,
-    "status": reading.run_status,
-    "points": reading.run_points,
-    "failures": reading.run_failures,
-    "warnings": reading.run_warnings,
-    "logs": reading.run_logs,
-    "verify": reading.run_verify,
-    "compare": reading.compare,
-    "cases": reading.cases,
-    "history": reading.history,
-    "why": reading.run_why,
-    "trace": reading.trace,
-    "claims": reading.claims,
+    "list": reading_verbs.runs,
+    "show": reading_verbs.run_overview,
+    "status": reading_verbs.run_status,
+    "points": reading_verbs.run_points,
+    "failures": reading_verbs.run_failures,
+    "warnings": reading_verbs.run_warnings,
+    "logs": reading_verbs.run_logs,
+    "verify": reading_verbs.run_verify,
+    "compare": reading_verbs.compare,
+    "cases": reading_verbs.cases,
+    "history": reading_verbs.history,
+    "why": reading_verbs.run_why,
+    "trace": reading_verbs.trace,
+    "claims": reading_verbs.claims,
     "leaderboards": reading_catalog.leaderboards,
     "leaderboard": reading_catalog.leaderboard,
     "tables": reading_catalog.warehouse_schema,
     "query": reading_catalog.query,
     "validate": reading_catalog.validate,
     "plan": reading_catalog.plan,
-    "approvals": reading.approvals,
-    "approval": reading.approval_show,
+    "approvals": reading_verbs.approvals,
+    "approval": reading_verbs.approval_show,
     "evaluations": evaluations.evaluations,
     "evaluation": evaluations.evaluation,
-    "run": writing.submit,
-    "stop": writing.stop,
-    "resume": writing.resume,
-    "collect": writing.collect,
-    "approve": writing.approve_plan,
+    "run": writing_verbs.submit,
+    "stop": writing_verbs.stop,
+    "resume": writing_verbs.resume,
+    "collect": writing_verbs.collect,
+    "approve": writing_verbs.approve_plan,
     "evaluate": evaluations.evaluate,
 }
 _LARGEST = 256 << 10
@@ -90,25 +90,25 @@ class Tool:
         return {"type": "object", "required": ["answer"], "properties": {"answer": schema}, **definitions}
 
     def call(
-        self, workspace: Workspace, writes: Writes, asker: Asker, given: Mapping[str, Any]
+        self, workspace: Workspace, writes: ServerWrites, caller: Caller, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, int]]:
         """What it answers, and how many rows of which of its fields were left out as they are too many.
 
-        Raises what the verb raises, and where the asker may not.
+        Raises what the verb raises, and where the caller may not.
         """
-        if refusal := refuse(self.verb, asker, self.name):
+        if refusal := refuse(self.verb, caller, self.name):
             raise BenchError(*refusal)
         arguments = dict(given)
         key = str(arguments.pop("key", "")) if self.verb.writes else ""
-        asked = asked_of(self.verb, arguments, self.name)
+        params = params_of(self.verb, arguments, self.name)
         if self.verb.writes:
-            text = hide_places(writes.carry_out(self.verb, asked, asker, key).body, workspace)
+            text = hide_places(writes.carry_out(self.verb, params, caller, key).body, workspace)
         else:
-            text = json_text(self.verb.answer(workspace, asked, asker.name), workspace)
+            text = json_text(self.verb.answer(workspace, params, caller.name), workspace)
         answer = json.loads(text)
         shortened, left_out = _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
         if left_out and "cursor" in answer:  # it leads beyond the rows that are left out: ask for no more than fit
-            fewer = asked.model_copy(update={"limit": len(shortened[next(iter(left_out))])})
+            fewer = params.model_copy(update={"limit": len(shortened[next(iter(left_out))])})
             return json.loads(json_text(self.verb.call(workspace, fewer), workspace)), {}
         return shortened, left_out
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Method = Literal["GET", "POST"]
 
 
-class Asked(BaseModel):
+class VerbParams(BaseModel):
     """What a verb is asked with: fields by the names of the path, the query or the body."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Nothing(Asked):
+class NoParams(VerbParams):
     """Of a verb that is asked as it is."""
 
 
@@ -35,7 +35,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=1
 
 
 @dataclass(frozen=True)
-class Order:
+class WriteContext:
     """On whose behalf something is written."""
 
     by: str
@@ -63,7 +63,7 @@ class Verb:
     method: Method
     path: str
     """Below /api; `{run}` is a field of `asks`."""
-    asks: type[Asked]
+    asks: type[VerbParams]
     call: Callable[..., Any]
     scope: Scope
     rows: str | None
@@ -77,17 +77,17 @@ class Verb:
     def answers(self) -> Any:
         """The type of the answer, as pydantic describes it. The modules of all types are imported when one is asked
         for: that takes as long as the rest of the start."""
-        types = importlib.import_module("benchhouse.serve.answers")
+        types = importlib.import_module("benchhouse.serve.answer_types")
         return get_type_hints(self.call, localns={"answers": types})["return"]
 
     @property
     def writes(self) -> bool:
-        """Whether it is called with an `Order` too."""
+        """Whether it is called with an `WriteContext` too."""
         return self.method == "POST" and self.scope != "read"
 
-    def answer(self, workspace: "Workspace", asked: Asked, by: str) -> Any:
+    def answer(self, workspace: "Workspace", params: VerbParams, by: str) -> Any:
         """What it says, where it writes nothing; `by` is who asks."""
-        return self.call(workspace, asked, by) if self.personal else self.call(workspace, asked)
+        return self.call(workspace, params, by) if self.personal else self.call(workspace, params)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def verb(
 
     An answer that is a list is a table, which can be had as CSV and Arrow too; `rows` names the field that is one.
     `texts` are the media types of one that is a document. A POST with another scope than read writes: it is a function
-    of an `Order` too.
+    of an `WriteContext` too.
     """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,9 +10,9 @@ from starlette.routing import Route
 
 from benchhouse.api.github import WebhookDoor
 from benchhouse.api.workspace import Workspace
-from benchhouse.automation.github.deliveries import Delivery, Refused
+from benchhouse.automation.github.deliveries import Delivery, DeliveryRefused
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import problem
+from benchhouse.serve.verb_requests import problem
 
 LOG = logging.getLogger("benchhouse.serve")
 GITHUB = "/webhooks/github"
@@ -53,7 +53,7 @@ class Webhooks:
             if self._writing is None:
                 self._writing = asyncio.create_task(self._write(door))
             new = await taken
-        except Refused as refusal:
+        except DeliveryRefused as refusal:
             LOG.warning("refused a webhook: %s", refusal)
             return problem(refusal.status, str(refusal))
         except BenchError as error:

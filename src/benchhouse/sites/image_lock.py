@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchhouse.documents.misfits import validated
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from benchhouse.evidence.writing import now
-from benchhouse.http.registry import RegistrySilent, ask_digest
+from benchhouse.http.registry import RegistrySilent, fetch_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.image import Pin, Reference
+from benchhouse.schema.image import ImageReference, Pin
 from benchhouse.sites.image_lock import changing, read_lock
 
 _TO_PIN = (
@@ -40,7 +40,7 @@ class PinnedReference:
 
 def pin(
     path: Path,
-    references: Sequence[Reference],
+    references: Sequence[ImageReference],
     known: Mapping[str, Pin],
     note: Callable[[str], None],
     *,
@@ -59,7 +59,7 @@ def pin(
     return results
 
 
-def _pinned(reference: Reference, before: Pin | None, ask: "_Asking", update: bool) -> PinnedReference:
+def _pinned(reference: ImageReference, before: Pin | None, ask: "_Asking", update: bool) -> PinnedReference:
     key = reference.tagged
     if before and not reference.digest and not update:
         return _told(key, before, "kept")
@@ -77,13 +77,13 @@ def _told(key: str, pin: Pin, state: Literal["pinned", "kept", "updated"]) -> Pi
     return PinnedReference(key, pin.digest, state, source=pin.source, pinned=pin.pinned)
 
 
-def check(references: Sequence[Reference], note: Callable[[str], None]) -> list[PinnedReference]:
+def check(references: Sequence[ImageReference], note: Callable[[str], None]) -> list[PinnedReference]:
     """Whether each tag is still the digest that it is pinned to; asks the registries, writes nothing."""
     ask = _Asking(note, _TO_CHECK)
     return [_check_one(reference, ask) for reference in references]
 
 
-def _check_one(reference: Reference, ask: "_Asking") -> PinnedReference:
+def _check_one(reference: ImageReference, ask: "_Asking") -> PinnedReference:
     key, digest = reference.tagged, reference.digest
     try:
         current = ask(reference)
@@ -98,12 +98,12 @@ class _Asking:
     def __init__(self, note: Callable[[str], None], offline: str) -> None:
         self._note, self._offline, self._silent = note, offline, dict[str, RegistrySilent]()
 
-    def __call__(self, reference: Reference) -> str:
+    def __call__(self, reference: ImageReference) -> str:
         if silent := self._silent.get(reference.host):
             raise silent
         self._note(f"asking {reference.host} for {reference.path}:{reference.tag}")
         try:
-            return ask_digest(reference, self._offline)
+            return fetch_digest(reference, self._offline)
         except RegistrySilent as error:
             self._silent[reference.host] = error
             raise

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchhouse.evidence.writing import now, write_model
-from benchhouse.http.registry import ask_digest, is_plain
+from benchhouse.http.registry import fetch_digest, is_plain
 from benchhouse.processes.durable import make_folders, put_in_place, sync
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.image import RECORD, Image, ImageLock, Images, Reference, parse_reference, read_images
+from benchhouse.schema.image import RECORD, Image, ImageList, ImageLock, ImageReference, parse_reference, read_images
 from benchhouse.schema.site import Site
 from benchhouse.sites import places
 
@@ -187,12 +187,12 @@ def _record(folder: Path) -> Iterator[dict[str, Image]]:
             fcntl.flock(held, fcntl.LOCK_EX)
             record = dict(read_images(folder).images)
             yield record
-            write_model(folder / RECORD, Images(images=record))
+            write_model(folder / RECORD, ImageList(images=record))
     except OSError as error:
         raise unwritable(folder / RECORD, error) from error
 
 
-def _exact(source: str, lock: ImageLock, note: Callable[[str], None]) -> Reference:
+def _exact(source: str, lock: ImageLock, note: Callable[[str], None]) -> ImageReference:
     """With its digest."""
     try:
         reference = parse_reference(source)
@@ -203,6 +203,6 @@ def _exact(source: str, lock: ImageLock, note: Callable[[str], None]) -> Referen
     if pin := lock.images.get(reference.tagged):
         note(f"{reference} is pinned to {pin.digest}")
         return reference.at(pin.digest)
-    digest = ask_digest(reference, _OFFLINE)
+    digest = fetch_digest(reference, _OFFLINE)
     note(f"{reference} is {digest}")
     return reference.at(digest)

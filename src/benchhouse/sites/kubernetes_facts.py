@@ -6,7 +6,7 @@ from typing import Any
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import read_quantity
 from benchhouse.schema.quantities import show_bytes
-from benchhouse.schema.site import Finding
+from benchhouse.schema.site import SiteFinding
 
 Object = Mapping[str, Any]
 _EVERY_POD = ("pods", "count/pods", "count/jobs.batch", "count/configmaps", "cpu", "memory",
@@ -18,7 +18,7 @@ def _show(resource: str, amount: float) -> str:
     return show_bytes(amount) if "memory" in resource or "storage" in resource else f"{amount:g}"
 
 
-def quota_finding(quota: Object) -> Finding:
+def quota_finding(quota: Object) -> SiteFinding:
     """Hard minus used; missing where nothing is left of what every pod needs."""
     status = quota.get("status") or {}
     hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
@@ -29,7 +29,7 @@ def quota_finding(quota: Object) -> Finding:
         for name, most in hard.items()
     ]
     spent = [name for name, amount in left.items() if amount <= 0 and name in _EVERY_POD]
-    return Finding(
+    return SiteFinding(
         what=f"quota {quota['metadata']['name']}",
         state="missing" if spent else "good",
         value=f"left: {', '.join(amounts)}",
@@ -48,7 +48,7 @@ def unset_memory(quotas: Iterable[Object], ranges: Iterable[Object], site: Kuber
     return bool(counted & {"memory", "requests.memory", "limits.memory"}) and not given and site.memory is None
 
 
-def limits_finding(limits: Object) -> Finding:
+def limits_finding(limits: Object) -> SiteFinding:
     rows = []
     for item in (limits.get("spec") or {}).get("limits") or ():
         amounts = [
@@ -57,10 +57,10 @@ def limits_finding(limits: Object) -> Finding:
             if item.get(key)
         ]
         rows.append(f"{item['type']}: {'; '.join(amounts)}")
-    return Finding(what=f"limits {limits['metadata']['name']}", state="good", value=" / ".join(rows))
+    return SiteFinding(what=f"limits {limits['metadata']['name']}", state="good", value=" / ".join(rows))
 
 
-def claim_finding(claim: Object, several_nodes: bool) -> Finding:
+def claim_finding(claim: Object, several_nodes: bool) -> SiteFinding:
     name, phase = claim["metadata"]["name"], (claim.get("status") or {}).get("phase", "")
     modes = claim["spec"].get("accessModes") or []
     size = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
@@ -80,10 +80,10 @@ def claim_finding(claim: Object, several_nodes: bool) -> Finding:
         )
     else:
         state = "good"
-    return Finding(what=f"volume {name}", state=state, value=value, note=note)
+    return SiteFinding(what=f"volume {name}", state=state, value=value, note=note)
 
 
-def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[Finding]:
+def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[SiteFinding]:
     """Nodes that pods may be placed on, their architectures, and who offers GPUs."""
     fitting = [node for node in nodes if fits(node, site)]
     kinds = sorted({node["status"]["nodeInfo"]["architecture"] for node in fitting})
@@ -96,17 +96,17 @@ def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[Finding
     value = f"{len(fitting)} of {len(nodes)} ready, {' or '.join(kinds)}, {'; '.join(sizes[:3])}" if fitting else ""
     note = f"no node of {len(nodes)} is ready{f' with {asked}' if asked else ''}: kubectl get nodes --show-labels"
     findings = [
-        Finding(what="nodes", state="good" if fitting else "missing", value=value, note="" if fitting else note)
+        SiteFinding(what="nodes", state="good" if fitting else "missing", value=value, note="" if fitting else note)
     ]
     if len(kinds) > 1 and "kubernetes.io/arch" not in site.node_selector:
         note = "an image of one of them fails on the other: node_selector: {kubernetes.io/arch: ...}"
-        findings.append(Finding(what="architecture", state="unknown", value=", ".join(kinds), note=note))
+        findings.append(SiteFinding(what="architecture", state="unknown", value=", ".join(kinds), note=note))
     amounts = {node["metadata"]["name"]: _amount(node, site.gpu_resource) for node in fitting}
     offers = [f"{name} {amount:g}" for name, amount in amounts.items() if amount]
     others = sorted({name for node in fitting for name in node["status"]["allocatable"] if _is_device(name)})
     note = "" if offers else f"trials with `gpus` would wait forever; offered: {', '.join(others) or 'no devices'}"
     findings.append(
-        Finding(what=site.gpu_resource, state="good" if offers else "missing", value=", ".join(offers), note=note)
+        SiteFinding(what=site.gpu_resource, state="good" if offers else "missing", value=", ".join(offers), note=note)
     )
     return findings
 
@@ -140,7 +140,7 @@ def _is_device(name: str) -> bool:
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
-def queue_finding(queue: Object) -> Finding:
+def queue_finding(queue: Object) -> SiteFinding:
     """A LocalQueue of Kueue: who backs it, and how many wait in it."""
     status = queue.get("status") or {}
     active = next((item for item in status.get("conditions") or () if item["type"] == "Active"), None)
@@ -152,7 +152,7 @@ def queue_finding(queue: Object) -> Finding:
         note = f"it admits nothing: {active.get('message', '')}"
     backing = (queue.get("spec") or {}).get("clusterQueue", "no cluster queue")
     waiting, admitted = status.get("pendingWorkloads", 0), status.get("admittedWorkloads", 0)
-    return Finding(
+    return SiteFinding(
         what=f"queue {queue['metadata']['name']}",
         state="missing" if note else "good",
         value=f"{backing}, {waiting} waiting, {admitted} admitted",

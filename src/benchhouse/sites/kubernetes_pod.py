@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of, selector
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, path_of, selector
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.pod_template import QUEUE_LABEL, pod_template
-from benchhouse.schema.site import Finding
+from benchhouse.schema.site import SiteFinding
 
 _WAIT_S = 60.0
 _LOOK_S = 0.3
@@ -40,17 +40,17 @@ print(json.dumps(seen))
 """
 
 
-def ask_pod(client: KubeClient, namespace: str, site: KubernetesSite) -> list[Finding]:
+def probe_pod(client: KubeClient, namespace: str, site: KubernetesSite) -> list[SiteFinding]:
     """Run it, and take it away again."""
     if site.image is None:
-        return [Finding(what="a pod", state="unknown", note="without an image none can be started")]
+        return [SiteFinding(what="a pod", state="unknown", note="without an image none can be started")]
     if site.volume is None or not Path(site.volume.path).is_dir():
         return _asked(client, namespace, site, None)
     with tempfile.NamedTemporaryFile(dir=site.volume.path, prefix=".bench-check-") as marker:
         return _asked(client, namespace, site, Path(marker.name))
 
 
-def _asked(client: KubeClient, namespace: str, site: KubernetesSite, marker: Path | None) -> list[Finding]:
+def _asked(client: KubeClient, namespace: str, site: KubernetesSite, marker: Path | None) -> list[SiteFinding]:
     job = _job(namespace, site, marker)
     name, begun = job["metadata"]["name"], time.monotonic()
     try:
@@ -58,24 +58,24 @@ def _asked(client: KubeClient, namespace: str, site: KubernetesSite, marker: Pat
         pod = _ended(client, namespace, name)
         text = client.text(path_of("v1", namespace, "pods", pod["metadata"]["name"], "log")).strip()
     except BenchError as error:
-        return [Finding(what="a pod", state="missing", note="; ".join(str(error).splitlines()))]
+        return [SiteFinding(what="a pod", state="missing", note="; ".join(str(error).splitlines()))]
     finally:
         client.delete(path_of("batch/v1", namespace, "jobs", name), grace_s=0)
     try:
         seen = json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):
-        return [Finding(what="a pod", state="missing", value=text[-200:], note=_failure(pod, site))]
+        return [SiteFinding(what="a pod", state="missing", value=text[-200:], note=_failure(pod, site))]
     where = pod["spec"].get("nodeName", "")
     return _findings(seen, site, f"on {where} in {time.monotonic() - begun:.1f} s", marker)
 
 
-def _findings(seen: Mapping[str, Any], site: KubernetesSite, where: str, marker: Path | None) -> list[Finding]:
+def _findings(seen: Mapping[str, Any], site: KubernetesSite, where: str, marker: Path | None) -> list[SiteFinding]:
     too_old = tuple(int(part) for part in seen["python"].split(".")[:2]) < (3, 11)
     note = "its Python is older than 3.11: trials can't run in this image" if too_old else ""
     if not note and site.code == "image" and not seen["benchhouse"]:
         note = "the image has no benchhouse: install it there, or write code: volume"
     value = f"Python {seen['python']}, {seen['machine']}, {where}"
-    findings = [Finding(what="a pod", state="missing" if note else "good", value=value, note=note)]
+    findings = [SiteFinding(what="a pod", state="missing" if note else "good", value=value, note=note)]
     if marker and site.volume:
         claim, path = site.volume.claim, site.volume.path
         note = ""
@@ -84,7 +84,9 @@ def _findings(seen: Mapping[str, Any], site: KubernetesSite, where: str, marker:
         elif seen["refused"]:
             note = f"the pod can't write there as user {os.getuid()}: {seen['refused']}"
         value = "" if note else f"{path} is the same here and in the pod, and both write"
-        findings.append(Finding(what="volume in a pod", state="missing" if note else "good", value=value, note=note))
+        findings.append(
+            SiteFinding(what="volume in a pod", state="missing" if note else "good", value=value, note=note)
+        )
     return findings
 
 
@@ -149,7 +151,7 @@ def _refused(client: KubeClient, namespace: str, name: str) -> str:
     """Why the Job makes no pod: a quota, a missing account; empty where nothing is said."""
     try:
         events = client.get(path_of("v1", namespace, "events"), fieldSelector=f"involvedObject.name={name}")["items"]
-    except Refused:
+    except KubernetesRefused:
         return ""
     return next((item["message"] for item in events if item.get("reason") == "FailedCreate"), "")
 

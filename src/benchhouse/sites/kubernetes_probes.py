@@ -7,15 +7,15 @@ from shutil import disk_usage
 from typing import Any
 
 from benchhouse.http.kubeconfig import find_access, kubeconfig_files
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, Unreachable, path_of
-from benchhouse.http.pod_image import ask_image
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, Unreachable, path_of
+from benchhouse.http.pod_image import probe_image
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.kubernetes_rights import RIGHTS, Right
 from benchhouse.schema.quantities import show_bytes
-from benchhouse.schema.site import Finding, Site, State
+from benchhouse.schema.site import Site, SiteFinding, State
 from benchhouse.sites import kubernetes_facts as facts
-from benchhouse.sites.kubernetes_pod import ask_pod
+from benchhouse.sites.kubernetes_pod import probe_pod
 
 _ANSWER_S = 5.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -26,12 +26,12 @@ _ADMIN = "bench site render makes manifests that an admin can apply"
 class ClusterAnswers:
     """Answers for people, and what they mean for a profile."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SiteFinding] = field(default_factory=list)
     profile: dict[str, Any] = field(default_factory=dict)
     to_confirm: list[str] = field(default_factory=list)
 
     def tell(self, what: str, state: State, value: str = "", note: str = "") -> None:
-        self.findings.append(Finding(what=what, state=state, value=value, note=note))
+        self.findings.append(SiteFinding(what=what, state=state, value=value, note=note))
 
 
 def is_wanted(site: Site) -> bool:
@@ -39,7 +39,7 @@ def is_wanted(site: Site) -> bool:
     return "kubernetes" in site.model_fields_set or site.executor == "kubernetes"
 
 
-def ask_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
+def probe_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
     """Everything that the API tells this account about its namespace, and the volume as this machine sees it.
 
     With `job` a pod of seconds tells what only a pod can see.
@@ -57,7 +57,7 @@ def ask_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
         note = "no kubeconfig here, and the profile names no cluster" if is_nowhere else _words(error)
         answers.tell("kubernetes", "unknown" if isinstance(error, Unreachable) else "missing", "", note)
         return answers
-    answers.findings.insert(0, Finding(what="kubernetes", state="good", value=f"{version}, {client.access.server}, "
+    answers.findings.insert(0, SiteFinding(what="kubernetes", state="good", value=f"{version}, {client.access.server}, "
                             f"context {client.access.context}"))  # fmt: skip
     answers.profile |= {"context": client.access.context, "namespace": namespace}
     for question in (questions.space, questions.rights, questions.quotas, questions.nodes, questions.volume,
@@ -68,7 +68,7 @@ def ask_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
             answers.tell(question.__name__, "unknown", "", _words(error))
     _folder(answers, settings, workspace)
     if job:
-        answers.findings += ask_pod(client, namespace, settings)
+        answers.findings += probe_pod(client, namespace, settings)
     elif settings.volume:
         note = "only a pod can tell: bench site check --job"
         answers.tell("volume in a pod", "unknown", "whether pods see the same files", note)
@@ -109,7 +109,7 @@ class _Questions:
         """Raises where the server does not know this account."""
         try:
             self.may(RIGHTS[0], RIGHTS[0].verbs[0])
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status in (401, 403):
                 hint = f"log in anew, or choose another context than {self.client.access.context!r}"
                 raise BenchError(f"the API server does not know this account: {error.message}", hint) from error
@@ -252,7 +252,7 @@ class _Questions:
             self.answers.tell("image", "missing", "", note)
             self.answers.to_confirm.append("kubernetes.image: an image with Python 3.11 or newer, pinned by its digest")
             return
-        answer = ask_image(image, self.site, self.suitable)
+        answer = probe_image(image, self.site, self.suitable)
         notes = [text for text in (answer.text, answer.hint) if text]
         states: dict[str, State] = {"there": "good", "missing": "missing", "unknown": "unknown"}
         state = states[answer.state]
@@ -269,7 +269,7 @@ class _Questions:
         """The object; or None and why: 403, 404."""
         try:
             return self.client.get(path), 200
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status not in (403, 404):
                 raise
             return None, error.status

@@ -6,7 +6,7 @@ A Service and an InferencePool say by labels which pods are theirs; KServe label
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from benchhouse.http.kubernetes import KubeClient, Object, Refused, path_of, selector
+from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, path_of, selector
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.server_pods import NamedServer, ServerPod, ServerPods
 
@@ -69,7 +69,7 @@ class ServerLookup:
         path = path_of("v1", self.namespace, "pods")
         try:
             items: list[Object] = self._client.get(path, labelSelector=selector(self._labels))["items"]
-        except Refused as error:
+        except KubernetesRefused as error:
             raise self._explained(error) from error
         there = [pod for pod in items if pod["status"].get("phase") not in _OVER]
         return sorted(there, key=lambda pod: str(pod["metadata"]["name"]))
@@ -77,7 +77,7 @@ class ServerLookup:
     def _object(self, kind: str, name: str, namespace: str) -> Object:
         try:
             return self._client.get(path_of(_APIS[kind], namespace, f"{kind}s", name))
-        except Refused as error:
+        except KubernetesRefused as error:
             if error.status != 404:
                 raise self._explained(error) from error
             context = self._client.access.context
@@ -91,7 +91,7 @@ class ServerLookup:
                 f"there is no {kind}/{name} in the namespace {namespace} (context {context})", hint
             ) from error
 
-    def _explained(self, error: Refused) -> BenchError:
+    def _explained(self, error: KubernetesRefused) -> BenchError:
         if error.status != 403:
             return error
         hint = f"bench site render --endpoints makes the Role for the namespace {self.namespace}, for an admin"

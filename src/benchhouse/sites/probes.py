@@ -17,7 +17,7 @@ from typing import Any
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes, show_seconds
-from benchhouse.schema.site import Finding, Site, State
+from benchhouse.schema.site import Site, SiteFinding, State
 from benchhouse.sites import container_program, kubernetes_probes, slurm_facts
 from benchhouse.sites.commands import ask, installed
 from benchhouse.sites.storage import mount_of, mounts, rooms
@@ -30,10 +30,10 @@ _OF_THE_SYSTEM = ("/proc", "/sys", "/run", "/dev", "/var", "/boot")
 
 
 @dataclass
-class Probed:
+class ProbedSite:
     """Answers for people, and what they mean for a profile."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SiteFinding] = field(default_factory=list)
     cluster: str = ""
     slurm: dict[str, Any] = field(default_factory=dict)
     kubernetes: dict[str, Any] = field(default_factory=dict)
@@ -43,19 +43,19 @@ class Probed:
     to_confirm: list[str] = field(default_factory=list)
 
     def tell(self, what: str, state: State, value: str = "", note: str = "") -> None:
-        self.findings.append(Finding(what=what, state=state, value=value, note=note))
+        self.findings.append(SiteFinding(what=what, state=state, value=value, note=note))
 
-    def tell_clock(self, what: str, skew: str, note: str) -> None:
+    def report_clock(self, what: str, skew: str, note: str) -> None:
         """`skew` is empty where that clock agrees with ours."""
         self.tell(what, "missing" if skew else "good", skew or "as here", note if skew else "")
 
 
-def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> Probed:
+def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> ProbedSite:
     """Ask everything; `network` also asks whether the internet answers, `job` a compute node for what is not here.
 
     `site` is the profile in use: what only people know, such as modules, is taken from it.
     """
-    probed, environ = Probed(), os.environ
+    probed, environ = ProbedSite(), os.environ
     _where(probed, environ)
     _slurm(probed)
     _kubernetes(probed, workspace, site, job)
@@ -71,7 +71,7 @@ def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> P
     return probed
 
 
-def _where(probed: Probed, environ: Mapping[str, str]) -> None:
+def _where(probed: ProbedSite, environ: Mapping[str, str]) -> None:
     job, node = environ.get("SLURM_JOB_ID"), platform.node()
     inside = f"inside job {job} on {environ.get('SLURMD_NODENAME', node)}"
     probed.tell("this node", "good", inside if job else f"{node}, not inside a job")
@@ -81,7 +81,7 @@ def _where(probed: Probed, environ: Mapping[str, str]) -> None:
     probed.tell("python", "good", f"{platform.python_version()}, {sys.executable}", note)
 
 
-def _slurm(probed: Probed) -> None:
+def _slurm(probed: ProbedSite) -> None:
     if not installed("sinfo"):
         probed.tell("slurm", "missing", "", "no sinfo here: jobs run on this machine only")
         return
@@ -114,15 +114,15 @@ def _slurm(probed: Probed) -> None:
     _controller_clock(probed, config.get("as of", ""))
 
 
-def _kubernetes(probed: Probed, workspace: WorkspaceFolder, site: Site, job: bool) -> None:
-    answers = kubernetes_probes.ask_cluster(site, workspace.root, job)
+def _kubernetes(probed: ProbedSite, workspace: WorkspaceFolder, site: Site, job: bool) -> None:
+    answers = kubernetes_probes.probe_cluster(site, workspace.root, job)
     probed.findings += answers.findings
     probed.kubernetes = answers.profile
     if kubernetes_probes.is_wanted(site):
         probed.to_confirm += answers.to_confirm
 
 
-def _accounts(probed: Probed, config: Mapping[str, str]) -> None:
+def _accounts(probed: ProbedSite, config: Mapping[str, str]) -> None:
     if "slurmdbd" not in config.get("AccountingStorageType", ""):
         probed.tell("accounting", "missing", "", "no slurmdbd: what happened to a job is known from its files only")
         return
@@ -154,7 +154,7 @@ def _accounts(probed: Probed, config: Mapping[str, str]) -> None:
         probed.to_confirm.append(f"slurm.account: which of {', '.join(own.accounts)} pays")
 
 
-def _controller_clock(probed: Probed, stamp: str) -> None:
+def _controller_clock(probed: ProbedSite, stamp: str) -> None:
     try:
         skew_s = datetime.fromisoformat(stamp).timestamp() - time.time()
     except ValueError:
@@ -163,10 +163,10 @@ def _controller_clock(probed: Probed, stamp: str) -> None:
     far = f"{abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
     # The stamp has whole seconds and is older by the time of the answer.
     near = abs(skew_s) < _SKEW_S + 1
-    probed.tell_clock("controller's clock", "" if near else far, "times of events will not agree")
+    probed.report_clock("controller's clock", "" if near else far, "times of events will not agree")
 
 
-def _modules(probed: Probed, environ: Mapping[str, str]) -> None:
+def _modules(probed: ProbedSite, environ: Mapping[str, str]) -> None:
     homes = (Path("/etc/profile.d"), Path("/usr/share/lmod/lmod/init"))
     files = [home / name for home in homes for name in _MODULE_FILES if (home / name).is_file()]
     if environ.get("LMOD_CMD") or environ.get("MODULESHOME") or files:
@@ -175,7 +175,7 @@ def _modules(probed: Probed, environ: Mapping[str, str]) -> None:
         probed.tell("module", "missing", "", "no environment modules here; some sites have them on compute nodes only")
 
 
-def _containers(probed: Probed, site: Site, *, inside: bool, job: bool) -> None:
+def _containers(probed: ProbedSite, site: Site, *, inside: bool, job: bool) -> None:
     """Trials run on compute nodes: what a login node has says nothing of them."""
     program = installed("apptainer", "singularity")
     here = (ask([program, "--version"]) or program).strip() if program else container_program.on_this_node(site)
@@ -200,7 +200,7 @@ def _containers(probed: Probed, site: Site, *, inside: bool, job: bool) -> None:
         probed.to_confirm.append(f"runtime: {probed.runtime or 'unknown'}{said}; {has}")
 
 
-def _folders(probed: Probed, workspace: WorkspaceFolder, environ: Mapping[str, str]) -> None:
+def _folders(probed: ProbedSite, workspace: WorkspaceFolder, environ: Mapping[str, str]) -> None:
     known = mounts()
     if work := environ.get("WORK"):
         there = Path(work).is_dir()
@@ -223,14 +223,14 @@ def _folders(probed: Probed, workspace: WorkspaceFolder, environ: Mapping[str, s
         probed.to_confirm.append("folders.shared: no network filesystem was found here")
 
 
-def _room(probed: Probed, workspace: WorkspaceFolder) -> None:
+def _room(probed: ProbedSite, workspace: WorkspaceFolder) -> None:
     for room in rooms(workspace.results, Site()):
         left = [show_bytes(room.size)] if room.size is not None else []
         left += [f"{room.files:,} files"] if room.files is not None else []
         probed.tell("room", "good" if room.size != 0 and room.files != 0 else "missing", ", ".join(left), room.basis)
 
 
-def _clock(probed: Probed, workspace: WorkspaceFolder) -> None:
+def _clock(probed: ProbedSite, workspace: WorkspaceFolder) -> None:
     """The clock of whoever keeps the files, which may be another machine."""
     try:
         with tempfile.NamedTemporaryFile(dir=workspace.root, prefix=".bench-clock-") as file:
@@ -242,10 +242,10 @@ def _clock(probed: Probed, workspace: WorkspaceFolder) -> None:
         probed.tell("workspace", "missing", str(workspace.root), f"can't be written: {error.strerror or error}")
         return
     skew = "" if abs(skew_s) < _SKEW_S else f"{skew_s:+.1f} s"
-    probed.tell_clock("filesystem's clock", skew, "ages of files will be wrong")
+    probed.report_clock("filesystem's clock", skew, "ages of files will be wrong")
 
 
-def _network(probed: Probed, environ: Mapping[str, str]) -> None:
+def _network(probed: ProbedSite, environ: Mapping[str, str]) -> None:
     answers = {name: _answers(url) for name, url in _HOSTS.items()}
     for name, answer in answers.items():
         probed.tell(f"egress to {name}", "good" if answer else "missing", "answers" if answer else "", "from this node")

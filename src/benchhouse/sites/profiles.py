@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import guess_hint
+from benchhouse.documents.validation_errors import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import NotFoundError
 from benchhouse.schema.site import Site

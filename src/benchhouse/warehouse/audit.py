@@ -14,9 +14,9 @@ from benchhouse.warehouse.catalog import (
     FILE_COLUMNS,
     FILE_NAME,
     MIGRATIONS,
-    Catalog,
     CatalogLost,
     RunEntry,
+    TableCatalog,
     read_only_address,
 )
 from benchhouse.warehouse.run_tables import RUN_FACT, TRIAL_FACT
@@ -29,7 +29,7 @@ Row = tuple[Any, ...]
 def audit_tables(workspace: WorkspaceFolder) -> list[str]:
     """What is wrong with the catalog and the tables that it names; nothing is mended. A lost catalog is one problem."""
     try:
-        Catalog.open(workspace).close()
+        TableCatalog.open(workspace).close()
         with closing(sqlite3.connect(read_only_address(workspace.warehouse / FILE_NAME), uri=True)) as db:
             return list(_problems(workspace, db))
     except CatalogLost as lost:
@@ -42,7 +42,7 @@ def audit_tables(workspace: WorkspaceFolder) -> list[str]:
 
 def collected_folders(workspace: WorkspaceFolder) -> dict[Path, str]:
     """Every trial folder that the tables know, and the digest of its manifest that they noted."""
-    with Catalog.open(workspace) as catalog:
+    with TableCatalog.open(workspace) as catalog:
         entries = catalog.files([TRIAL_FACT.name])
     return {
         workspace.root / row["folder"]: row["artifact_manifest_digest"]
@@ -56,7 +56,7 @@ def outdated_runs(workspace: WorkspaceFolder) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with Catalog.open(workspace) as catalog:
+    with TableCatalog.open(workspace) as catalog:
         entries = catalog.files(EVIDENCE_TABLES)
     outdated = set()
     for entry in entries:

@@ -66,7 +66,7 @@ class CatalogLost(Exception):  # noqa: N818 - always handled: the catalog is mad
 
 
 @dataclass(frozen=True)
-class FileEntry:
+class TableFile:
     """One Parquet file; `file` is relative to the warehouse folder."""
 
     table: str
@@ -107,7 +107,7 @@ def read_only_address(path: Path) -> str:
     return f"{path.absolute().as_uri()}?mode=ro{'' if os.access(path.parent, os.W_OK) else '&immutable=1'}"
 
 
-class Catalog:
+class TableCatalog:
     """An open catalog. Close it, or use it as a context manager."""
 
     def __init__(self, workspace: WorkspaceFolder, db: sqlite3.Connection) -> None:
@@ -115,7 +115,7 @@ class Catalog:
         self._db = db
 
     @classmethod
-    def open(cls, workspace: WorkspaceFolder) -> "Catalog":
+    def open(cls, workspace: WorkspaceFolder) -> "TableCatalog":
         """Open a whole catalog; raises CatalogLost when there is none."""
         catalog = cls._connect(workspace, create=False)
         if catalog._first("SELECT 1 FROM unfinished", []):
@@ -124,7 +124,7 @@ class Catalog:
         return catalog
 
     @classmethod
-    def open_for_rebuild(cls, workspace: WorkspaceFolder) -> "Catalog":
+    def open_for_rebuild(cls, workspace: WorkspaceFolder) -> "TableCatalog":
         """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
         try:
             make_folders(workspace.warehouse)
@@ -139,7 +139,7 @@ class Catalog:
             raise unwritable(workspace.warehouse, error) from error
 
     @classmethod
-    def _connect(cls, workspace: WorkspaceFolder, *, create: bool) -> "Catalog":
+    def _connect(cls, workspace: WorkspaceFolder, *, create: bool) -> "TableCatalog":
         path = workspace.warehouse / FILE_NAME
         if not create and not path.is_file():
             raise CatalogLost("the warehouse has no catalog")
@@ -174,7 +174,7 @@ class Catalog:
             raise
         return cls(workspace, db)
 
-    def __enter__(self) -> "Catalog":
+    def __enter__(self) -> "TableCatalog":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -189,7 +189,7 @@ class Catalog:
 
     # -- files and runs
 
-    def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[FileEntry]:
+    def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[TableFile]:
         """The files of these tables, ordered by table and run; of all runs, or of `runs` alone."""
         rows = []
         with self._reading():
@@ -200,13 +200,13 @@ class Catalog:
                 else:
                     for run in sorted(set(runs)):
                         rows += self._db.execute(f"{select} AND run_id = ?", [table, run]).fetchall()
-        return [FileEntry(*row) for row in rows]
+        return [TableFile(*row) for row in rows]
 
-    def files_of(self, run_id: str) -> list[FileEntry]:
+    def files_of(self, run_id: str) -> list[TableFile]:
         """All files of a run, ordered by table."""
         with self._reading():
             rows = self._db.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
-            return [FileEntry(*row) for row in rows]
+            return [TableFile(*row) for row in rows]
 
     def digests(self, tables: Sequence[str]) -> dict[str, str]:
         """What tells the files of these tables of each run from all others, by run."""
@@ -236,7 +236,7 @@ class Catalog:
             known = by_metric(row for row in self._db.execute(sql) if wanted is None or row[2] in wanted)
         return {metric: units for metric, units in known.items() if len(units) > 1}
 
-    def is_intact(self, entry: FileEntry) -> bool:
+    def is_intact(self, entry: TableFile) -> bool:
         """Whether the file is there with the bytes that the catalog names; read again only if it was touched since."""
         path = f"{self._place}/{entry.file}"
         try:
@@ -256,11 +256,11 @@ class Catalog:
     def replace_run(
         self,
         run: RunEntry,
-        files: Sequence[FileEntry],
+        files: Sequence[TableFile],
         trials: Iterable[tuple[str, str]],
         units: Iterable[tuple[str, str]] = (),
         *,
-        instead_of: Sequence[FileEntry],
+        instead_of: Sequence[TableFile],
     ) -> bool:
         """Make `files` the run's files, if its present ones are still `instead_of` and all of `files` exist.
 
@@ -280,7 +280,7 @@ class Catalog:
             self._insert("units", [(run.run_id, metric, unit) for metric, unit in units])
         return True
 
-    def forget_run(self, run_id: str, instead_of: Sequence[FileEntry]) -> bool:
+    def forget_run(self, run_id: str, instead_of: Sequence[TableFile]) -> bool:
         """Take a run out of the tables, if its present files are still `instead_of`; files that are pinned stay."""
         with self._writing():
             if self.files_of(run_id) != list(instead_of):

@@ -45,7 +45,7 @@ class RunTables:
         return sum(table.num_rows for table in self.tables.values())
 
 
-class Engine(Protocol):
+class TableEngine(Protocol):
     """What holds the tables of many runs, for one team or one person."""
 
     @property

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.warehouse.catalog import Catalog, FileEntry, RunEntry
+from benchhouse.warehouse.catalog import RunEntry, TableCatalog, TableFile
 from benchhouse.warehouse.engine import Files, RunTables, need_version, rows_digest
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.ingest import open_catalog
@@ -25,7 +25,7 @@ class LakeEngine:
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._workspace, self.name = workspace, str(workspace.root)
-        self._catalog: Catalog = open_catalog(workspace)
+        self._catalog: TableCatalog = open_catalog(workspace)
 
     def runs(self) -> dict[str, Files]:
         entries = grouped(self._catalog.files(EVIDENCE_TABLES), lambda entry: entry.run_id)
@@ -68,7 +68,7 @@ class LakeEngine:
     def close(self) -> None:
         self._catalog.close()
 
-    def _bytes(self, entry: FileEntry) -> bytes:
+    def _bytes(self, entry: TableFile) -> bytes:
         where = f"{self.name}: {entry.file}"
         need_version(entry.schema_version, where)
         if entry.schema_version < SCHEMA_VERSION:

@@ -15,14 +15,14 @@ from typing import Any
 
 from benchhouse.evidence.folder import list_folder, list_sealed
 from benchhouse.evidence.verify import verify
-from benchhouse.processes.owned import sweep_temporaries
+from benchhouse.processes.owned_names import sweep_temporaries
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.catalog import UNFINISHED, Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.catalog import UNFINISHED, CatalogLost, RunEntry, TableCatalog, TableFile
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.lineage_rows import lineage_columns
-from benchhouse.warehouse.rows import NotCollectable, Refused, TrialRows, read_folder, tabulate
+from benchhouse.warehouse.rows import NotCollectable, ReadRefused, TrialRows, read_folder, tabulate
 from benchhouse.warehouse.run_tables import LINEAGE_DIM, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
@@ -36,7 +36,7 @@ _STALE_TEMPORARY_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Collected:
+class IngestResult:
     """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away.
 
     `unread` are the folders among those given that were not read, each with the reason; `refused` those of them that
@@ -70,7 +70,7 @@ class Rebuilt:
     unread: list[str]
 
 
-def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
+def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], say: Say | None = None) -> IngestResult:
     """Put a run's sealed folders into the tables. Trials collected earlier stay, whether given again or not."""
     given = sorted(set(folders))
     sweep_temporaries(workspace.warehouse / UNFINISHED)
@@ -93,7 +93,7 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
     was published is found again in reports/, its files stay readable, and files that nothing refers to are removed.
     """
     skipped: list[str] = []
-    with Catalog.open_for_rebuild(workspace) as catalog:
+    with TableCatalog.open_for_rebuild(workspace) as catalog:
         _publish_again(catalog, skipped)
         folders, unread = sealed_folders(workspace), list[str]()
         evidence = _group_by_run(folders, unread)
@@ -102,7 +102,7 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
         strangers = [f"{file}: not a name of this warehouse; ignored" for file in lake.pop("", [])]
         known = {entry.run_id for entry in catalog.files([TRIAL_FACT.name])}
         run_ids = sorted(evidence.keys() | lake.keys() | known)
-        done = list[Collected]()
+        done = list[IngestResult]()
         for at, run_id in enumerate(run_ids, start=1):
             extra = [] if run_id in known else lake.get(run_id, [])
             done.append(_collect(catalog, run_id, evidence.get(run_id, []), extra, keep_rows=keep_rows))
@@ -121,7 +121,7 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
     return Rebuilt(sum(run.trials > 0 for run in done), trials, rows, skipped, removed, dropped, len(folders), unread)
 
 
-def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry]) -> int | None:
+def store(catalog: TableCatalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[TableFile]) -> int | None:
     """Write and register one run's tables from rows in memory; returns the number of rows. No trials: it is forgotten.
 
     None when another process registered something else than `instead_of` meanwhile.
@@ -140,20 +140,20 @@ def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_o
     return sum(entry.rows for entry in entries) if won else None
 
 
-def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iterable[Path] = ()) -> Catalog:
+def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iterable[Path] = ()) -> TableCatalog:
     """Open the catalog; one that is missing or damaged is made again first, and that is said.
 
     `given` is evidence about to be collected: when there is no other, there is nothing to make again.
     """
     try:
-        return Catalog.open(workspace)
+        return TableCatalog.open(workspace)
     except CatalogLost as lost:
         known = {path.resolve() for path in given}
         nothing_else = not any(True for _ in list_lake(workspace)) and all(
             path.resolve() in known for path in sealed_folders(workspace)
         )
         if nothing_else and "damaged" not in str(lost):
-            with Catalog.open_for_rebuild(workspace) as catalog:
+            with TableCatalog.open_for_rebuild(workspace) as catalog:
                 catalog.finish()
         else:
             warn = say or logging.getLogger(__name__).warning
@@ -163,7 +163,7 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
             if made.unread:
                 left_out = f"{len(made.unread)} of {made.sealed} sealed trials"
                 warn(f"{left_out} are not in the tables: bench warehouse rebuild")
-        return Catalog.open(workspace)
+        return TableCatalog.open(workspace)
 
 
 def sealed_folders(workspace: WorkspaceFolder) -> list[Path]:
@@ -172,8 +172,8 @@ def sealed_folders(workspace: WorkspaceFolder) -> list[Path]:
 
 
 def _collect(
-    catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = (), *, keep_rows: bool = True
-) -> Collected:
+    catalog: TableCatalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = (), *, keep_rows: bool = True
+) -> IngestResult:
     skipped, refused = list[str](), list[str]()
     fresh = _read_folders(catalog.workspace, run_id, folders, skipped, refused, whole=not keep_rows)
     for _ in range(_MERGE_ATTEMPTS):
@@ -185,10 +185,10 @@ def _collect(
         trials = known | fresh
         notes = [line for line in [*skipped, *notes] if line not in dropped]
         if not trials and not dropped:
-            return Collected(run_id, 0, 0, notes, unread=skipped, refused=refused)
+            return IngestResult(run_id, 0, 0, notes, unread=skipped, refused=refused)
         rows = store(catalog, run_id, trials, base)
         if rows is not None:
-            return Collected(run_id, len(trials), rows, notes, dropped, skipped, refused)
+            return IngestResult(run_id, len(trials), rows, notes, dropped, skipped, refused)
         time.sleep(0.01)
     raise BenchError(
         f"run {run_id}: other processes kept changing its tables, {_MERGE_ATTEMPTS} times in a row",
@@ -217,7 +217,7 @@ def _read_folders(
                 raise NotCollectable(f"belongs to run {rows.trial['run_id']}")
         except NotCollectable as reason:
             skipped.append(f"{folder}: {reason}")
-            if refused is not None and isinstance(reason, Refused):
+            if refused is not None and isinstance(reason, ReadRefused):
                 refused.append(skipped[-1])
             continue
         known = trials.get(rows.trial["trial_id"])
@@ -227,9 +227,9 @@ def _read_folders(
 
 
 def _kept(
-    catalog: Catalog,
+    catalog: TableCatalog,
     run_id: str,
-    base: list[FileEntry],
+    base: list[TableFile],
     fresh: dict[str, TrialRows],
     lake_files: Iterable[str],
     notes: list[str],
@@ -248,7 +248,7 @@ def _kept(
 
 
 def _prove(
-    catalog: Catalog, run_id: str, known: dict[str, TrialRows], fresh: dict[str, TrialRows], dropped: list[str]
+    catalog: TableCatalog, run_id: str, known: dict[str, TrialRows], fresh: dict[str, TrialRows], dropped: list[str]
 ) -> dict[str, TrialRows]:
     """The trials that the tables hold and `fresh` does not, read again from their folders; the others are `dropped`."""
     root = catalog.workspace.root
@@ -272,7 +272,7 @@ def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path
     return groups
 
 
-def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
+def _publish_again(catalog: TableCatalog, skipped: list[str]) -> None:
     """Of two places the last is remembered: the copy in published/, for the next report overwrites report.json.
 
     Raises OSError where one can't be read: without its pins, the files that its numbers rest on would be removed.

@@ -39,16 +39,16 @@ def axis_value(trial: _Bound, name: str) -> Any:
     if head == "resources" and "resources" not in parameters:
         return getattr(trial.resources, rest, None)
     if head == "target" and rest:
-        return _look_up(target, rest)
+        return _find_label(target, rest)
     if head == "workload" and rest:
-        return _look_up(parameters, rest)
-    value = _look_up(parameters, name)
+        return _find_label(parameters, rest)
+    value = _find_label(parameters, name)
     if value is None:
-        value = _look_up(target, name)
+        value = _find_label(target, name)
     return target if value is None and name == "target" else value
 
 
-def _look_up(values: Any, path: str) -> Any:
+def _find_label(values: Any, path: str) -> Any:
     if isinstance(values, dict) and path in values:
         return values[path]
     for key in path.split("."):

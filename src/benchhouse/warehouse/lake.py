@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.evidence.folder import list_folder
 from benchhouse.processes.durable import make_folders, sync
-from benchhouse.processes.owned import temporary_name
+from benchhouse.processes.owned_names import temporary_name
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.warehouse.catalog import UNFINISHED, FileEntry
+from benchhouse.warehouse.catalog import UNFINISHED, TableFile
 from benchhouse.warehouse.dimensions import OWN_IDS
 from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.rows import Content, NotCollectable, TrialRows
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 
-def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[FileEntry]:
+def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[TableFile]:
     """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
     contents = {
         # A tuple: a trial's slices.
@@ -44,7 +44,7 @@ def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, C
 
 def write_files(
     workspace: WorkspaceFolder, run_id: str, contents: Mapping[str, tuple[bytes, int]], started: Iterable[datetime]
-) -> list[FileEntry]:
+) -> list[TableFile]:
     """Write the files of one run from their bytes and numbers of rows, by table; `started` has a time a trial."""
     starts = [time.isoformat(timespec="milliseconds") for time in started]
     first, last = min(starts), max(starts)
@@ -52,7 +52,7 @@ def write_files(
     for name, (content, rows) in contents.items():
         sha256 = hashlib.sha256(content).hexdigest()
         file = f"{name}/{run_id}-{sha256[:12]}.parquet"
-        entries.append(FileEntry(name, run_id, file, sha256, rows, len(starts), SCHEMA_VERSION, first, last))
+        entries.append(TableFile(name, run_id, file, sha256, rows, len(starts), SCHEMA_VERSION, first, last))
     _write(str(workspace.warehouse), [(entry, contents[entry.table][0]) for entry in entries])
     return sorted(entries, key=lambda entry: entry.table)
 
@@ -149,13 +149,13 @@ def _read(path: Path, table: Table) -> "pa.Table":
     return content
 
 
-def _write(root: str, files: Iterable[tuple[FileEntry, bytes]]) -> None:
+def _write(root: str, files: Iterable[tuple[TableFile, bytes]]) -> None:
     """Write each file whole or not at all; they and their names are on disk before the catalog names them.
 
     All are written before the first is synced, and each folder is synced once: the disk is waited for as seldom as can
     be.
     """
-    begun: list[tuple[int, FileEntry, str]] = []
+    begun: list[tuple[int, TableFile, str]] = []
     try:
         for entry, content in files:
             path = f"{root}/{entry.file}"

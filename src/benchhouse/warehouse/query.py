@@ -14,14 +14,14 @@ from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput, QueryLimits, QuerySpec
-from benchhouse.warehouse.catalog import UNFINISHED, Catalog, CatalogLost, FileEntry
-from benchhouse.warehouse.known_answers import KnownAnswers, key_of
+from benchhouse.warehouse.answer_cache import KnownAnswers, key_of
+from benchhouse.warehouse.catalog import UNFINISHED, CatalogLost, TableCatalog, TableFile
 from benchhouse.warehouse.locked_engine import as_plain, listed, one_select, open_engine
-from benchhouse.warehouse.patience import while_wanted
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
+from benchhouse.warehouse.query_deadline import while_wanted
 from benchhouse.warehouse.query_pool import ReadableFiles, query_pool
-from benchhouse.warehouse.repeatable import is_repeatable
-from benchhouse.warehouse.shared import SharedViews, is_in_lake, own_temporary_files
+from benchhouse.warehouse.repeatable_sql import is_repeatable
+from benchhouse.warehouse.shared_database import SharedViews, is_in_lake, own_temporary_files
 from benchhouse.warehouse.table import SCHEMA_VERSION, quoted
 from benchhouse.warehouse.tables import TABLES, VIEWS
 from benchhouse.warehouse.units import refuse_mixed_units
@@ -81,7 +81,9 @@ _tried: dict[Path, tuple[list[tuple[str, int]], frozenset[str]]] = {}
 class Warehouse:
     """The open tables of a workspace. `notes` holds what had to be repaired on the way."""
 
-    def __init__(self, workspace: WorkspaceFolder, catalog: Catalog, say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, workspace: WorkspaceFolder, catalog: TableCatalog, say: Callable[[str], None] | None = None
+    ) -> None:
         self.workspace = workspace
         self.catalog = catalog
         self.notes: list[str] = []
@@ -94,7 +96,7 @@ class Warehouse:
     def open(cls, workspace: WorkspaceFolder, say: Callable[[str], None] | None = None) -> "Warehouse":
         """Open the tables; a lost catalog is made again first, which `say` (else the log) is told."""
         try:
-            return cls(workspace, Catalog.open(workspace), say)
+            return cls(workspace, TableCatalog.open(workspace), say)
         except CatalogLost:
             from benchhouse.warehouse.ingest import open_catalog  # brings pyarrow, which costs 240 ms
 
@@ -194,7 +196,7 @@ class Warehouse:
             raise NotFoundError(f"run '{run_id}' has not been collected: {known}", f"bench collect {run_id}")
         return run_id
 
-    def _intact_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[FileEntry]:
+    def _intact_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[TableFile]:
         """The catalog's files, after those that are damaged or of an older schema were made again."""
         repaired: set[str] = set()
         for _ in range(_ATTEMPTS):
@@ -250,7 +252,7 @@ class Warehouse:
                 f"{SCHEMA_VERSION} added is null"
             )
 
-    def _repair(self, damaged: Sequence[FileEntry]) -> None:
+    def _repair(self, damaged: Sequence[TableFile]) -> None:
         from benchhouse.warehouse.ingest import collect
 
         for run_id in sorted({entry.run_id for entry in damaged}):

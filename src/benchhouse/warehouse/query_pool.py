@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.processes.own_python import own_python
-from benchhouse.processes.owned import sweep_temporaries, temporary_name
+from benchhouse.processes.owned_names import sweep_temporaries, temporary_name
+from benchhouse.processes.python_command import python_command
 from benchhouse.schema.errors import BenchError, BusyError
 from benchhouse.schema.query import QueryLimits
-from benchhouse.warehouse.patience import while_wanted
+from benchhouse.warehouse.query_deadline import while_wanted
 
 _START_S = 30.0
 _CHUNK = 1 << 16
@@ -154,7 +154,7 @@ class _QueryProcess:
         self._ready = False
         self._buffer = bytearray()
         self._process = subprocess.Popen(
-            [*own_python(), "-m", "benchhouse.warehouse.query_process", str(self._memory), str(self._spill_bytes)],
+            [*python_command(), "-m", "benchhouse.warehouse.query_process", str(self._memory), str(self._spill_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},  # SQL sees no more of ours

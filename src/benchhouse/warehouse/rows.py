@@ -61,7 +61,7 @@ class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a
     """Why a folder, or a file of the lake, does not enter the tables."""
 
 
-class Refused(NotCollectable):
+class ReadRefused(NotCollectable):
     """The system would not let it be read: another time it may."""
 
 
@@ -72,7 +72,7 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotCollectable("no manifest.json: not finished") from error
     except OSError as error:
-        raise Refused(f"manifest.json: {error.strerror}") from error
+        raise ReadRefused(f"manifest.json: {error.strerror}") from error
     try:
         manifest = older.read(Manifest, sealed)
         spec = older.read(TrialSpec, _sealed_bytes(folder.spec, manifest))
@@ -98,7 +98,7 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise NotCollectable(str(error)) from error
     except OSError as error:
-        raise Refused(str(error)) from error
+        raise ReadRefused(str(error)) from error
 
 
 def make_rows(

@@ -34,7 +34,7 @@ _GPU, _RANK = re.compile(r"gpu(\d+)"), re.compile(r"rank:?(\d+)")
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
 
     entries: list[tuple[Any, ...]]
@@ -45,14 +45,14 @@ class Group:
 class Slices:
     """The slices of one trial, sorted by scope, series and phase."""
 
-    groups: Mapping[str, Group]
+    groups: Mapping[str, ColumnGroup]
     stats: Mapping[str, list[Any]]
 
     def __len__(self) -> int:
         return len(self.stats["n"])
 
 
-NO_SLICES = Slices({name: Group([], array("i")) for name in _GROUPS}, {name: [] for name in _STATS})
+NO_SLICES = Slices({name: ColumnGroup([], array("i")) for name in _GROUPS}, {name: [] for name in _STATS})
 
 
 def slice_up(telemetry: TelemetrySummary, host: str, topology: Topology | None) -> Slices:
@@ -87,7 +87,7 @@ def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[
     made = {}
     for name, rows in groups.items():
         known = {entry: at for at, entry in enumerate(dict.fromkeys(rows))}
-        made[name] = Group(list(known), array("i", [known[row] for row in rows]))
+        made[name] = ColumnGroup(list(known), array("i", [known[row] for row in rows]))
     return Slices(made, stats)
 
 
@@ -129,7 +129,7 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
     return pa.Table.from_arrays(arrays, names=schema.names).replace_schema_metadata(schema.metadata)
 
 
-def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]"]:
+def _merged(groups: Sequence[ColumnGroup]) -> tuple[list[tuple[Any, ...]], "array[int]"]:
     """The different entries of all of them, and which of them each slice has."""
     known: dict[tuple[Any, ...], int] = {}
     places = array("i")

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from benchhouse.warehouse.answer_cache import KnownAnswers
 from benchhouse.warehouse.catalog import BUSY_TIMEOUT_MS
-from benchhouse.warehouse.known_answers import KnownAnswers
 from benchhouse.warehouse.locked_engine import as_plain
 from benchhouse.warehouse.query import Result, Warehouse, own
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT

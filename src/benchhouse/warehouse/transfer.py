@@ -18,7 +18,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.secrets import split_userinfo, without_secrets
-from benchhouse.warehouse.engine import Engine, Files, RunTables, checked_files
+from benchhouse.warehouse.engine import Files, RunTables, TableEngine, checked_files
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.query import Result, Warehouse
 from benchhouse.warehouse.run_tables import TRIAL_FACT
@@ -28,7 +28,7 @@ _POSTGRES = ("postgresql", "postgres")
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 
-def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine:
+def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> TableEngine:
     """The engine at an address: `postgresql://...`, `clickhouse:FOLDER`, or the folder of another workspace.
 
     `$NAME` as a whole address, or as its password, is the value of that variable.
@@ -110,7 +110,7 @@ def _value(match: "re.Match[str]", environ: Mapping[str, str]) -> str:
 _ATTEMPTS = 100  # others may write the same run meanwhile
 
 
-class Moved(Model):
+class TransferredRun(Model):
     """What became of one run."""
 
     run_id: str
@@ -122,7 +122,7 @@ class Moved(Model):
     reason: str = ""
 
 
-def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: Any) -> list[Moved]:
+def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: Any) -> list[TransferredRun]:
     """Bring runs of this workspace (all, if none are named) to the engine at `to`."""
     with Warehouse.open(workspace) as warehouse:
         named = [warehouse.require_run(run) for run in runs] or None
@@ -130,7 +130,7 @@ def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: An
         return transfer(source, sink, named, **options)
 
 
-def pull(workspace: WorkspaceFolder, origin: str, runs: Sequence[str], **options: Any) -> list[Moved]:
+def pull(workspace: WorkspaceFolder, origin: str, runs: Sequence[str], **options: Any) -> list[TransferredRun]:
     """Bring runs of the engine at `origin` (all, if none are named by their ids) into this workspace's tables."""
     with closing(open_engine(origin)) as source, closing(LakeEngine(workspace)) as sink:
         return transfer(source, sink, list(runs) or None, **options)
@@ -143,14 +143,14 @@ def query(address: str, sql: str) -> Result:
 
 
 def transfer(
-    source: Engine,
-    sink: Engine,
+    source: TableEngine,
+    sink: TableEngine,
     run_ids: Iterable[str] | None = None,
     *,
     dry_run: bool = False,
     replace: bool = False,
-    say: Callable[[Moved], None] | None = None,
-) -> list[Moved]:
+    say: Callable[[TransferredRun], None] | None = None,
+) -> list[TransferredRun]:
     """Bring runs (all, if none are named) from `source` to `sink`; done ones stay where it is interrupted.
 
     A run of which the sink has trials that the source lacks is refused, unless `replace`.
@@ -165,7 +165,9 @@ def transfer(
     return done
 
 
-def _each(source: Engine, sink: Engine, run_ids: Iterable[str] | None, dry_run: bool, replace: bool) -> Iterator[Moved]:
+def _each(
+    source: TableEngine, sink: TableEngine, run_ids: Iterable[str] | None, dry_run: bool, replace: bool
+) -> Iterator[TransferredRun]:
     here, there = source.runs(), sink.runs()
     wanted = sorted(here if run_ids is None else set(run_ids))
     if missing := [run for run in wanted if run not in here]:
@@ -174,33 +176,39 @@ def _each(source: Engine, sink: Engine, run_ids: Iterable[str] | None, dry_run: 
         try:
             files = checked_files(source.name, run_id, here[run_id])
         except BenchError as error:
-            yield Moved(run_id=run_id, what="refused", reason=error.message)
+            yield TransferredRun(run_id=run_id, what="refused", reason=error.message)
             continue
         try:
             yield _move(source, sink, run_id, files, there.get(run_id), dry_run, replace)
         except BenchError as error:
             if dry_run or run_id not in error.message:
                 raise  # else it is about the run, and other runs may still go
-            yield Moved(run_id=run_id, what="refused", reason=error.message)
+            yield TransferredRun(run_id=run_id, what="refused", reason=error.message)
 
 
 def _move(
-    source: Engine, sink: Engine, run_id: str, files: dict[str, str], there: Files | None, dry_run: bool, replace: bool
-) -> Moved:
+    source: TableEngine,
+    sink: TableEngine,
+    run_id: str,
+    files: dict[str, str],
+    there: Files | None,
+    dry_run: bool,
+    replace: bool,
+) -> TransferredRun:
     run: RunTables | None = None
     for _ in range(_ATTEMPTS):
         if there is not None and dict(there) == (run.files if run else files):
-            return Moved(run_id=run_id, what="same", tables=files)
+            return TransferredRun(run_id=run_id, what="same", tables=files)
         run = run or source.read(run_id)
         if there is not None and not replace and (reason := _loses(run, source, sink)):
-            return Moved(run_id=run_id, what="refused", reason=reason)
+            return TransferredRun(run_id=run_id, what="refused", reason=reason)
         if dry_run or sink.write(run, there):
-            return Moved(run_id=run_id, what="renewed" if there else "new", rows=run.size, tables=run.files)
+            return TransferredRun(run_id=run_id, what="renewed" if there else "new", rows=run.size, tables=run.files)
         there = sink.runs().get(run_id)
     raise BenchError(f"run {run_id}: others kept changing it in {sink.name}", "Try again when they are done.")
 
 
-def _loses(run: RunTables, source: Engine, sink: Engine) -> str:
+def _loses(run: RunTables, source: TableEngine, sink: TableEngine) -> str:
     """What the sink would lose if it took this for what it has; empty: nothing."""
     ours, theirs = _ends(run), _ends(sink.read(run.run_id))
     lost = [trial for trial, ended in theirs.items() if trial not in ours or ours[trial] < ended]

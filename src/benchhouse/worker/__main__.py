@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchhouse.processes.owner import OWNER, identity
+from benchhouse.processes.process_identity import OWNER, identity
 
 
 def main(arguments: list[str]) -> int:
@@ -51,11 +51,11 @@ def _find(arguments: list[str]) -> Callable[[], int]:
     run: Callable[[Path], int]
     match arguments:
         case ["--keep", _]:
-            from benchhouse.worker.keeper import keep as run
+            from benchhouse.worker.service_supervisor import keep as run
         case ["--task", _]:
             from benchhouse.worker.task import run_task as run
         case ["--monitor", _]:
-            from benchhouse.worker.monitors.standing import run
+            from benchhouse.worker.monitors.standing_monitor import run
         case [folder] if not folder.startswith("-"):
             from benchhouse.worker.supervise import run_trial as run
         case _:

@@ -23,7 +23,7 @@ from benchhouse.schema.service import with_endpoints
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
-from benchhouse.worker.server_logs import Logs
+from benchhouse.worker.server_logs import ServiceLogWriter
 from benchhouse.worker.service_watch import ServerDiedError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MANY = 200_000  # values; with fewer, the import of pyarrow takes longer than i
 _PIECE = 50_000
 
 
-def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> None:
+def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: ServiceLogWriter) -> None:
     """Run one experiment and write `result`; whatever it raises is recorded there, never swallowed."""
     handover = Handover()
     ctx: TrialContext | None = None
@@ -122,12 +122,14 @@ def _load(ref: ExperimentRef) -> Experiment:
 
 
 def _version(recipe: "Recipe", program: str | None, spec: TrialSpec) -> str:
-    from benchhouse.worker.server_versions import known_version
+    from benchhouse.worker.server_versions import cached_version
 
-    return known_version(recipe, program, Path(spec.cache))
+    return cached_version(recipe, program, Path(spec.cache))
 
 
-def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":
+def _services(
+    spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: ServiceLogWriter
+) -> "TrialServices":
     from benchhouse.worker.trial_services import TrialServices
 
     def give_up(reason: str) -> None:

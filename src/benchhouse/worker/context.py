@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Series:
+class MetricWindow:
     """All values of one metric in one window, in the order they came."""
 
     metric: Metric
@@ -44,7 +44,7 @@ class TrialContext:
     workdir: Path
     artifacts_folder: Path
     cache: DataCache
-    series: dict[tuple[str, str], Series] = field(default_factory=dict)
+    series: dict[tuple[str, str], MetricWindow] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
     invalidities: list[tuple[str, str]] = field(default_factory=list)
@@ -94,12 +94,12 @@ class TrialContext:
         if numbers:
             self._series(name, None, None, str(window)).values.extend(numbers)
 
-    def _series(self, name: str, unit: str | None, direction: Direction | None, window: str) -> Series:
+    def _series(self, name: str, unit: str | None, direction: Direction | None, window: str) -> MetricWindow:
         """Where the values of a metric go."""
         series = self.series.get((name, window))
         if series is None:
             self._refuse_mixture(name, histogram=False)
-            series = self.series[name, window] = Series(self._declared(name, unit, direction), window, array("d"))
+            series = self.series[name, window] = MetricWindow(self._declared(name, unit, direction), window, array("d"))
         elif series.histogram is not None:
             self._refuse_mixture(name, histogram=False)
         elif unit is not None and unit != series.metric.unit:
@@ -120,7 +120,7 @@ class TrialContext:
         window = str(window)
         if not histogram.n:
             return
-        series = self.series.setdefault((name, window), Series(metric, window, array("d"), Histogram()))
+        series = self.series.setdefault((name, window), MetricWindow(metric, window, array("d"), Histogram()))
         assert series.histogram is not None
         series.histogram.merge(histogram)
 
@@ -235,7 +235,7 @@ class TrialContext:
             self._services = self.make_services()
         return self._services
 
-    def in_order(self) -> list[Series]:
+    def in_order(self) -> list[MetricWindow]:
         """What was emitted, what matters first: metrics that the user asked for, then the experiment's, as declared."""
         places = {metric.name: at for at, metric in enumerate(self.experiment.metrics)}
         return sorted(self.series.values(), key=lambda item: places.get(item.metric.name, -1))

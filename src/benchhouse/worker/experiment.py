@@ -22,15 +22,15 @@ from typing import NoReturn
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
-from benchhouse.processes.owned import Scratch
+from benchhouse.processes.owned_names import Scratch
 from benchhouse.processes.services import end_of
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
-from benchhouse.worker.monitors.watch import Watch
+from benchhouse.worker.monitors.watch import TrialMonitor
 from benchhouse.worker.output import Capture
-from benchhouse.worker.shared_process import Done, SharedProcess, take_streams
+from benchhouse.worker.shared_process import Done, SharedProcess, reset_streams
 from benchhouse.worker.stream import Redact
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -72,7 +72,7 @@ class Bell:
 
 
 @dataclass
-class Ended:
+class ExperimentEnd:
     """How the experiment's part in a trial ended."""
 
     status: int  # as waitpid gives it; 0 of a process that lives on
@@ -86,7 +86,7 @@ class Ended:
 
 
 @dataclass
-class Running:
+class TrialProcess:
     """The process that runs a trial; `shared` where it may run more of them."""
 
     pid: int
@@ -103,7 +103,7 @@ class Running:
         return [self.shared.line.fileno()] if self.shared and not self.shared.deaf else []
 
 
-def follow(session: TrialSession, watch: Watch) -> Ended:
+def follow(session: TrialSession, watch: TrialMonitor) -> ExperimentEnd:
     """Have the experiment run, and stay with it until it is over or has been ended.
 
     In the shared process where there is one, which is forked here for its first trial; else in one of its own.
@@ -112,9 +112,9 @@ def follow(session: TrialSession, watch: Watch) -> Ended:
     spec, cage, shared = session.spec, session.cage, session.shared
     if shared and shared.pid:
         shared.begin(spec, session.folder, session.capture, session.scratch)
-        running = Running(shared.pid, shared)
+        running = TrialProcess(shared.pid, shared)
     else:
-        running = Running(_fork(session), shared)
+        running = TrialProcess(_fork(session), shared)
     session.capture.parent_side()
     watch.begin(cage.folders, spec)
     try:
@@ -122,14 +122,14 @@ def follow(session: TrialSession, watch: Watch) -> Ended:
     finally:
         bell.close()
     if stopped_by:
-        return Ended(int(signal.SIGKILL), stopped_by, cage.oom_kills())
+        return ExperimentEnd(int(signal.SIGKILL), stopped_by, cage.oom_kills())
     status = 0 if running.done else tree.wait(running.pid)
     if spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
         stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
-    return Ended(status, stopped_by, cage.oom_kills(), running.done)
+    return ExperimentEnd(status, stopped_by, cage.oom_kills(), running.done)
 
 
-def _wait_for_end(running: Running, session: TrialSession, watch: Watch, bell: Bell) -> str:
+def _wait_for_end(running: TrialProcess, session: TrialSession, watch: TrialMonitor, bell: Bell) -> str:
     """Until it is over, or has been ended for the limit that is returned. It is not reaped where it ended by itself."""
     spec, cage, capture = session.spec, session.cage, session.capture
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
@@ -213,7 +213,7 @@ def _become_experiment(session: TrialSession, worker: int, line: socket.socket |
         if session.shared and line:
             session.shared.serve(line, spec, folder, scratch, logs)
         else:
-            take_streams()
+            reset_streams()
             os.chdir(scratch.work)
             run_experiment(spec, folder, scratch.work, scratch.result, logs)
         code = 0

@@ -16,7 +16,7 @@ _SHORT = 12  # digits of a digest in a sentence
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrialObservations:
     """What is known of a trial when it is over."""
 
     spec: TrialSpec
@@ -32,7 +32,7 @@ class Seen:
     """Limits that nothing held it to."""
 
 
-def observe(seen: Seen) -> list[Guarantee]:
+def observe(seen: TrialObservations) -> list[Guarantee]:
     """Every demand that a single trial can prove; those of the whole run are judged from all its trials."""
     contract = BenchmarkRun.model_validate(seen.spec.contract)
     return [item for item in _observe(contract, seen) if item.name in terms_of(contract).demands]
@@ -48,7 +48,7 @@ def refusal(spec: TrialSpec, observed: list[Guarantee]) -> Failure | None:
     return Failure(code="guarantee_missing", message=f"the contract '{contract.name}' demands what it lacks: {reasons}")
 
 
-def _observe(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
+def _observe(contract: BenchmarkRun, seen: TrialObservations) -> Iterator[Guarantee]:
     yield from _quiet(seen)
     yield from _placed(seen)
     yield from _pinned(contract, seen)
@@ -57,7 +57,7 @@ def _observe(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.ARTIFACTS, observed=kept, says=f"sealed in {final}" + ("" if kept else f", not {uri}"))
 
 
-def _quiet(seen: Seen) -> Iterator[Guarantee]:
+def _quiet(seen: TrialObservations) -> Iterator[Guarantee]:
     """What else went on at its nodes, by the processors that neither the trial nor its servers used."""
     summary = seen.telemetry
     whole = summary.stats("node", "cpu_busy", WHOLE) if summary else None
@@ -82,11 +82,11 @@ def _quiet(seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.STABLE, observed=True, says=says, value=share)  # whether it varies, the run tells
 
 
-def _share_of_others(seen: Seen, summary: TelemetrySummary, node: str) -> float | None:
+def _share_of_others(seen: TrialObservations, summary: TelemetrySummary, node: str) -> float | None:
     """Of the processors of a node, of the trial's own where `node` is empty; its nodes are taken to have as many."""
     place = f"{node}/" if node else ""
     whole = summary.stats(f"{place}node", "cpu_busy", WHOLE)
-    scopes = [f"{place}trial"] if node else _own_scopes(seen.spec, summary)
+    scopes = [f"{place}trial"] if node else _scopes_of_trial(seen.spec, summary)
     used = {scope: summary.stats(scope, "cpu", WHOLE) for scope in scopes}
     if whole is None or not used.get(f"{place}trial"):
         return None
@@ -94,14 +94,14 @@ def _share_of_others(seen: Seen, summary: TelemetrySummary, node: str) -> float 
     return max(0.0, whole.avg - sum(stats.avg for stats in used.values() if stats) - (sampling or 0.0)) / seen.threads
 
 
-def _own_scopes(spec: TrialSpec, summary: TelemetrySummary) -> list[str]:
+def _scopes_of_trial(spec: TrialSpec, summary: TelemetrySummary) -> list[str]:
     """A server that lives below the worker is in `trial` already; those that are attached are beside it."""
     attached = [name for name, service in spec.services.items() if service.folder]
     servers = [re.compile(rf"service:{re.escape(name)}(-\d+)?") for name in attached]
     return [scope for scope in summary.scopes if scope == "trial" or any(name.fullmatch(scope) for name in servers)]
 
 
-def _placed(seen: Seen) -> Iterator[Guarantee]:
+def _placed(seen: TrialObservations) -> Iterator[Guarantee]:
     spec, name = seen.spec, names.EXCLUSIVE
     if spec.executor == "local":
         alone = spec.parallel == 1
@@ -117,7 +117,7 @@ def _placed(seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.ISOLATION, observed=not loose, says=says)
 
 
-def _pinned(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
+def _pinned(contract: BenchmarkRun, seen: TrialObservations) -> Iterator[Guarantee]:
     spec, provenance = seen.spec, contract.provenance
     commit = str(spec.source.get("commit") or "unknown") + (" (dirty)" if spec.source.get("dirty") else "")
     yield Guarantee(name=names.COMMIT, observed=commit == provenance.git_commit, says=f"ran at {commit}")
@@ -135,7 +135,7 @@ def _pinned(contract: BenchmarkRun, seen: Seen) -> Iterator[Guarantee]:
     yield Guarantee(name=names.DATASET, observed=data in wanted, says=f"the {what} has the digest {data[:_SHORT]}")
 
 
-def _images(seen: Seen) -> dict[str, str]:
+def _images(seen: TrialObservations) -> dict[str, str]:
     """Digests of the trial's own image and of those that its servers ran in; of each, that which it was pulled by."""
     services = seen.custom.get("services")
     servers = services.values() if isinstance(services, dict) else ()

@@ -17,10 +17,10 @@ from typing import Any
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_leftovers
-from benchhouse.processes.owned import left_processes
-from benchhouse.processes.owner import OWNER, identity
+from benchhouse.processes.owned_names import left_processes
+from benchhouse.processes.process_identity import OWNER, identity
 from benchhouse.worker.batch import PLACED
-from benchhouse.worker.pool import Pool
+from benchhouse.worker.pool import WorkerPool
 from benchhouse.worker.warmup import warm_up, warm_up_for
 
 _GRACE_S = 3.0
@@ -38,7 +38,7 @@ def serve() -> int:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(bell)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    pool = Pool()
+    pool = WorkerPool()
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         _report({"ready": os.getpid()})
@@ -49,7 +49,7 @@ def serve() -> int:
     return 0
 
 
-def _serve_orders(pool: Pool, wakeup: int) -> None:
+def _serve_orders(pool: WorkerPool, wakeup: int) -> None:
     """Until the orchestrator closes its end of the pipe."""
     os.set_blocking(0, False)
     buffer = b""
@@ -79,7 +79,7 @@ def _sweep() -> None:
     sweep_leftovers()
 
 
-def _obey(order: dict[str, Any], pool: Pool) -> None:
+def _obey(order: dict[str, Any], pool: WorkerPool) -> None:
     if "stop" in order:
         pool.stop(order["stop"])
         return
@@ -90,7 +90,7 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
     _report({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
 
 
-def _end_all(pool: Pool) -> None:
+def _end_all(pool: WorkerPool) -> None:
     """An idle worker ends when its line does. A signal alone could miss it: while a worker seals, and until it is back
     from saying so, it ignores SIGTERM, and would then wait for orders that never come."""
     pool.hang_up()

@@ -17,7 +17,7 @@ def _stamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
 
 
-class Sink:
+class LogFile:
     """A log file. A disk that is full is remembered in `trouble`, never raised."""
 
     def __init__(self, path: Path) -> None:
@@ -58,17 +58,17 @@ class Sink:
 class Journal:
     """`trial.jsonl`: one JSON object a line, from every component and from the worker."""
 
-    def __init__(self, sink: Sink, trial_id: str, cap_bytes: int) -> None:
+    def __init__(self, sink: LogFile, trial_id: str, cap_bytes: int) -> None:
         self.sink = sink
         self._trial_id = trial_id
         self._cap_bytes = cap_bytes
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[str, ComponentJournal] = {}
         self._note_room = NOTE_BYTES
         self._notes_left_out = 0
 
-    def page(self, component: str) -> "Page":
+    def page(self, component: str) -> "ComponentJournal":
         if component not in self._pages:
-            self._pages[component] = Page(self, component, self._cap_bytes)
+            self._pages[component] = ComponentJournal(self, component, self._cap_bytes)
         return self._pages[component]
 
     def head(self, component: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Journal:
         self.note({"level": "warning", "message": message} | counts, last=True)
 
 
-class Page:
+class ComponentJournal:
     """What one component writes into the journal. Each has room of its own, so that a chatty one silences no other."""
 
     def __init__(self, journal: Journal, component: str, room_bytes: int) -> None:

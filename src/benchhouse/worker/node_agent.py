@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage, sweep_leftovers
-from benchhouse.processes.owned import left_processes
-from benchhouse.processes.owner import LEFTOVERS, OWNER, TAG, identity
+from benchhouse.processes.owned_names import left_processes
+from benchhouse.processes.process_identity import LEFTOVERS, OWNER, TAG, identity
 from benchhouse.schema.resources import Limits
 from benchhouse.worker.batch import PLACED
 from benchhouse.worker.node_call import (
@@ -37,7 +37,7 @@ from benchhouse.worker.node_call import (
     SIGNAL,
     SIZE,
     WRITTEN,
-    Line,
+    FrameConnection,
     exactly,
     proof,
 )
@@ -140,7 +140,7 @@ def _reap(holders: set[int]) -> None:
 def _hold(connection: socket.socket, cage: Cage) -> None:
     """Read what is asked for, and run it."""
     request = _request(connection)
-    line = Line(connection)
+    line = FrameConnection(connection)
     end = {"refused": "the agent there was asked without the secret of this trial"}
     if request is not None:
         end = _run(line, request["argv"], _environment(request["environment"]), cage)
@@ -154,7 +154,7 @@ def _hold(connection: socket.socket, cage: Cage) -> None:
         pass
 
 
-def _run(line: Line, argv: list[str], environment: dict[str, str], cage: Cage) -> dict[str, Any]:
+def _run(line: FrameConnection, argv: list[str], environment: dict[str, str], cage: Cage) -> dict[str, Any]:
     """How it ended, for whoever asked. What is not the trial's own, such as a sampler, is not held to its limits."""
     try:
         process = subprocess.Popen(
@@ -196,7 +196,7 @@ def _environment(given: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if name not in left_out} | here
 
 
-def _carry(line: Line, process: "subprocess.Popen[bytes]") -> None:
+def _carry(line: FrameConnection, process: "subprocess.Popen[bytes]") -> None:
     """Until the command has ended; what it has started is then ended too, and what that still printed is sent."""
     assert process.stdin and process.stdout and process.stderr
     streams = {process.stdout.fileno(): OUTPUT, process.stderr.fileno(): ERRORS}
@@ -238,7 +238,7 @@ def _carry(line: Line, process: "subprocess.Popen[bytes]") -> None:
             process.stdin.close()
 
 
-def _feed(line: Line, stdin: int, given: bytearray) -> None:
+def _feed(line: FrameConnection, stdin: int, given: bytearray) -> None:
     """Hand over what was given to the command; one that reads no more wants none of it."""
     size = len(given)
     try:

@@ -32,7 +32,7 @@ _ATOMIC = select.PIPE_BUF  # a pipe that can be written to takes so much without
 NO_CALL = 255  # exit code where there is no answer, or no more
 
 
-class Line:
+class FrameConnection:
     """Frames over a connection that never waits: what does not go out at once is sent when it can be."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -110,14 +110,14 @@ def call(node: str, command: list[str]) -> int:
             wanted = json.dumps({"argv": command, "environment": dict(os.environ)}).encode()
             request = proof(known["secret"], question, wanted) + wanted
             connection.sendall(SIZE.pack(len(request)) + request)
-            return _carry(Line(connection), wakeup)
+            return _carry(FrameConnection(connection), wakeup)
     except EOFError:
         return _fail(f"{node} has not answered to the end")
     except OSError as error:
         return _fail(f"{node} can't be reached at {place['address']}:{place['port']}: {error.strerror or error}")
 
 
-def _carry(line: Line, wakeup: int) -> int:
+def _carry(line: FrameConnection, wakeup: int) -> int:
     """Until the command has ended and all that it printed is written."""
     out = {1: bytearray(), 2: bytearray()}
     ended: dict[str, Any] | None = None

@@ -14,8 +14,8 @@ from typing import Any
 from benchhouse.schema.components import CAP_BYTES, EXPERIMENT, check_component
 from benchhouse.schema.secrets import redact_keys
 from benchhouse.worker import server_logs
-from benchhouse.worker.journal import Journal, Sink
-from benchhouse.worker.stream import Redact, Stream
+from benchhouse.worker.journal import Journal, LogFile
+from benchhouse.worker.stream import PipeReader, Redact
 
 MOST_PIPES = 100
 _PIPE_BYTES = 1 << 20
@@ -49,8 +49,8 @@ class Capture:
         self._journal = journal
         self._cap_bytes = cap_bytes
         self._redact = redact
-        self._streams: dict[str, Stream] = {}  # by the name of the file
-        self._readers: dict[int, Stream] = {}
+        self._streams: dict[str, PipeReader] = {}  # by the name of the file
+        self._readers: dict[int, PipeReader] = {}
         self._writers: list[int] = []  # of the child's stdout and stderr, until the fork
         self._buffer = bytearray(_READ_BYTES)
         self._last_read_s = 0.0
@@ -76,7 +76,7 @@ class Capture:
         """
         logs = folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        made = cls(logs, Journal(Sink(logs / "trial.jsonl"), trial_id, cap_bytes), cap_bytes, redact)
+        made = cls(logs, Journal(LogFile(logs / "trial.jsonl"), trial_id, cap_bytes), cap_bytes, redact)
         made._writers = [made._pipe_into(made._stream(EXPERIMENT, name, name)) for name in streams]
         return made
 
@@ -90,13 +90,13 @@ class Capture:
                 raise OSError(f"more than {MOST_PIPES} logs at once")
             return self._pipe_into(self._stream(component, component, "output"))
 
-    def _stream(self, component: str, file: str, name: str) -> Stream:
+    def _stream(self, component: str, file: str, name: str) -> PipeReader:
         if file not in self._streams:
-            sink = Sink(self._folder / f"{file}.log")
-            self._streams[file] = Stream(name, sink, self._journal.page(component), self._cap_bytes, self._redact)
+            sink = LogFile(self._folder / f"{file}.log")
+            self._streams[file] = PipeReader(name, sink, self._journal.page(component), self._cap_bytes, self._redact)
         return self._streams[file]
 
-    def _pipe_into(self, stream: Stream) -> int:
+    def _pipe_into(self, stream: PipeReader) -> int:
         reader, writer = _pipe()
         self._readers[reader] = stream
         self._selector.register(reader, selectors.EVENT_READ)

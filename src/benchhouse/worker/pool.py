@@ -21,10 +21,10 @@ from typing import Any, NoReturn
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_leftovers
-from benchhouse.processes.owned import Scratch
-from benchhouse.processes.owner import LEFTOVERS, TAG
+from benchhouse.processes.owned_names import Scratch
+from benchhouse.processes.process_identity import LEFTOVERS, TAG
 from benchhouse.worker.server_logs import pair
-from benchhouse.worker.shared_process import Sharing
+from benchhouse.worker.shared_process import SharedProcessHolder
 from benchhouse.worker.supervise import run_trial
 
 _MEASURED, _SEALED = b"measured", b"sealed"
@@ -33,7 +33,7 @@ _MOST_BYTES = 1 << 16  # of an order: an id and two paths
 
 
 @dataclass
-class Worker:
+class PoolWorker:
     pid: int
     line: socket.socket  # packets: orders go out, what was sealed comes back, and its end is the worker's end
     job: str | None
@@ -41,11 +41,11 @@ class Worker:
     measured: bool = False  # of its trial nothing runs any more: what is left is to write and to seal
 
 
-class Pool:
+class WorkerPool:
     """Forks and feeds workers; the caller sees to it that no more trials run at once than there should."""
 
     def __init__(self, quiet: tuple[signal.Signals, ...] = ()) -> None:
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, PoolWorker] = {}
         self.quiet = quiet  # signals that a worker ignores until its trial listens to them
 
     @property
@@ -77,7 +77,7 @@ class Pool:
                 for number in self.quiet:
                     signal.signal(number, signal.SIG_IGN)
                 _become_worker(order, theirs, parent, before)
-            self.workers[pid] = Worker(pid, mine, order["id"])
+            self.workers[pid] = PoolWorker(pid, mine, order["id"])
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
@@ -117,7 +117,7 @@ class Pool:
                 os.waitpid(pid, 0)
         self.workers.clear()
 
-    def _hear(self, worker: Worker) -> tuple[str, int] | None:
+    def _hear(self, worker: PoolWorker) -> tuple[str, int] | None:
         try:
             message = worker.line.recv(_MOST_BYTES)
         except ConnectionResetError:
@@ -132,7 +132,7 @@ class Pool:
             worker.line.shutdown(socket.SHUT_WR)
         return (job, 0) if job is not None else None
 
-    def _gone(self, worker: Worker, status: int) -> tuple[str, int] | None:
+    def _gone(self, worker: PoolWorker, status: int) -> tuple[str, int] | None:
         """What a killed worker left behind was re-parented to this process and is ended too."""
         del self.workers[worker.pid]
         with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
     """The rest of a process that was forked to run trials."""
     code = 1
     scratch: Scratch | None = None
-    sharing = Sharing()
+    sharing = SharedProcessHolder()
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -204,7 +204,7 @@ def _may_go_on() -> bool:
     return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names, not paths
 
 
-def _work(order: dict[str, Any], scratch: Scratch, sharing: Sharing, measured: Callable[[], None]) -> int:
+def _work(order: dict[str, Any], scratch: Scratch, sharing: SharedProcessHolder, measured: Callable[[], None]) -> int:
     """One trial; its exit code."""
     code = 1
     try:

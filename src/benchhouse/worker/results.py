@@ -21,8 +21,8 @@ from benchhouse.schema.measurement import (
     common_unit,
 )
 from benchhouse.schema.telemetry import STEADY, TelemetrySummary
-from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, Warning
-from benchhouse.worker.context import Series
+from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, TrialWarning
+from benchhouse.worker.context import MetricWindow
 from benchhouse.worker.monitors.watch import steady_resources
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
@@ -48,7 +48,7 @@ class Handover(BaseModel):
     oom_kills_overcome: int = 0
     measurements: list[Measurement] = []
     custom: dict[str, Any] = {}
-    warnings: list[Warning] = []
+    warnings: list[TrialWarning] = []
     invalid: Failure | None = None
     quantile_definitions: dict[str, str] = {}
     primary: list[str] = []
@@ -90,14 +90,14 @@ class Handover(BaseModel):
             messages = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
             self.invalid = Failure(code=first.code, message=plain_text("; ".join(messages)))
 
-    def take_energy(self, telemetry: TelemetrySummary | None, why_unread: Callable[[], str]) -> None:
+    def energy_metrics(self, telemetry: TelemetrySummary | None, unreadable_reason: Callable[[], str]) -> None:
         """Metrics that are energy of the steady phase / an amount; none where not all of it was read, which is said."""
         if not self.per_energy:
             return
         joules = [phase.energy_j for phase in telemetry.phases if phase.name == STEADY] if telemetry else []
         known = [energy for energy in joules if energy is not None]
         if not joules or len(known) < len(joules):
-            self.custom |= {"energy_of": [], "no_energy": why_unread()}
+            self.custom |= {"energy_of": [], "no_energy": unreadable_reason()}
             return
         self.custom["energy_of"] = telemetry.energy_of if telemetry else []
         self.measurements += [
@@ -109,8 +109,8 @@ class Handover(BaseModel):
         ]  # fmt: skip
 
 
-def _warnings(pairs: Iterable[tuple[str, str]]) -> list[Warning]:
-    return [Warning(code=plain_text(code), message=plain_text(text)) for code, text in pairs]
+def _warnings(pairs: Iterable[tuple[str, str]]) -> list[TrialWarning]:
+    return [TrialWarning(code=plain_text(code), message=plain_text(text)) for code, text in pairs]
 
 
 def _strangers(trace: TracebackType | None) -> TracebackType | None:
@@ -121,7 +121,7 @@ def _strangers(trace: TracebackType | None) -> TracebackType | None:
     return at or trace
 
 
-def measure(series: Iterable[Series]) -> list[Measurement]:
+def measure(series: Iterable[MetricWindow]) -> list[Measurement]:
     """One value stays as it is; several become a distribution, and a latency always is one."""
     rows: list[Measurement] = []
     for item in series:
@@ -145,7 +145,7 @@ def measure(series: Iterable[Series]) -> list[Measurement]:
     return rows
 
 
-def definitions(series: Iterable[Series]) -> dict[str, str]:
+def definitions(series: Iterable[MetricWindow]) -> dict[str, str]:
     """How the percentiles of metrics that were counted in a histogram are defined."""
     return {item.metric.name: HISTOGRAM_QUANTILE for item in series if item.histogram is not None}
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 _TAIL_CHARACTERS = 16 << 10  # fits a packet, however it is escaped
 
 
-class Logs(Protocol):
+class ServiceLogWriter(Protocol):
     """Where the words of services go. A Capture is one; so are the ServerLogs of a process that has none of its own."""
 
     def open(self, component: str) -> int:
@@ -58,7 +58,7 @@ class ServerLogs:
                 reply: dict[str, Any] = json.loads(data)
                 if reply["number"] == number:
                     break
-                for handle in handles:  # the answer to a question whose asker was interrupted
+                for handle in handles:  # the answer to a question whose caller was interrupted
                     os.close(handle)
         if "error" in reply:
             raise (ValueError if reply["refused"] else OSError)(reply["error"])
@@ -83,7 +83,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return mine, theirs
 
 
-def answer(line: socket.socket, logs: Logs) -> bool:
+def answer(line: socket.socket, logs: ServiceLogWriter) -> bool:
     """Answer one request, if there is one; False when nobody is left to ask."""
     try:
         data = line.recv(1 << 16)

@@ -14,7 +14,7 @@ _UNSEEN = "nobody could see whether the same pods stayed behind"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ServerPodChanges:
     """What became of a server during a trial."""
 
     name: str
@@ -45,15 +45,15 @@ class PodsBehind:
         facts |= {"mode": "external", "kubernetes": facts.pop("server"), "changes": []}
         return seen.endpoints, facts if is_fresh else facts | {"stale": True}
 
-    def compare(self) -> list[Comparison]:
+    def compare(self) -> list[ServerPodChanges]:
         """Waits for looks that began after now, so that nothing is missed that has happened so far."""
         try:
             wanted = {name: _read(path).look + 2 for name, (path, _) in self._began.items()}
             return [self._compared(name, look) for name, look in wanted.items()]
         except (OSError, ValueError) as error:
-            return [Comparison(name, {}, "pods_unseen", f"{_UNSEEN} {name}: {error}") for name in self._began]
+            return [ServerPodChanges(name, {}, "pods_unseen", f"{_UNSEEN} {name}: {error}") for name in self._began]
 
-    def _compared(self, name: str, look: int) -> Comparison:
+    def _compared(self, name: str, look: int) -> ServerPodChanges:
         path, began = self._began[name]
         seen, is_fresh = self._wait(path, look)
         changes = [change for change in seen.changes if change.look > began.look]
@@ -63,11 +63,11 @@ class PodsBehind:
             words = list(dict.fromkeys(change.message for change in changes))
             more = f"; and {len(words) - _MOST_TOLD} more changes" if len(words) > _MOST_TOLD else ""
             message = f"behind {name} ({seen.server}), during the trial: {'; '.join(words[:_MOST_TOLD])}{more}"
-            return Comparison(name, facts, "server_changed", message)
+            return ServerPodChanges(name, facts, "server_changed", message)
         if not is_fresh:
             why = f"the cluster, or the run's process, was silent for {self._patience_s:g} s"
-            return Comparison(name, facts, "pods_unseen", f"{_UNSEEN} {name} ({seen.server}): {why}")
-        return Comparison(name, facts)
+            return ServerPodChanges(name, facts, "pods_unseen", f"{_UNSEEN} {name} ({seen.server}): {why}")
+        return ServerPodChanges(name, facts)
 
     def _wait(self, path: Path, look: int) -> tuple[ServerPods, bool]:
         """As of that look, or a later one; False with the last there is, where none comes in time."""

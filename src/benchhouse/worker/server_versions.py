@@ -10,7 +10,7 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
 
 
-def known_version(recipe: Recipe, chosen: str | None, cache: Path) -> str:
+def cached_version(recipe: Recipe, chosen: str | None, cache: Path) -> str:
     """From `cache`, where the same program was asked before; empty where it does not say."""
     try:
         program = Path(find_program(recipe, chosen)).resolve()

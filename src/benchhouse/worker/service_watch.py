@@ -20,14 +20,14 @@ class ServerDiedError(BaseException):
     """Raised in the experiment's main thread: what serves it has ended. No `except Exception` may take it."""
 
 
-class Watch:
+class ServiceWatch:
     """Calls into the main thread when a server that was added has ended.
 
     Should the main thread be stuck in a call that nothing interrupts, `give_up` is called from this one instead.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
-        self._give_up = give_up
+        self._abandon = give_up
         self._processes: dict[int, Callable[[], str]] = {}  # by descriptor
         self._folders: dict[str, ServiceFolder] = {}
         self._seen: dict[str, tuple[str, float]] = {}  # when a keeper last wrote, and our time when that was new
@@ -107,4 +107,4 @@ class Watch:
             signal.pthread_kill(self._main, signal.SIGUSR2)
             if self._closed.wait(0.5):
                 return
-        self._give_up(self._reason)
+        self._abandon(self._reason)

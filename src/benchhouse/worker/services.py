@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchhouse.processes.probes import Probe
+from benchhouse.processes.probes import ServerProbe
 from benchhouse.processes.programs import find_program, locate
-from benchhouse.schema.container import Bind, Entry, parse_bind
+from benchhouse.schema.container import Bind, ContainerEntry, parse_bind
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import Image, find_pinned
@@ -24,11 +24,11 @@ from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
 from benchhouse.schema.secrets import make_up, resolve
 from benchhouse.schema.service import Replica
 from benchhouse.worker.output import Capture
-from benchhouse.worker.server_logs import Logs
+from benchhouse.worker.server_logs import ServiceLogWriter
 
 
 @dataclass(frozen=True)
-class Container:
+class RecipeContainer:
     """Turns the commands of a recipe into those that run in its image."""
 
     recipe: Recipe
@@ -44,7 +44,7 @@ class Container:
         """What checks the image and then becomes `arguments` in it, with the server's folder and binds to be seen."""
         folder = places["folder"]
         binds, variables = [Bind(folder, folder), *find_binds(self.recipe, places)], tuple(self.recipe.environment)
-        entry = Entry(str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=variables)
+        entry = ContainerEntry(str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=variables)
         try:
             return ["bash", "-c", entry.script([fill(word, places) for word in arguments]), "enter"]
         except BenchError as error:
@@ -63,7 +63,7 @@ def find_binds(recipe: Recipe, places: dict[str, str]) -> list[Bind]:
     return binds
 
 
-def find_container(recipe: Recipe, images: str) -> Container:
+def find_container(recipe: Recipe, images: str) -> RecipeContainer:
     """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
     image = recipe.pinned_image
     pinned = find_pinned(Path(images), image) if images else None
@@ -74,7 +74,7 @@ def find_container(recipe: Recipe, images: str) -> Container:
         raise ExperimentFailed("no_such_program", f"{lack} {where}")
     if not (shutil.which("apptainer") or shutil.which("singularity")):
         raise ExperimentFailed("no_such_program", f"{lack} without apptainer on PATH its image can't be entered")
-    return Container(recipe, *pinned)
+    return RecipeContainer(recipe, *pinned)
 
 
 _GRACE_S = 10.0
@@ -83,23 +83,25 @@ _NOBODY = 65534
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningServer:
     """A server and what it takes to ask it and to end it."""
 
     recipe: Recipe
     process: "subprocess.Popen[bytes]"
     service: Service
-    probe: Probe
+    probe: ServerProbe
 
 
 class Services:
     """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
 
-    def __init__(self, folder: Path, logs: Logs, secret: str = "", images: str = "", host: str = LOOPBACK) -> None:
+    def __init__(
+        self, folder: Path, logs: ServiceLogWriter, secret: str = "", images: str = "", host: str = LOOPBACK
+    ) -> None:
         """`images` is the folder of pinned images, `host` where servers are to listen."""
         self._folder, self._logs, self._images, self._host = folder, logs, images, host
         self._secret = secret or make_up()
-        self.running: list[Running] = []
+        self.running: list[RunningServer] = []
 
     def start(self, recipe: Recipe, name: str = "", parameters: Mapping[str, str] | None = None) -> Service:
         """Start one and wait until it is up. Raises ExperimentFailed, with the end of its log."""
@@ -112,13 +114,13 @@ class Services:
         parameters: Mapping[str, str],
         replicas: int,
         first: int = 0,
-        meanwhile: Callable[[Running], None] = lambda item: None,
+        meanwhile: Callable[[RunningServer], None] = lambda item: None,
     ) -> list[Service]:
         """Start several of a kind at once, and wait until all are up; `first` is the number of the first of them.
         `meanwhile` is called with each that has begun: what it needs to come up may have to be started first."""
         chosen = _chosen(recipe, parameters)
         began = monotonic()
-        begun: list[Running] = []
+        begun: list[RunningServer] = []
         try:
             for replica in range(first, first + replicas):
                 begun.append(self._begin(recipe, self._free_name(name or recipe.name, begun), chosen, replica))
@@ -151,12 +153,12 @@ class Services:
     def tail(self, service: Service, lines: int = _TAIL_LINES) -> str:
         return self._logs.tail(service.name, lines)
 
-    def _free_name(self, name: str, begun: Sequence[Running]) -> str:
+    def _free_name(self, name: str, begun: Sequence[RunningServer]) -> str:
         taken = {item.service.name for item in (*self.running, *begun)}
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
         return next(each for each in names if each not in taken)
 
-    def _begin(self, recipe: Recipe, name: str, chosen: dict[str, str], replica: int) -> Running:
+    def _begin(self, recipe: Recipe, name: str, chosen: dict[str, str], replica: int) -> RunningServer:
         folder = self._folder / name
         folder.mkdir(parents=True)
         try:
@@ -164,7 +166,7 @@ class Services:
             places |= {"secret": self._secret, "replica": str(replica), "host": self._host}
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
-            container: Container | None = None
+            container: RecipeContainer | None = None
             if (
                 recipe.pinned_image and "program" not in chosen and not locate(recipe.program)
             ):  # one that is here goes first
@@ -199,8 +201,8 @@ class Services:
         metrics, image = fill(recipe.metrics, places), container.image.sha256 if container else ""
         service = Service(recipe.name, name, endpoint, process.pid, folder, monotonic() - began, metrics, image)
         ask = _command(recipe, recipe.ready.command, places, container) if container and recipe.ready.command else None
-        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), ask)
-        return Running(recipe, process, service, probe)
+        probe = ServerProbe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), ask)
+        return RunningServer(recipe, process, service, probe)
 
     def _prepare(self, name: str, command: list[str], limit_s: float, how: dict[str, Any]) -> None:
         try:
@@ -212,7 +214,7 @@ class Services:
             tail = self._logs.tail(name, _TAIL_LINES)
             raise ExperimentFailed("server_died", f"{name} could not be prepared ({command[-1]}):\n{tail}")
 
-    def _not_up(self, item: Running) -> ExperimentFailed:
+    def _not_up(self, item: RunningServer) -> ExperimentFailed:
         name, tail = item.service.name, self.tail(item.service)
         if (code := item.process.poll()) is not None:
             return ExperimentFailed("server_died", f"{name} ended {_how(code)} before it was ready:\n{tail}")
@@ -238,7 +240,7 @@ def describe(service: Service, blank: Callable[[str], str]) -> Replica:
     return Replica(endpoint=endpoint, pid=service.pid, metrics=metrics, image=service.image, start_s=service.start_s)
 
 
-def _end_all(begun: Sequence[Running]) -> None:
+def _end_all(begun: Sequence[RunningServer]) -> None:
     for item in reversed(begun):
         end(item.process, item.recipe)
         shutil.rmtree(item.service.folder, ignore_errors=True)
@@ -276,7 +278,7 @@ def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
 
 
 def _command(
-    recipe: Recipe, arguments: Sequence[str], places: dict[str, str], container: Container | None
+    recipe: Recipe, arguments: Sequence[str], places: dict[str, str], container: RecipeContainer | None
 ) -> list[str]:
     if container is None:
         command = [fill(word, places) for word in arguments]

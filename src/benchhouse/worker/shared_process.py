@@ -20,8 +20,8 @@ from typing import Any
 from benchhouse.evidence.folder import read_spec
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
-from benchhouse.processes.owned import Scratch
-from benchhouse.processes.owner import TAG
+from benchhouse.processes.owned_names import Scratch
+from benchhouse.processes.process_identity import TAG
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.service import SECRET
 from benchhouse.schema.trial import TrialSpec
@@ -94,7 +94,7 @@ class SharedProcess:
         self.line.close()
         work, result, before = scratch.work, scratch.result, 0.0
         while True:
-            take_streams()
+            reset_streams()
             os.chdir(work)
             run_experiment(spec, folder, work, result, logs)
             logs.close()
@@ -123,7 +123,7 @@ class SharedProcess:
                 tree.wait(self.pid)
 
 
-class Sharing:
+class SharedProcessHolder:
     """What a worker holds between its trials: at most one process, whose next trial must ask for the same."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ def _holds(pid: int, folder: TrialFolder) -> bool:
     return any(name.startswith(inside) for name in opened) or os.fsencode(inside) in mapped
 
 
-def take_streams() -> None:
+def reset_streams() -> None:
     """Python's own streams, anew: whatever an experiment did to them, the next trial's words go where they should."""
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) for number in (1, 2)

@@ -7,18 +7,18 @@ from functools import partial
 from pathlib import Path
 
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.recipe import Ready, Recipe, Scale, Service, fill
+from benchhouse.schema.recipe import Ready, Recipe, ServerScale, Service, fill
 from benchhouse.schema.service import SECRET, Address, Addresses, ServiceFolder, ServiceSpec
 from benchhouse.worker import nodes
-from benchhouse.worker.server_logs import Logs
-from benchhouse.worker.services import Running, Services
+from benchhouse.worker.server_logs import ServiceLogWriter
+from benchhouse.worker.services import RunningServer, Services
 from benchhouse.worker.trial_services import RemoteServices
 
 
 class Span:
     """What of a service runs on the other nodes; the first node has the keeper."""
 
-    def __init__(self, path: Path, spec: ServiceSpec, logs: Logs, secret: str) -> None:
+    def __init__(self, path: Path, spec: ServiceSpec, logs: ServiceLogWriter, secret: str) -> None:
         """`path`, where it writes, must be seen by all nodes."""
         self._spec, self._secret = spec, secret
         cpus = spec.recipe.resources.cpus if spec.recipe.resources else 1
@@ -42,7 +42,7 @@ class Span:
         self._remote = self._elsewhere.start_all(recipe, spec.id, spec.parameters, others, mine)
         return [*local, *self._remote]
 
-    def _join(self, others: list[str], head: Running) -> None:
+    def _join(self, others: list[str], head: RunningServer) -> None:
         """Start the members on all other nodes, which the head may wait for."""
         places = {"head": head.probe.places["host"]}
         places |= {f"head_{port}": head.probe.places[port] for port in head.recipe.ports}
@@ -73,7 +73,7 @@ def member_recipe(recipe: Recipe, head: dict[str, str]) -> Recipe:
         "command": tuple(fill(word, head) for word in recipe.members),
         "members": (),
         "prepare": (),
-        "scale": Scale(),
+        "scale": ServerScale(),
         "metrics": "",
         "endpoint": "{host}",
         "ready": Ready(kind="command", command=("true",)),

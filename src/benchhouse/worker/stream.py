@@ -7,7 +7,7 @@ Only a private key has several lines; from its first one on, they wait for the l
 import re
 from collections.abc import Callable
 
-from benchhouse.worker.journal import LINE_BYTES, Page, Sink
+from benchhouse.worker.journal import LINE_BYTES, ComponentJournal, LogFile
 
 RING_BYTES = 64 << 10
 _LONG_LINE_BYTES = 32 << 10  # a line is held until it ends, up to here
@@ -38,10 +38,10 @@ def whole_beginning(data: bytes) -> int:
     return line + 1 if line >= 0 else _SECRET_BYTES
 
 
-class Stream:
+class PipeReader:
     """One or more pipes of a component: the raw log, the lines for the journal, and the last bytes that came."""
 
-    def __init__(self, name: str, sink: Sink, page: Page, cap_bytes: int, redact: Redact) -> None:
+    def __init__(self, name: str, sink: LogFile, page: ComponentJournal, cap_bytes: int, redact: Redact) -> None:
         self.sink = sink
         self._name = name
         self._page = page

@@ -31,8 +31,8 @@ from benchhouse.evidence.folder import (
 from benchhouse.evidence.writing import after, clock_change, now, write_fresh
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
-from benchhouse.processes.owned import Scratch
-from benchhouse.processes.owner import LEFTOVERS, TAG
+from benchhouse.processes.owned_names import Scratch
+from benchhouse.processes.process_identity import LEFTOVERS, TAG
 from benchhouse.processes.quotas import usable_cores
 from benchhouse.processes.services import end_of
 from benchhouse.schema.artifacts import measured_model
@@ -41,15 +41,15 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import blanker, echoes, make_up, secret_values
 from benchhouse.schema.service import SECRET, Addresses, read_state
 from benchhouse.schema.telemetry import TelemetrySummary
-from benchhouse.schema.trial import MEASURED, Attempt, Failure, Guarantee, Meta, Outcome, TrialSpec, Warning
+from benchhouse.schema.trial import MEASURED, Attempt, Failure, Guarantee, Meta, Outcome, TrialSpec, TrialWarning
 from benchhouse.worker import batch, node, nodes
-from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
+from benchhouse.worker.experiment import STOPS, ExperimentEnd, TrialSession, end_elsewhere, follow
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
-from benchhouse.worker.monitors.watch import Watch
+from benchhouse.worker.monitors.watch import TrialMonitor
 from benchhouse.worker.output import Capture
 from benchhouse.worker.raw_evidence import raw_evidence
 from benchhouse.worker.results import Handover, metrics_file
-from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
+from benchhouse.worker.shared_process import Done, SharedProcess, SharedProcessHolder
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
@@ -71,7 +71,7 @@ def run_trial(
     path: Path,
     scratch: Scratch | None = None,
     measured: Callable[[], None] = lambda: None,
-    sharing: Sharing | None = None,
+    sharing: SharedProcessHolder | None = None,
 ) -> int:
     """Run the trial of a folder; 0 when it was sealed, whatever its outcome.
 
@@ -124,7 +124,7 @@ class Conclusion:
 
     outcome: Outcome
     failure: Failure | None
-    warnings: list[Warning]
+    warnings: list[TrialWarning]
     started: str
     ended: str
     duration_s: float
@@ -133,7 +133,7 @@ class Conclusion:
     guarantees: list[Guarantee]
 
 
-def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing | None) -> int:
+def _run(session: TrialSession, measured: Callable[[], None], sharing: SharedProcessHolder | None) -> int:
     spec, folder, capture, shared = session.spec, session.folder, session.capture, session.shared
     files = (folder.spec, folder.effective_config)
     originals = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
@@ -141,7 +141,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     others = NodeMonitors(spec.monitors or None, spec.trial_id)
     others.start(nodes.names() if spec.resources.nodes > 1 else ())
     started, clock = now(), time.monotonic()
-    watch = Watch(spec.monitors or None, started, clock, others)
+    watch = TrialMonitor(spec.monitors or None, started, clock, others)
     ended = follow(session, watch)
     duration_s = time.monotonic() - clock
     usage = _usage(session.cage, ended.done)
@@ -163,7 +163,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         message = f"{tidied.refused} (everything but its logs was removed)"
         outcome, failure = "failed", Failure(code="folder_limit", message=message)
     telemetry = watch.write(folder.telemetry, handover.phases)
-    handover.take_energy(telemetry, watch.why_no_energy)
+    handover.energy_metrics(telemetry, watch.missing_energy_reason)
     blanked = blank_secrets([folder.artifacts, folder.samples, folder.histograms, folder.telemetry], session.secrets)
     over = after(started, time.monotonic() - clock)
     change = clock_change(over)
@@ -180,7 +180,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     }
     warnings = [
         *handover.warnings,
-        *(Warning(code=code, message=session.redact(text)) for code, text in noticed.items() if text),
+        *(TrialWarning(code=code, message=session.redact(text)) for code, text in noticed.items() if text),
     ]
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
@@ -217,7 +217,7 @@ def _limited_here_alone(spec: TrialSpec) -> list[str]:
     return ["cpu (on the first node alone)"] if spec.limits.cpu is not None and nodes.are_slots() else []
 
 
-def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
+def _judge(ended: ExperimentEnd, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
     """The outcome's name: one vocabulary for every executor."""
     limits = spec.limits
     if ended.stopped_by == "wall":
@@ -336,13 +336,15 @@ def _guarantees(session: TrialSession, telemetry: TelemetrySummary | None, hando
     spec, shared = session.spec, session.shared
     if not spec.contract:
         return []
-    from benchhouse.worker.guarantees import Seen, observe  # brings the models of contracts
+    from benchhouse.worker.guarantees import TrialObservations, observe  # brings the models of contracts
 
     place = topology(os.path.dirname(spec.final))  # noqa: PTH120
     threads, slurm = place.cpu.threads or os.cpu_count() or 1, batch.described(None, "")
     repeated = bool(shared and shared.trials > 1)
     loose = ", ".join(session.cage.not_enforced)
-    return observe(Seen(spec, telemetry, threads, node.lock_digest(), handover.custom, slurm, repeated, loose))
+    return observe(
+        TrialObservations(spec, telemetry, threads, node.lock_digest(), handover.custom, slurm, repeated, loose)
+    )
 
 
 def _refusal(spec: TrialSpec, guarantees: list[Guarantee]) -> Failure | None:

@@ -20,11 +20,11 @@ from typing import Any
 from benchhouse.evidence.request import make_folder
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_leftovers
-from benchhouse.processes.owner import OWNER, identity
+from benchhouse.processes.process_identity import OWNER, identity
 from benchhouse.schema.layout import SubmissionFolder, TrialFolder
 from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker.batch import TASK
-from benchhouse.worker.pool import Pool
+from benchhouse.worker.pool import WorkerPool
 from benchhouse.worker.supervise import CANCELLED
 from benchhouse.worker.warmup import warm_up
 
@@ -49,7 +49,7 @@ class Task:
         self.logs = Path(self.frame["worker_logs"])
         self.trials = _line(folder, number)
         self.spec = {key: value for key, value in self.frame.items() if key not in _INSIDE}
-        self.pool = Pool(quiet=(signal.SIGINT, signal.SIGUSR2))
+        self.pool = WorkerPool(quiet=(signal.SIGINT, signal.SIGUSR2))
         self.folders: dict[str, Path] = {}  # of trials under way, the unfinished ones
         self.stopping = 0
 

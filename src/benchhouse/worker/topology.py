@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchhouse.processes.quotas import cpu_quota, memory_limit
-from benchhouse.schema.topology import Cpu, Gpu, Nic, NumaNode, Topology
+from benchhouse.schema.topology import Cpu, GpuTopology, Nic, NumaNode, Topology
 from benchhouse.worker.monitors.nvml import NoNvml, initialise
 
 Value = TypeVar("Value")
@@ -111,7 +111,7 @@ def _numa(unknown: dict[str, str]) -> list[NumaNode]:
     return nodes
 
 
-def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | None]:
+def _gpus(unknown: dict[str, str]) -> tuple[list[GpuTopology] | None, str | None, str | None]:
     """The GPUs, the driver's version, and CUDA's."""
     try:
         gpus, driver, cuda = read_gpus()
@@ -123,7 +123,7 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | 
         if value is None:
             unknown[name] = unknown.get("gpus", "NVML does not say")
     for index, gpu in enumerate(gpus or ()):
-        for field in sorted(name for name in Gpu.model_fields if getattr(gpu, name) is None):
+        for field in sorted(name for name in GpuTopology.model_fields if getattr(gpu, name) is None):
             unknown[f"gpus.{index}.{field}"] = _WHY_NOT.get(field, "NVML does not say")
     return gpus, driver, cuda
 
@@ -186,7 +186,7 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def read_gpus() -> tuple[list[Gpu], str | None, str | None]:
+def read_gpus() -> tuple[list[GpuTopology], str | None, str | None]:
     """All GPUs, the driver's version and the newest CUDA that it knows. Raises NoNvml."""
     nvml = initialise()
     driver = _Driver(nvml)
@@ -217,15 +217,15 @@ class _Driver:
         number = self.nvml.nvmlSystemGetCudaDriverVersion_v2()
         return f"{number // 1000}.{number % 1000 // 10}"
 
-    def gpu(self, index: int) -> Gpu:
+    def gpu(self, index: int) -> GpuTopology:
         nvml = self.nvml
         handle = self.value(nvml.nvmlDeviceGetHandleByIndex, index)
         if handle is None:
-            return Gpu()  # it is there, and lost
+            return GpuTopology()  # it is there, and lost
         memory = self.value(nvml.nvmlDeviceGetMemoryInfo, handle)
         bus = _address(self.value(nvml.nvmlDeviceGetPciInfo, handle))
         nvlinks, peers = self.nvlinks(handle)
-        return Gpu(
+        return GpuTopology(
             uuid=self.value(nvml.nvmlDeviceGetUUID, handle),
             name=self.value(nvml.nvmlDeviceGetName, handle),
             memory_bytes=int(memory.total) if memory is not None else None,
@@ -250,7 +250,7 @@ class _Driver:
         peers = [self.peer(handle, link) for link, state in enumerate(states) if state]
         return (sum(map(bool, states)) if states else None), sorted(peers)
 
-    def with_paths(self, gpus: list[Gpu]) -> list[Gpu]:
+    def with_paths(self, gpus: list[GpuTopology]) -> list[GpuTopology]:
         """Each with the way to every other one."""
         handles = [self.value(self.nvml.nvmlDeviceGetHandleByIndex, index) for index in range(len(gpus))]
         joined = []

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from typing import Any, BinaryIO
 
 from benchhouse.evidence.writing import now, write_model
-from benchhouse.processes.own_python import own_python
+from benchhouse.processes.python_command import python_command
 from benchhouse.processes.services import end_of
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
@@ -30,9 +30,9 @@ from benchhouse.schema.service import (
     read_state,
 )
 from benchhouse.worker import nodes
-from benchhouse.worker.server_logs import Logs
+from benchhouse.worker.server_logs import ServiceLogWriter
 from benchhouse.worker.server_pods import PodsBehind
-from benchhouse.worker.service_watch import Watch
+from benchhouse.worker.service_watch import ServiceWatch
 from benchhouse.worker.services import Services, describe
 
 _LOOK_S, _SLOWEST_LOOK_S = 0.02, 0.2
@@ -43,7 +43,7 @@ _ECHO_S = 0.25
 
 
 @dataclass
-class Kept:
+class RemoteServer:
     """One server on another node, as the trial sees it."""
 
     name: str
@@ -68,11 +68,11 @@ class Kept:
 class RemoteServices:
     """Starts, follows and ends them."""
 
-    def __init__(self, folder: Path, logs: Logs, cpus: int, interface: str | None, images: str) -> None:
+    def __init__(self, folder: Path, logs: ServiceLogWriter, cpus: int, interface: str | None, images: str) -> None:
         """`folder` must be seen by all nodes; what is made below it is taken away again."""
         self._folder, self._logs, self._cpus, self._interface = folder, logs, cpus, interface
         self._images = images
-        self._kept: list[Kept] = []
+        self._kept: list[RemoteServer] = []
         self._closed = threading.Event()
         self._echo = threading.Thread(target=self._listen, name="echo", daemon=True)
 
@@ -119,7 +119,7 @@ class RemoteServices:
         shutil.rmtree(self._folder, ignore_errors=True)
         return died
 
-    def _begin(self, recipe: Recipe, name: str, parameters: Mapping[str, str], number: int, node: str) -> Kept:
+    def _begin(self, recipe: Recipe, name: str, parameters: Mapping[str, str], number: int, node: str) -> RemoteServer:
         own = f"{name}-{number}" if number else name
         folder = ServiceFolder(self._folder / own)
         folder.path.mkdir(parents=True, mode=0o700)
@@ -135,15 +135,15 @@ class RemoteServices:
             created=now(),
         )
         write_model(folder.spec, spec, sync=False)
-        keeper = [*own_python(), "-m", "benchhouse.worker", "--keep", str(folder.path)]
+        keeper = [*python_command(), "-m", "benchhouse.worker", "--keep", str(folder.path)]
         command = [*nodes.command_on(node, self._cpus), *keeper]
         with folder.log.open("wb") as log:
             step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
-        kept = Kept(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))
+        kept = RemoteServer(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))
         self._kept.append(kept)
         return kept
 
-    def _wait(self, item: Kept, began: float, deadline: float) -> Service:
+    def _wait(self, item: RemoteServer, began: float, deadline: float) -> Service:
         pause_s = _LOOK_S
         while (
             (state := read_state(item.folder)) is None
@@ -165,7 +165,7 @@ class RemoteServices:
             name, item.name, server.endpoint, item.step.pid, item.folder.path, took_s, there.metrics, there.image
         )
 
-    def _last_words(self, item: Kept) -> str:
+    def _last_words(self, item: RemoteServer) -> str:
         """As its keeper wrote them down, or what is known of the keeper."""
         deadline = monotonic() + _SEEN_S
         while True:
@@ -197,7 +197,7 @@ class TrialServices:
         self,
         folder: Path,
         trial: TrialFolder,
-        logs: Logs,
+        logs: ServiceLogWriter,
         give_up: Callable[[str], None],
         images: str = "",
         cpus: int = 1,
@@ -213,7 +213,7 @@ class TrialServices:
         self._elsewhere = RemoteServices(trial.elsewhere, logs, cpus, interface, images)
         self.exposed: list[str] = []  # servers that anybody in the network may use
         self.pods = PodsBehind()
-        self._watch = Watch(give_up)
+        self._watch = ServiceWatch(give_up)
         self._live: dict[str, Replica] = {}
 
     def start(self, recipe: Recipe) -> Service:

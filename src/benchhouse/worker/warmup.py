@@ -7,20 +7,20 @@ from functools import cache
 from pathlib import Path
 
 from benchhouse.catalog.loading import load, preload
-from benchhouse.evidence.manifest import FileEntry, Manifest
+from benchhouse.evidence.manifest import Manifest, ManifestEntry
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.telemetry import Phase
-from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Meta, TrialSpec, Warning
+from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Meta, TrialSpec, TrialWarning
 from benchhouse.worker import node
 from benchhouse.worker.monitors import machine
 from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import node_topology
 
 _MODELS = (
-    Attempt, Extras, Failure, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, Phase,
-    Resources, Throughput, TrialSpec, Warning,
+    Attempt, Extras, Failure, ManifestEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, Phase,
+    Resources, Throughput, TrialSpec, TrialWarning,
 )  # fmt: skip
 
 

@@ -5,17 +5,17 @@ from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.causes import how_sure, symptom_sentence
-from benchhouse.analysis.playbooks.values import Case, Evidence, Number, Reading, Signal
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, SeriesReading, Signal, SignalEvidence
 
 
 def number(metric, stat, base, now, unit="ms", direction="lower", **more):
     usual = {"change": now / base - 1.0, "verdict": "worse", "p_adjusted": 0.001}
-    return Number(metric=metric, stat=stat, unit=unit, direction=direction, base=base, now=now, **usual | more)
+    return ComparedNumber(metric=metric, stat=stat, unit=unit, direction=direction, base=base, now=now, **usual | more)
 
 
 def signal(scope, series, base, now, rank=None):
     def readings(side, value):
-        return [Reading(trial_id=f"{side}{at}", node="n", avg=value, low=0.0, peak=value) for at in range(5)]
+        return [SeriesReading(trial_id=f"{side}{at}", node="n", avg=value, low=0.0, peak=value) for at in range(5)]
 
     return Signal(
         scope=scope, series=series, unit="1", phase="trial", rank=rank, base=readings("a", base), now=readings("b", now)
@@ -30,7 +30,9 @@ WAIT = number("queue_s", "value", 30, 300, unit="s")
 
 
 def causes(numbers=(), signals=(), **more):
-    return [one.cause for one in diagnose(Case(point="p", numbers=list(numbers), signals=list(signals), **more))]
+    return [
+        one.cause for one in diagnose(ComparedPoint(point="p", numbers=list(numbers), signals=list(signals), **more))
+    ]
 
 
 @check_table(
@@ -138,7 +140,7 @@ def test_throughput_must_have_fallen_by_a_tenth(slower, told):
 
 def test_all_gpus_together_are_looked_at():
     gpus = [signal("gpu0", "gpu_busy", 0.95, 0.9), signal("gpu1", "gpu_busy", 0.95, 0.3)]
-    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=gpus))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=SLOWER, signals=gpus))
     assert (found.evidence[0].scope, found.evidence[0].now) == ("all GPUs", [pytest.approx(0.6)] * 5)
 
 
@@ -254,7 +256,7 @@ def test_a_first_token_is_late_by_a_fifth_and_the_others_by_a_quarter_of_that_at
 
 def evidence(distance=10.0, trials=5, series="a", **more):
     fields = {"scope": "s", "unit": "1", "phase": "p", "stat": "avg", "trials": [], "says": "x"}
-    return Evidence(
+    return SignalEvidence(
         **fields | {"series": series, "distance": distance, "base": [0.0] * 5, "now": [1.0] * trials} | more
     )
 
@@ -300,7 +302,7 @@ def test_a_symptom_is_a_sentence():
 
 def test_the_evidence_of_a_cause_is_told_farthest_first():
     near, far = signal("trial", "cgroup_throttled", 0.0, 0.03), signal("trial", "cgroup_throttled_periods", 0.0, 9.0)
-    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[near, far]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=TAIL, signals=[near, far]))
     distances = [evidence.distance for evidence in found.evidence]
     assert len(distances) == 2 and distances == sorted(distances, reverse=True)
 

@@ -5,7 +5,7 @@ from tables import check_table
 from benchhouse.analysis.playbooks import PLAYBOOKS, diagnose
 from benchhouse.analysis.playbooks.pending import cause_of
 from benchhouse.analysis.playbooks.signals import odd_one_out, shift
-from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, MemberNumber, SeriesReading, Signal
 
 QUIET = [0.010, 0.011, 0.009, 0.010, 0.012]
 LOUD = [0.30, 0.33, 0.28, 0.31, 0.29]
@@ -13,14 +13,14 @@ LOUD = [0.30, 0.33, 0.28, 0.31, 0.29]
 
 def number(metric, stat, base, now, unit="ms", direction="lower", p=0.001, verdict="worse"):
     change = now / base - 1
-    return Number(
+    return ComparedNumber(
         metric=metric, stat=stat, unit=unit, direction=direction, base=base, now=now, change=change, low=change - 0.02,
         high=change + 0.02, verdict=verdict, p_adjusted=p,
     )  # fmt: skip
 
 
 def readings(values, side="now", node="node1"):
-    return [Reading(trial_id=f"{side}-{at}", node=node, avg=value) for at, value in enumerate(values)]
+    return [SeriesReading(trial_id=f"{side}-{at}", node=node, avg=value) for at, value in enumerate(values)]
 
 
 def signal(scope, series, base, now, unit="1", rank=None):
@@ -39,11 +39,11 @@ THROTTLED = signal("trial", "cgroup_throttled", QUIET, LOUD)
 
 
 def causes(numbers, signals=(), **more):
-    return [one.cause for one in diagnose(Case(point="p", numbers=numbers, signals=list(signals), **more))]
+    return [one.cause for one in diagnose(ComparedPoint(point="p", numbers=numbers, signals=list(signals), **more))]
 
 
 def test_a_longer_tail_with_throttled_time_is_put_down_to_the_cpu_limit():
-    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[THROTTLED]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=TAIL, signals=[THROTTLED]))
     assert (found.playbook, found.cause, found.certainty) == ("tail_latency_regression", "cpu_throttling", "strong")
     assert found.evidence[0].now == LOUD and found.evidence[0].trials[0] == "now-0"
     assert "latency p99: 20 -> 41 ms (+105%" in found.symptoms[0]
@@ -63,7 +63,7 @@ def test_without_a_signal_that_moved_there_is_no_diagnosis():
 
 def test_where_the_mean_grew_with_its_tail_only_a_root_cause_is_named_and_less_surely():
     slower = [number("latency", "p99", 20, 41), number("latency", "mean", 8, 15)]
-    (found,) = diagnose(Case(point="p", numbers=slower, signals=[THROTTLED]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=slower, signals=[THROTTLED]))
     assert (found.cause, found.certainty) == ("cpu_throttling", "moderate")
     assert "the mean grew with the tail" in found.why_so_sure
     assert causes(slower, [signal("service:vllm", "queue_time", QUIET, LOUD)]) == []
@@ -74,7 +74,7 @@ FLAT = number("tpot", "mean", 20, 20.1, p=0.9, verdict="no evidence of a differe
 
 
 def test_a_first_token_that_comes_later_alone_is_told_as_the_servers_time_before_it():
-    found, *others = diagnose(Case(point="p", numbers=[*LATE, FLAT]))
+    found, *others = diagnose(ComparedPoint(point="p", numbers=[*LATE, FLAT]))
     assert others == [] and found.title == "the server became slower before the first token"
     assert (found.certainty, found.side, found.evidence) == ("moderate", "service", [])
     assert found.symptoms[0].startswith("ttft mean: 50 -> 104 ms (+108%")
@@ -97,7 +97,7 @@ def test_the_first_token_is_not_blamed_without_certain_evidence(numbers):
 
 def test_what_follows_from_a_cause_comes_after_it():
     queue = signal("service:vllm", "requests_waiting", [1, 1.2, 0.9, 1.1, 1], [30, 33, 28, 31, 36], "requests")
-    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[queue, THROTTLED]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=TAIL, signals=[queue, THROTTLED]))
     assert found.cause == "cpu_throttling"
     assert any("requests_waiting" in line for line in found.also)
     assert causes(TAIL, [queue]) == ["queueing"]
@@ -105,13 +105,13 @@ def test_what_follows_from_a_cause_comes_after_it():
 
 def test_gpus_that_wait_for_their_storage():
     pressure = signal("node", "io_pressure", QUIET, LOUD)
-    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=[IDLE, pressure]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=SLOWER, signals=[IDLE, pressure]))
     assert (found.playbook, found.cause) == ("low_gpu_utilization", "storage")
     assert [one.series for one in found.evidence] == ["gpu_busy", "io_pressure"]
 
 
 def test_gpus_that_wait_for_nothing_that_is_sampled_are_said_to_wait():
-    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=[IDLE]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=SLOWER, signals=[IDLE]))
     assert (found.cause, found.side) == ("waiting_unexplained", "unknown")
     assert causes(SLOWER, [signal("node", "io_pressure", QUIET, LOUD)]) == []  # GPUs are not known to wait
 
@@ -121,7 +121,7 @@ def test_gpus_are_seen_by_an_exporter_as_well():
         signal("service:dcgm", f"dcgm_fi_dev_gpu_util_{gpu}", [0.9, 0.91, 0.9, 0.92, 0.9], [0.5, 0.52, 0.5, 0.51, 0.5])
         for gpu in range(2)
     ]
-    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=busy))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=SLOWER, signals=busy))
     assert found.cause == "waiting_unexplained"
     assert (found.evidence[0].scope, found.evidence[0].series) == ("all GPUs", "dcgm_fi_dev_gpu_util")
 
@@ -133,7 +133,7 @@ def ranks(slow=None, factor=1.5, side="now"):
 
 def members(now, base):
     return [
-        Member(kind="rank", name=f"rank {at}", metric="compute", unit="ms", direction="lower",
+        MemberNumber(kind="rank", name=f"rank {at}", metric="compute", unit="ms", direction="lower",
                base=readings(base[at], "base"), now=readings(now[at]))
         for at in now
     ]  # fmt: skip
@@ -143,7 +143,7 @@ STEPS = [number("step_time", "p99", 300, 420)]
 
 
 def test_the_one_slow_rank_is_named():
-    (found,) = diagnose(Case(point="p", numbers=STEPS, members=members(ranks(5), ranks())))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=STEPS, members=members(ranks(5), ranks())))
     assert (found.cause, found.suspect) == ("straggler:slow_member", "rank 5")
     assert "no series of it tells why" in found.title
 
@@ -168,7 +168,7 @@ def test_several_slow_ranks_are_no_straggler():
 
 def test_the_hardware_of_the_slow_rank_is_the_reason():
     widths = [signal(f"gpu{at}", "pcie_width", [16] * 5, [8 if at == 2 else 16] * 5, "lanes") for at in range(4)]
-    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=widths, members=members(ranks(5), ranks())))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=widths, members=members(ranks(5), ranks())))
     assert found.cause == "straggler:pcie_link"
     assert "gpu2" in found.title  # which GPU a rank has is not guessed: it is named beside it
 
@@ -187,7 +187,7 @@ def on_nodes(slow=None):
 
 @check_table("slow", range(4))
 def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
-    found = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(slow)))[0]
+    found = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=on_nodes(slow)))[0]
     assert (found.cause, found.suspect) == ("straggler:noisy_neighbour", f"node{slow + 1}")
     assert f"--exclude=node{slow + 1}" in found.next[0]
     assert "straggler" not in " ".join(causes(STEPS, on_nodes()))
@@ -195,14 +195,14 @@ def test_the_one_node_of_each_trial_whose_cores_others_use_is_named(slow):
 
 def test_a_rank_of_one_machine_whose_core_others_use_is_named_by_its_own_wait():
     waits = [signal(f"rank:{at}", "cpu_wait", QUIET, LOUD if at == 5 else QUIET, rank=at) for at in range(8)]
-    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=waits, members=members(ranks(5), ranks())))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=waits, members=members(ranks(5), ranks())))
     assert (found.cause, found.suspect) == ("straggler:noisy_neighbour", "rank 5")
 
 
 def told_by(metric, now, slow=None, kind="rank", quiet=40.0):
     """Four members, of which one has `now` in place of what the others have."""
     return [
-        Member(
+        MemberNumber(
             kind=kind, name=f"node{at + 1}" if kind == "node" else f"rank {at}", metric=metric, unit="ms",
             direction="lower", base=readings([quiet + step for step in range(5)], "base"),
             now=readings([(now if at == slow else quiet) + step for step in range(5)]),
@@ -224,16 +224,16 @@ def test_a_slow_rank_is_named_with_its_node_and_why(why, cause):
     told += [
         member for name in ("rank_data_time", "rank_cpu_time") for member in told_by(name, why.get(name, 40.0), slow=2)
     ]
-    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=[], members=told))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=[], members=told))
     assert (found.cause, found.suspect, found.node) == (cause, "rank 2", "node2")
     assert found.title.startswith("rank 2 on node2 lags behind its peers") and "--exclude=node2" in found.next[0]
 
 
 def test_what_a_node_tells_of_itself_explains_the_rank_that_runs_there():
     told = [*told_by("own_step_time", 70.0, slow=2), *told_by("own_step_time", 70.0, slow=1, kind="node")]
-    found = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(1), members=told))[0]
+    found = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=on_nodes(1), members=told))[0]
     assert (found.cause, found.suspect, found.node) == ("straggler:noisy_neighbour", "rank 2", "node2")
-    elsewhere = diagnose(Case(point="p", numbers=STEPS, signals=on_nodes(3), members=told))[0]
+    elsewhere = diagnose(ComparedPoint(point="p", numbers=STEPS, signals=on_nodes(3), members=told))[0]
     assert elsewhere.cause == "straggler:slow_member", "another node's trouble is not this rank's"
 
 
@@ -249,7 +249,9 @@ def test_long_waits_need_a_sign_from_the_scheduler():
 
 
 def test_the_schedulers_own_word_is_evidence_where_none_of_its_series_was_sampled():
-    (said,) = diagnose(Case(point="p", numbers=[], wait=WAIT, reasons={"Resources": 4, "Priority": 3, "BeginTime": 9}))
+    (said,) = diagnose(
+        ComparedPoint(point="p", numbers=[], wait=WAIT, reasons={"Resources": 4, "Priority": 3, "BeginTime": 9})
+    )
     assert (said.cause, said.certainty) == ("capacity", "moderate")
     assert [one.says for one in said.evidence] == [
         "the batch system said Resources of 4 waiting",
@@ -273,7 +275,7 @@ def test_two_repetitions_prove_nothing():
 
 
 def test_a_series_that_the_base_lacks_is_weak_evidence_and_says_so():
-    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[signal("trial", "cgroup_throttled", [], LOUD)]))
+    (found,) = diagnose(ComparedPoint(point="p", numbers=TAIL, signals=[signal("trial", "cgroup_throttled", [], LOUD)]))
     assert found.certainty == "weak" and "the base has no such series" in found.evidence[0].says
 
 

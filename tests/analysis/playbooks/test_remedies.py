@@ -4,11 +4,11 @@ import pytest
 from tables import check_table
 
 from benchhouse.analysis.playbooks.remedies import NoRemedy, remedy
-from benchhouse.analysis.playbooks.values import Diagnosis
+from benchhouse.analysis.playbooks.values import PointDiagnosis
 
 
-def diagnosis(cause: str, suspect: str = "") -> Diagnosis:
-    return Diagnosis(
+def diagnosis(cause: str, suspect: str = "") -> PointDiagnosis:
+    return PointDiagnosis(
         playbook="p", cause=cause, title="the title", says="", certainty="weak", why_so_sure="", side="unknown",
         point="", suspect=suspect, symptoms=[], evidence=[], next=["Do it by hand."], change="",
     )  # fmt: skip

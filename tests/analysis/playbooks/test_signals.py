@@ -9,11 +9,11 @@ from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.signals import HITS_P, chance, count_hits, odd_one_out
-from benchhouse.analysis.playbooks.values import Case, Number, Reading, Signal
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, SeriesReading, Signal
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "verdict": "worse", "p_adjusted": 0.001}
-TAIL = [Number(**LATENCY, stat="p99", base=10, now=300, change=29.0),
-        Number(**LATENCY, stat="mean", base=5, now=10, change=1.0)]  # fmt: skip
+TAIL = [ComparedNumber(**LATENCY, stat="p99", base=10, now=300, change=29.0),
+        ComparedNumber(**LATENCY, stat="mean", base=5, now=10, change=1.0)]  # fmt: skip
 MEAN = TAIL[1:]
 QUIET = [0.0, 0.006, 0.009, 0.004, 0.0]
 SOME = [0.41, 0.0, 0.39, 0.4, 0.42]
@@ -21,14 +21,14 @@ SLOW = [395.0, 8.0, 406.0, 402.0, 374.0]
 
 
 def signal(base, now, scope="requests", series="held_together"):
-    sides = [[Reading(trial_id=f"{side}{at}", node="n", avg=value) for at, value in enumerate(values)]
+    sides = [[SeriesReading(trial_id=f"{side}{at}", node="n", avg=value) for at, value in enumerate(values)]
              for side, values in (("a", base), ("b", now))]  # fmt: skip
     return Signal(scope=scope, series=series, unit="s", phase="trial", base=sides[0], now=sides[1])
 
 
 def said(signals, slow=SLOW, numbers=TAIL):
     slowness = {one.name: {f"b{at}": value for at, value in enumerate(slow)} for one in numbers}
-    return diagnose(Case(point="p", numbers=numbers, signals=signals, slowness=slowness))
+    return diagnose(ComparedPoint(point="p", numbers=numbers, signals=signals, slowness=slowness))
 
 
 def test_a_stall_that_misses_one_trial_of_five_is_named_as_weak_evidence():
@@ -85,7 +85,7 @@ def test_where_only_the_mean_is_worse_for_sure_a_stall_is_still_seen_in_the_requ
 
 
 def test_without_a_number_of_each_trial_nothing_is_counted():
-    assert diagnose(Case(point="p", numbers=TAIL, signals=[signal(QUIET, SOME)])) == []
+    assert diagnose(ComparedPoint(point="p", numbers=TAIL, signals=[signal(QUIET, SOME)])) == []
 
 
 @check_table("trials", [3, 5, 8])
@@ -124,7 +124,7 @@ def test_noise_of_any_width_is_hardly_ever_a_fault(spread):
 
 def test_a_member_that_lies_beyond_the_others_in_all_of_few_trials_is_odd():
     def rows(value):
-        return [Reading(trial_id=f"t{at}", node="n", avg=value, low=0.0, peak=value) for at in range(3)]
+        return [SeriesReading(trial_id=f"t{at}", node="n", avg=value, low=0.0, peak=value) for at in range(3)]
 
     found = odd_one_out({"a": rows(4.0), "b": rows(2.0), "c": rows(2.0), "d": rows(2.0)}, "up", least=1.0, ratio=0.1)
     assert found is not None and found.member == "a"

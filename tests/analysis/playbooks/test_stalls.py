@@ -6,24 +6,24 @@ from tables import check_table
 
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.stalls import longest_hold
-from benchhouse.analysis.playbooks.values import Case, Number, Reading, Signal
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, SeriesReading, Signal
 
 TRIALS = 5
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower"}
 TAIL = [
-    Number(**LATENCY, stat="p99", base=20, now=41, change=1.05, verdict="worse", p_adjusted=0.001),
-    Number(**LATENCY, stat="mean", base=8, now=8.3, change=0.04, verdict="no evidence of a difference"),
+    ComparedNumber(**LATENCY, stat="p99", base=20, now=41, change=1.05, verdict="worse", p_adjusted=0.001),
+    ComparedNumber(**LATENCY, stat="mean", base=8, now=8.3, change=0.04, verdict="no evidence of a difference"),
 ]
 
 
 def signal(scope, series, base, now, unit="1"):
-    sides = [[Reading(trial_id=f"{side}{at}", node="n", avg=value) for at, value in enumerate(values)]
+    sides = [[SeriesReading(trial_id=f"{side}{at}", node="n", avg=value) for at, value in enumerate(values)]
              for side, values in (("a", base), ("b", now))]  # fmt: skip
     return Signal(scope=scope, series=series, unit=unit, phase="trial", base=sides[0], now=sides[1])
 
 
 def causes(signals):
-    return [one.cause for one in diagnose(Case(point="p", numbers=TAIL, signals=signals))]
+    return [one.cause for one in diagnose(ComparedPoint(point="p", numbers=TAIL, signals=signals))]
 
 
 def ended(requests):

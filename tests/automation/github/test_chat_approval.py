@@ -5,15 +5,15 @@ import subprocess
 
 import pytest
 
-from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.chat import ChatActions
 from benchhouse.api.workspace import Workspace
-from benchhouse.automation.github.commands import Command
-from benchhouse.automation.github.deliveries import Order
+from benchhouse.automation.github.commands import CommentCommand
+from benchhouse.automation.github.deliveries import CommandOrder
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import BenchError
 
-ORDER = Order("k", "team/bench", "ada-l", "", 7)
-RUN = Command("run", "many")
+ORDER = CommandOrder("k", "team/bench", "ada-l", "", 7)
+RUN = CommentCommand("run", "many")
 
 
 def test_a_comment_approves_one_run_of_somebody_else(tmp_path):
@@ -27,13 +27,13 @@ def test_a_comment_approves_one_run_of_somebody_else(tmp_path):
         "scenario: many\nexperiment: command\nworkload: {argv: ['true'], executions: 1}\nrepetitions: 2\n"
     )
     workspace = Workspace(tmp_path)
-    deeds = ChatDeeds(workspace, lambda text: None)
+    deeds = ChatActions(workspace, lambda text: None)
     with pytest.raises(BenchError, match="needs approval") as refused:
         deeds.start(RUN, new_run_id(), "bob")
     name = re.search(r"bench approve (\S+)", refused.value.hint)[1]
     with pytest.raises(BenchError):
-        deeds.answer(Command("approve", name), "bob", ORDER, [])
-    assert name in deeds.answer(Command("approve", name), "ada", ORDER, [])
+        deeds.answer(CommentCommand("approve", name), "bob", ORDER, [])
+    assert name in deeds.answer(CommentCommand("approve", name), "ada", ORDER, [])
     assert workspace.approvals.show(name).approved_by == "ada"
     run_id = new_run_id()
     deeds.start(RUN, run_id, "bob")

@@ -5,14 +5,14 @@ import subprocess
 import pytest
 from tables import check_table
 
-from benchhouse.api.chat import ChatDeeds
+from benchhouse.api.chat import ChatActions
 from benchhouse.api.workspace import Workspace
-from benchhouse.automation.github.commands import Command
-from benchhouse.automation.github.deliveries import Order
+from benchhouse.automation.github.commands import CommentCommand
+from benchhouse.automation.github.deliveries import CommandOrder
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.errors import NotFoundError
 
-ORDER = Order("k", "team/bench", "ada-l", "", 7)
+ORDER = CommandOrder("k", "team/bench", "ada-l", "", 7)
 
 
 def git(root, *words):
@@ -41,23 +41,23 @@ def test_a_branch_is_the_newest_clean_run_that_measured_it(tmp_path):
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "second")
     new = run("a")
-    deeds = ChatDeeds(workspace, lambda text: None)
-    said = deeds.answer(Command("compare", "main"), "ada", ORDER, [new])
+    deeds = ChatActions(workspace, lambda text: None)
+    said = deeds.answer(CommentCommand("compare", "main"), "ada", ORDER, [new])
     assert f"bench compare {wanted} {new}" in said
     assert not any(name in said for name in (older, other, dirty))
     with pytest.raises(NotFoundError, match="no run of b measured a commit of 'change'"):
-        deeds.answer(Command("compare", "change"), "ada", ORDER, [other])
+        deeds.answer(CommentCommand("compare", "change"), "ada", ORDER, [other])
     for nothing in ("nobody", "--all", "main..change", "refs/heads/main"):
         with pytest.raises(NotFoundError, match="neither a run nor a branch"):
-            deeds.answer(Command("compare", nothing), "ada", ORDER, [new])
+            deeds.answer(CommentCommand("compare", nothing), "ada", ORDER, [new])
 
 
 @check_table("name", ["x" * 300, "x" * 300 + ".yaml", "../" * 600 + "etc/passwd.yaml", "a/" * 900 + "b.yaml"])
 def test_a_name_that_no_file_can_have_is_not_there(tmp_path, name):
-    deeds = ChatDeeds(Workspace(tmp_path), lambda text: None)
+    deeds = ChatActions(Workspace(tmp_path), lambda text: None)
     with pytest.raises(NotFoundError, match="there is no scenario file") as told:
-        deeds.start(Command("run", name), new_run_id(), "ada")
+        deeds.start(CommentCommand("run", name), new_run_id(), "ada")
     assert told.value.hint
     for verb in ("status", "stop"):
         with pytest.raises(NotFoundError, match="there is no run"):
-            deeds.answer(Command(verb, name), "ada", ORDER, [])
+            deeds.answer(CommentCommand(verb, name), "ada", ORDER, [])

@@ -5,7 +5,7 @@ import time
 import pytest
 from tables import check_table
 
-from benchhouse.automation.github.commands import Command, find_command, parse_command
+from benchhouse.automation.github.commands import CommentCommand, find_command, parse_command
 from benchhouse.schema.errors import BenchError
 
 QUOTED_MAIL = """Looks good to me.
@@ -56,15 +56,18 @@ def test_two_commands_in_one_comment_are_refused():
 @check_table(
     "line, command",
     [
-        ("/bench", Command("help")),
-        ("/bench run nightly", Command("run", "nightly")),
-        ("/bench run 'a b.yaml' --set a.b=1 --set=c=x=y", Command("run", "a b.yaml", (("a.b", "1"), ("c", "x=y")))),
-        ("/bench run $(reboot);`id`|tee>x&", Command("run", "$(reboot);`id`|tee>x&")),
-        ("/bench run ../../etc/passwd", Command("run", "../../etc/passwd")),
-        ("/bench compare @last-1", Command("compare", "@last-1")),
-        ("/bench status", Command("status")),
-        ("/bench stop 2026", Command("stop", "2026")),
-        ("/bench approve 0123abcd-1", Command("approve", "0123abcd-1")),
+        ("/bench", CommentCommand("help")),
+        ("/bench run nightly", CommentCommand("run", "nightly")),
+        (
+            "/bench run 'a b.yaml' --set a.b=1 --set=c=x=y",
+            CommentCommand("run", "a b.yaml", (("a.b", "1"), ("c", "x=y"))),
+        ),
+        ("/bench run $(reboot);`id`|tee>x&", CommentCommand("run", "$(reboot);`id`|tee>x&")),
+        ("/bench run ../../etc/passwd", CommentCommand("run", "../../etc/passwd")),
+        ("/bench compare @last-1", CommentCommand("compare", "@last-1")),
+        ("/bench status", CommentCommand("status")),
+        ("/bench stop 2026", CommentCommand("stop", "2026")),
+        ("/bench approve 0123abcd-1", CommentCommand("approve", "0123abcd-1")),
     ],
 )  # fmt: skip
 def test_a_command_is_split_as_a_shell_would_and_no_further(line, command):
@@ -105,7 +108,7 @@ def test_a_long_comment_is_read_in_seconds(piece):
     ],
 )
 def test_an_evaluation_names_its_benchmarks(line, which):
-    assert parse_command(line) == Command("evaluate", settings=(which,))
+    assert parse_command(line) == CommentCommand("evaluate", settings=(which,))
 
 
 @check_table(

@@ -8,7 +8,7 @@ import pytest
 from services.github_payloads import REPOSITORY, SECRET, payload, request
 from tables import check_table
 
-from benchhouse.automation.github.deliveries import Refused, read_delivery
+from benchhouse.automation.github.deliveries import DeliveryRefused, read_delivery
 from benchhouse.automation.github.store import KEPT, opened
 from benchhouse.schema.github import GitHubSettings
 from benchhouse.schema.layout import WorkspaceFolder
@@ -70,7 +70,7 @@ def test_deliveries_that_are_refused(event, changes, given, status):
     if status == 202:
         assert read(event, content, **given).orders == ()
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(DeliveryRefused) as refused:
         read(event, content, **given)
     assert refused.value.status == status
 
@@ -78,11 +78,11 @@ def test_deliveries_that_are_refused(event, changes, given, status):
 def test_nothing_is_read_of_an_unsigned_body():
     headers, _ = request("push", payload("push"))
     for body in (b"", b"{" * 100_000, b"\xff"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(DeliveryRefused) as refused:
             read_delivery(headers, body, SETTINGS, SECRET)
         assert refused.value.status == 401
     headers, body = request("push", payload("push"), secret="")
-    with pytest.raises(Refused):
+    with pytest.raises(DeliveryRefused):
         read_delivery(headers, body, SETTINGS, "")
 
 

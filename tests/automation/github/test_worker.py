@@ -10,9 +10,9 @@ from services.fake_github import TOKEN, fake_github
 from services.small_disk import small_disk as small_disk
 
 from benchhouse.automation.github.client import GitHub
-from benchhouse.automation.github.deliveries import Delivery, Order
+from benchhouse.automation.github.deliveries import CommandOrder, Delivery
 from benchhouse.automation.github.store import GitHubStore
-from benchhouse.automation.github.worker import Progress, Worker
+from benchhouse.automation.github.worker import CommandWorker, RunProgressText
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
@@ -41,8 +41,8 @@ class FakeDeeds:
     def progress(self, run_id, since_s):
         self.looked += 1
         if self.looked > self.looks:
-            return Progress("finished", True, "all is well")
-        return Progress(f"{self.looked} done")
+            return RunProgressText("finished", True, "all is well")
+        return RunProgressText(f"{self.looked} done")
 
     def answer(self, command, by, order, runs):
         return f"{command.name} {command.about} of {len(runs)}"
@@ -57,13 +57,13 @@ class Killed(BaseException):
 
 @dataclass
 class Stage:
-    worker: Worker
+    worker: CommandWorker
     fake: object
     deeds: FakeDeeds
     time: list[float]
 
     def ask(self, text, login="ada", key="c1"):
-        order = Order(key, "team/bench", login, text, 7, at="2026-01-01T00:00:00Z")
+        order = CommandOrder(key, "team/bench", login, text, 7, at="2026-01-01T00:00:00Z")
         delivery = Delivery(f"delivery-{key}", key, "issue_comment", "team/bench", (order,))
         assert self.worker.store.take([delivery], self.time[0]) == [True]
 
@@ -82,7 +82,7 @@ def stage(tmp_path):
     with fake_github() as fake, closing(GitHubStore(WorkspaceFolder(tmp_path))) as store:
         deeds = FakeDeeds()
         github = GitHub(fake.api, TOKEN, lambda: time[0])
-        worker = Worker(store, github, deeds, lambda: time[0], "me", lambda name: False, dice=random.Random(1))
+        worker = CommandWorker(store, github, deeds, lambda: time[0], "me", lambda name: False, dice=random.Random(1))
         yield Stage(worker, fake, deeds, time)
 
 
@@ -207,7 +207,7 @@ def test_a_kill_at_any_write_leaves_one_run_and_one_answer(stage, moment):
 
 
 def test_of_two_workers_one_works(stage):
-    other = Worker(
+    other = CommandWorker(
         stage.worker.store, stage.worker.github, FakeDeeds(), lambda: stage.time[0], "you", lambda name: False
     )
     stage.worker.step()
@@ -284,7 +284,7 @@ def test_a_full_disk_begins_nothing_is_said_once_and_is_over_when_there_is_room(
         with (small_disk / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(bytes(4096))
-        order = Order("c2", "team/bench", "ada", "/bench status " + "x" * 60_000, 7, at="2026-01-01T00:00:00Z")
+        order = CommandOrder("c2", "team/bench", "ada", "/bench status " + "x" * 60_000, 7, at="2026-01-01T00:00:00Z")
         with pytest.raises(BenchError, match="can't be used"):  # a webhook is answered 503, and not lost by GitHub
             for number in range(50):
                 store.take([Delivery(f"d-{number}", f"d-{number}", "issue_comment", "team/bench", (order,))], 0.0)

@@ -12,7 +12,7 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.automation.database import Sqlite
 from benchhouse.automation.schedules.agent import LEASE_S
-from benchhouse.automation.schedules.database import TABLES, Postgres
+from benchhouse.automation.schedules.database import TABLES, PostgresScheduleDatabase
 from benchhouse.automation.schedules.store import ScheduleStore
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.schedules import Schedule
@@ -32,7 +32,7 @@ def store(request, tmp_path):
     if request.param == "sqlite":
         database = Sqlite(tmp_path / "schedules.db", TABLES, "the schedules")
     else:
-        database = Postgres(new_database(request.getfixturevalue("postgres_server").endpoint))
+        database = PostgresScheduleDatabase(new_database(request.getfixturevalue("postgres_server").endpoint))
     store = ScheduleStore(database)
     yield store
     store.close()
@@ -82,7 +82,7 @@ def test_two_who_both_think_that_they_lead_claim_a_slot_once(store, runs):
     store.add(hourly(), BEGIN)
     runs.clock.set(BEGIN + HOUR)
     store.decide(BEGIN + HOUR, "here", "a")
-    store.look_again()
+    store.reschedule_all()
     store.decide(BEGIN + HOUR, "here", "b")
     assert [slot.claimer for slot in store.slots("n")] == ["a"]
 

@@ -7,7 +7,7 @@ import pytest
 from tables import check_table
 
 from benchhouse.automation.schedules.cron import check, slots, starts_at
-from benchhouse.automation.schedules.due import Standing, outlook
+from benchhouse.automation.schedules.due import ScheduleHistory, outlook
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.schedules import Schedule
 
@@ -94,7 +94,7 @@ def test_jitter_is_the_same_whoever_asks_and_spreads_slots():
 
 def choices(now: str, looked_to: str = "2026-01-01T00:30", *, running=False, failures=0, failed_at=0.0, **fields):
     """Slots as `hour` where they are run, `-hour` where not."""
-    standing = Standing(at(looked_to), running, failures, failed_at)
+    standing = ScheduleHistory(at(looked_to), running, failures, failed_at)
     decided = outlook(schedule(**fields), standing, at(now))
     return " ".join(("-" if choice.skip else "") + f"{choice.due / HOUR % 24:g}" for choice in decided.choices)
 
@@ -128,7 +128,7 @@ def test_policies(now, fields, expected):
 
 
 def test_a_clock_that_went_back_is_followed_and_one_that_is_ahead_runs_one_slot():
-    ahead = outlook(schedule(), Standing(at("2026-01-01T00:30")), at("2027-01-01T00:30"))
+    ahead = outlook(schedule(), ScheduleHistory(at("2026-01-01T00:30")), at("2027-01-01T00:30"))
     assert sum(not choice.skip for choice in ahead.choices) == 1
-    back = outlook(schedule(), Standing(ahead.looked_to), at("2026-01-01T00:45"))
+    back = outlook(schedule(), ScheduleHistory(ahead.looked_to), at("2026-01-01T00:45"))
     assert back.choices == () and back.next_look == at("2026-01-01T01:00")

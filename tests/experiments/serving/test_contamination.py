@@ -7,8 +7,8 @@ import pytest
 
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.book import Book, Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Call, LoadRecord
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.shape import Shape
 
 SECOND = 1_000_000_000
@@ -22,19 +22,19 @@ class Load:
 
     def __init__(self, shape=CLOSED, window_s=5.0):
         self.shape, self.window_s = shape, window_s
-        self.book = Book(ServingTally(None), start_ns=START, end_ns=START + round(window_s * SECOND))
+        self.book = LoadRecord(ServingTally(None), start_ns=START, end_ns=START + round(window_s * SECOND))
 
     def ask(self, at, e2e, ttft=None, *, asked=4, tokens=4, events=4, error=None, **reply):
         call = Call(0, _ns(at), 0 <= at < self.window_s, SimpleNamespace(output_tokens=asked))
         call.sent_ns, call.ended_ns = call.due_ns, _ns(at + e2e)
         self.book.wrote(call)
         if error:
-            self.book.settle(call, Reply(error=error, detail=f"planted {error}"))
+            self.book.settle(call, CallResult(error=error, detail=f"planted {error}"))
             return
         first = at + (e2e / 2 if ttft is None else ttft)
         between = (at + e2e - first) / max(events - 1, 1)
         stamps = [_ns(first + between * number) for number in range(events)]
-        self.book.settle(call, Reply(token_ns=stamps, output_tokens=tokens, **{"input_tokens": 10} | reply))
+        self.book.settle(call, CallResult(token_ns=stamps, output_tokens=tokens, **{"input_tokens": 10} | reply))
 
     def closed(self, law, clients=4, begin=-0.5, stall=(9.0, 9.0), **reply):
         """Clients that ask again at once; `law(at)` is a latency, and no answer ends within the stall."""

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from benchhouse.documents.problems import MAX_RENDERED, ProblemsError
-from benchhouse.experiments.serving.datasets import MAX_FILE_BYTES, Message, Row, read_dataset
+from benchhouse.experiments.serving.datasets import MAX_FILE_BYTES, Message, PromptRow, read_dataset
 from benchhouse.schema.errors import BenchError
 
 MEGABYTE = "wörd " * 200_000  # 1.2 MB as UTF-8
@@ -37,7 +37,7 @@ def texts(path):
 
 def test_json_lines_give_prompts_in_order_with_their_output_lengths(written):
     path = written("a.jsonl", lines({"prompt": "one", "id": 7}, {"prompt": "zwei ü", "output_tokens": 12}))
-    assert read_dataset(path).rows == [Row("one", (), None), Row("zwei ü", (), 12)]
+    assert read_dataset(path).rows == [PromptRow("one", (), None), PromptRow("zwei ü", (), 12)]
 
 
 def test_messages_are_sent_without_the_recorded_answer_at_the_end(written):
@@ -67,7 +67,7 @@ def test_of_a_sharegpt_conversation_the_first_human_turn_is_asked(written):
 
 def test_csv_may_have_commas_quotes_and_line_breaks_in_a_prompt(written):
     path = written("a.csv", 'id,prompt,output_tokens\r\n1,"a, ""b""\r\nc",5\r\n2,plain,\r\n')
-    assert read_dataset(path).rows == [Row('a, "b"\r\nc', (), 5), Row("plain", (), None)]
+    assert read_dataset(path).rows == [PromptRow('a, "b"\r\nc', (), 5), PromptRow("plain", (), None)]
 
 
 def test_text_has_a_prompt_a_line_and_only_line_breaks_separate(written):

@@ -22,7 +22,7 @@ from services.triton import HERE, CannotInstallError, command, environment, free
 
 from benchhouse.experiments.serving.infer import InferTarget, InferWorkload, Sequences, infer
 from benchhouse.experiments.serving.load import serve
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 
 FLOATS = {"shapes": {"INPUT0": [8]}}
 LOAD = {"concurrency": 4, "requests": 40, "warmup": 0}
@@ -154,11 +154,11 @@ def test_a_sequence_waits_for_its_answers_and_ends_at_an_error():
     first, second = source.take(0), source.take(1)
     assert [(one.item.start, one.item.end) for one in (first, second)] == [(True, False)] * 2
     assert first.item.sequence != second.item.sequence
-    source.answered(first.item, Reply())
-    source.answered(second.item, Reply(error="reset"))
+    source.answered(first.item, CallResult())
+    source.answered(second.item, CallResult(error="reset"))
     step = source.take(2).item
     assert (step.sequence, step.number, step.start, step.end) == (first.item.sequence, 1, False, False)
-    source.answered(step, Reply())
+    source.answered(step, CallResult())
     assert source.take(3).item.end
     assert source.take(4).item.start
 

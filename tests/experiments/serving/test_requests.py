@@ -11,9 +11,9 @@ from mocks.scripted import ScriptedServer
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.inputs import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import ConversationPrompts, build_prompts
-from benchhouse.experiments.serving.requests import Conversations, Requests
-from benchhouse.load.book import Call
-from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.experiments.serving.requests import Conversations, PromptRequests
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult, Exchange
 from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
 
@@ -22,7 +22,7 @@ CTX = SimpleNamespace(trial_id="one", seed=5, driver=lambda name: OpenAI)
 
 def requests(target=None, url="http://server", **workload):
     made = ServingTarget(**{"url": url, "model": "m", "api": "completions"} | (target or {}))
-    return Requests(made, [url], ServingWorkload(**{"concurrency": 1} | workload), CTX)
+    return PromptRequests(made, [url], ServingWorkload(**{"concurrency": 1} | workload), CTX)
 
 
 def body_of(planned):
@@ -168,7 +168,7 @@ def conversations(turns=2, think_time=0.0):
 def test_the_next_turn_comes_with_the_answer_before_it():
     source = conversations()
     first = source.take(0)
-    source.answered(first.item, Reply(text="an answer"))
+    source.answered(first.item, CallResult(text="an answer"))
     messages = body_of(source.take(1))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[0] == body_of(first)["messages"][0]
@@ -178,18 +178,18 @@ def test_the_next_turn_comes_with_the_answer_before_it():
 def test_a_conversation_ends_with_its_last_turn_or_a_failure():
     source = conversations()
     first = source.take(0)
-    source.answered(first.item, Reply(error="timeout"))
+    source.answered(first.item, CallResult(error="timeout"))
     second = source.take(1)
     assert (second.item.turn, second.item.conversation) == (0, 1)
-    source.answered(second.item, Reply(text="a"))
+    source.answered(second.item, CallResult(text="a"))
     last = source.take(2)
-    source.answered(last.item, Reply(text="b"))
+    source.answered(last.item, CallResult(text="b"))
     assert (source.take(3).item.conversation, last.item.turn) == (2, 1)
 
 
 def test_a_turn_waits_for_its_think_time_and_other_conversations_go_on():
     source = conversations(think_time=0.05)
-    source.answered(source.take(0).item, Reply(text="a"))
+    source.answered(source.take(0).item, CallResult(text="a"))
     assert source.take(1).item.turn == 0
     time.sleep(0.06)
     assert source.take(2).item.turn == 1

@@ -4,13 +4,13 @@ import random
 import pytest
 
 from benchhouse.experiments.serving import steadiness
-from benchhouse.experiments.serving.steadiness import History, cold_start, drift, longest_silence, queue_growth
+from benchhouse.experiments.serving.steadiness import LatencyHistory, cold_start, drift, longest_silence, queue_growth
 
 SECOND = 1_000_000_000
 
 
 def history(times_s, e2e_ms=10.0):
-    made = History()
+    made = LatencyHistory()
     for at in times_s:
         made.add(round(at * SECOND), round(e2e_ms * 5e5), round(e2e_ms * 1e6))
     return made

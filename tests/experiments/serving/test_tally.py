@@ -2,8 +2,8 @@ import pickle
 from types import SimpleNamespace
 
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.book import Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.slo import parse_slo
 
 MS = 1_000_000
@@ -20,7 +20,7 @@ def call(due=0, sent=None, ended=100, measured=True, asked=None, said=None):
 
 
 def reply(*stamps, **more):
-    return Reply(token_ns=[START + stamp * MS for stamp in stamps], **more)
+    return CallResult(token_ns=[START + stamp * MS for stamp in stamps], **more)
 
 
 def tallied(*pairs, slo=None, count=None):
@@ -48,14 +48,15 @@ def test_latencies_count_from_due_and_beside_that_from_sent():
 
 def test_a_failure_is_in_no_latency_and_a_warm_up_request_in_none_either():
     tally, _ = tallied(
-        (call(), Reply(error="timeout")), (call(due=-500, ended=-400, measured=False), reply(-450, output_tokens=1))
+        (call(), CallResult(error="timeout")),
+        (call(due=-500, ended=-400, measured=False), reply(-450, output_tokens=1)),
     )
     assert tally.requests == 0
     assert all(values(getattr(tally, name))[0] == 0 for name in tally.STREAMS)
 
 
 def test_an_answer_that_was_not_streamed_has_an_end_and_no_first_token():
-    tally, _ = tallied((call(), Reply(output_tokens=4)))
+    tally, _ = tallied((call(), CallResult(output_tokens=4)))
     assert (values(tally.e2e)[0], values(tally.ttft)[0], tally.tokens_in_window) == (1, 0, 4)
 
 
@@ -98,7 +99,7 @@ def test_each_objective_that_a_request_misses_has_its_bit():
         (reply(40, 50, output_tokens=2), 0b00),
         (reply(60, 70, output_tokens=2), 0b01),
         (reply(40, 70, output_tokens=2), 0b10),
-        (Reply(error="http_500"), 0b11),
+        (CallResult(error="http_500"), 0b11),
     ]:
         assert tallied((call(), answer), slo="ttft.p99<50ms,itl.p99<20ms")[1] == [missed]
 
@@ -106,7 +107,8 @@ def test_each_objective_that_a_request_misses_has_its_bit():
 def test_the_tally_of_the_parts_is_the_tally_of_the_whole():
     rows = [
         (call(due=n * 7, ended=n * 7 + 40 + n, measured=n % 3 > 0, asked=4),
-         Reply(error="reset") if n % 5 == 0 else reply(n * 7 + 10, n * 7 + 20 + n, output_tokens=3, finish=str(n % 2)))
+         CallResult(error="reset") if n % 5 == 0
+         else reply(n * 7 + 10, n * 7 + 20 + n, output_tokens=3, finish=str(n % 2)))
         for n in range(60)
     ]  # fmt: skip
     whole, _ = tallied(*rows)

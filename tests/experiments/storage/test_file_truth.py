@@ -202,9 +202,11 @@ def test_a_thread_that_never_waits_has_valid_figures_and_one_that_always_does_ha
     On a busy machine the slowest of the 64 takes so long that 3 ms are little of it.
     """
     real = os.preadv
-    monkeypatch.setattr("benchhouse.load.delays.RunDelay.look", lambda self: delay_ns)
-    monkeypatch.setattr("benchhouse.load.delays.Watch.woke", lambda self, due, rung, alone: (monotonic_ns(), 0))
-    monkeypatch.setattr("benchhouse.load.delays.Watch.wait_until_known", lambda self, until: None)
+    monkeypatch.setattr("benchhouse.load.scheduling_delays.RunDelay.look", lambda self: delay_ns)
+    monkeypatch.setattr(
+        "benchhouse.load.scheduling_delays.DelayMeter.woke", lambda self, due, rung, alone: (monotonic_ns(), 0)
+    )
+    monkeypatch.setattr("benchhouse.load.scheduling_delays.DelayMeter.wait_until_known", lambda self, until: None)
     monkeypatch.setattr("benchhouse.drivers.fileio_loop.os.preadv", lambda *read: (sleep(0.005), real(*read))[1])
     ctx = play(file_io, {}, {"pattern": "read", "file_size": "256KiB", "block_size": 4096, "cache": "keep"})
     assert ctx.beyond["latency"] - {"p99", "p99.9"} == beyond

@@ -13,7 +13,7 @@ from services.quiet_moment import in_a_quiet_moment
 
 from benchhouse.experiments.storage.pgbench import offer, plan, scripts, transactions
 from benchhouse.experiments.storage.postgres import postgres
-from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
+from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, TransactionScript
 from benchhouse.load.protocols.postgres import Login, PgbenchRun
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
@@ -244,7 +244,7 @@ def test_sql_that_pgbench_takes_as_it_is_meant_is_not_refused():
 def test_what_is_written_is_the_same_with_both_drivers_but_for_the_amounts():
     workload = PostgresWorkload(concurrency=1, mix=dict.fromkeys(("lookup", "range", "update", "transfer", "oltp"), 1))
     works = transactions(workload)
-    for ours in Script(workload, seed=1).works():
+    for ours in TransactionScript(workload, seed=1).works():
         theirs = works[ours.kind]
         assert (theirs.rows, bool(theirs.effect)) == (ours.rows, bool(ours.effect))
         assert [step.statement.text for step in theirs.steps] == [step.statement.text for step in ours.steps]

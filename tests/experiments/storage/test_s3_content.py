@@ -4,13 +4,13 @@ import hashlib
 
 import pytest
 
-from benchhouse.experiments.storage.s3_content import PIECE_BYTES, Block, Compared, Stretch, make_contents
+from benchhouse.experiments.storage.s3_content import PIECE_BYTES, Compared, ContentBlock, Stretch, make_contents
 from benchhouse.experiments.storage.s3_source import cycle
 
 
 @pytest.fixture(scope="module")
 def block():
-    return Block(3, PIECE_BYTES + 12345)
+    return ContentBlock(3, PIECE_BYTES + 12345)
 
 
 def test_a_stretch_is_the_block_repeated(block):

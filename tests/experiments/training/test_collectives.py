@@ -11,7 +11,7 @@ from services.trainer import trainer_python
 
 from benchhouse.experiments.training.collectives import PROGRAM, CollectivesWorkload, collectives
 from benchhouse.experiments.training.launch import run_here
-from benchhouse.experiments.training.measured import bus_factor
+from benchhouse.experiments.training.operation_rounds import bus_factor
 from benchhouse.schema.experiment import ExperimentFailed
 
 SMALL = {"operation": "all_reduce", "bytes": 4096, "ranks": 2}

@@ -13,7 +13,7 @@ from benchhouse.experiments.training.figures import WholeStep
 from benchhouse.experiments.training.flops import ModelFlops
 from benchhouse.experiments.training.peak import PUBLISHED, Peak, python_of
 from benchhouse.experiments.training.run import train
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 
 GPT = {"parameters": 1.34e9, "embedding": 65.5e6, "layers": 24, "width": 2048, "tokens": 2048}
 STEPS = """
@@ -107,7 +107,9 @@ def test_published_peaks_are_ordered_as_hardware_is():
 
 
 def losses(*values):
-    return [WholeStep(n, 0, [Step(0, n, 0, float(n), n + 1.0, {"loss": loss})]) for n, loss in enumerate(values)]
+    return [
+        WholeStep(n, 0, [TrainingStep(0, n, 0, float(n), n + 1.0, {"loss": loss})]) for n, loss in enumerate(values)
+    ]
 
 
 def test_a_target_is_met_by_the_mean_of_several_steps_not_by_one():

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from experiments.training.test_run import trainer
 
-from benchhouse.experiments.training.faults import Evidence, diagnose
-from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.faults import FaultEvidence, diagnose
+from benchhouse.experiments.training.launch import RankProcess
 from benchhouse.experiments.training.rank import device_of
 from benchhouse.experiments.training.run import train
 from benchhouse.experiments.training.stacks import Frame, read_stack
-from benchhouse.experiments.training.watch import Watch
+from benchhouse.experiments.training.watch import ProgressWatch
 from benchhouse.schema.experiment import ExperimentFailed
 
 CLOSED = (
@@ -57,12 +57,12 @@ def rank(number, exit_code=None, text="", told=False, at=10.0, node="a", **facts
         facts["exit_code"] = exit_code
     known = {"node": node, **facts}
     code = -9 if exit_code is None else exit_code
-    return Rank(number, Path("log"), Path("file"), lines, code, at, told, known)
+    return RankProcess(number, Path("log"), Path("file"), lines, code, at, told, known)
 
 
 def fault(*ranks, steps=4, **more):
     last = steps if isinstance(steps, dict) else {rank.number: steps for rank in ranks}
-    return diagnose(Evidence(ranks, last, **more))
+    return diagnose(FaultEvidence(ranks, last, **more))
 
 
 def test_a_card_is_named_only_where_it_is_known():
@@ -302,7 +302,7 @@ def test_reliability_reaches_the_table_of_outcomes(bench, tmp_path):
 
 def test_a_rank_whose_log_is_not_seen_yet_has_given_no_sign(tmp_path):
     (emitted := tmp_path / "emitted").mkdir()
-    watch = Watch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=True)
+    watch = ProgressWatch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=True)
     (tmp_path / "rank-0.attempt-0.jsonl").write_text('{"pid": 7}\n')
     assert not watch.hangs()
     (tmp_path / "rank-0.attempt-0.log").write_text("begins\n")
@@ -313,7 +313,7 @@ def test_the_last_records_of_an_attempt_are_no_sign_of_the_next_one(tmp_path):
     """A launcher that begins again by itself: the new ranks are still importing, which is no hang."""
     (emitted := tmp_path / "emitted").mkdir()
     (tmp_path / "rank-0.attempt-0.log").write_text("")
-    watch = Watch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=False)
+    watch = ProgressWatch(emitted, SimpleNamespace(folder=tmp_path, logs=tmp_path), 1e-9, lines=False)
     (emitted / "00000-7-a.jsonl").write_text('{"emit": 1, "attempt": 0}\n{"step": 1}\n')
     (tmp_path / "rank-0.attempt-0.jsonl").write_text('{"pid": 7}\n')
     assert watch.hangs()

@@ -1,12 +1,12 @@
 import pytest
 
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.emitted_records import Emitted
 from benchhouse.experiments.training.figures import are_apart, covered_s, find_warmup, progress_of, rate, share
-from benchhouse.experiments.training.steps import Step, not_finite, steps_of
+from benchhouse.experiments.training.steps import TrainingStep, not_finite, steps_of
 
 
 def step(number, rank=0, attempt=0, begin=0.0, took=1.0, **amounts):
-    return Step(rank, number, attempt, begin, begin + took, amounts)
+    return TrainingStep(rank, number, attempt, begin, begin + took, amounts)
 
 
 def records(*items, **writer):

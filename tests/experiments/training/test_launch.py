@@ -12,11 +12,11 @@ from experiments.training.test_run import STEPS, trainer
 from laboratory import wait_until
 from pydantic import ValidationError
 
-from benchhouse.analysis.clocks import Clock, RoundTrip
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.analysis.clocks import NodeClock, RoundTrip
+from benchhouse.experiments.emitted_records import Emitted
 from benchhouse.experiments.training import launch, launchers
 from benchhouse.experiments.training.figures import progress_of
-from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.launch import RankProcess
 from benchhouse.experiments.training.node_clocks import move_ranks, move_records
 from benchhouse.experiments.training.placement import as_ranges, nccl_files
 from benchhouse.experiments.training.run import TrainingWorkload, train
@@ -99,11 +99,11 @@ def test_records_of_other_nodes_are_put_on_the_clock_of_the_first(tmp_path):
             )
             for rank, ahead in enumerate((0.0, ahead_s))
         ]
-        ranks = [Rank(number, tmp_path, facts={"node": f"n{number}"}, ended_s=99.0) for number in range(2)]
+        ranks = [RankProcess(number, tmp_path, facts={"node": f"n{number}"}, ended_s=99.0) for number in range(2)]
         ranks[1].lines = [(51.0 + ahead_s, "x")]
         trip = RoundTrip(asked_s=10.0, heard_s=10.002, there_s=10.001 + ahead_s, ahead_s=0.0)
-        move_ranks([ranks], {"n1": Clock([trip])})
-        move_records(emitted, [ranks], {"n1": Clock([trip])})
+        move_ranks([ranks], {"n1": NodeClock([trip])})
+        move_records(emitted, [ranks], {"n1": NodeClock([trip])})
         steps = progress_of(steps_of(emitted), 2).useful
         assert [step.apart_s for step in steps] == pytest.approx([0.0] * 5, abs=1e-6)
         assert ranks[1].lines == [(pytest.approx(51.0), "x")] and ranks[0].ended_s == 99.0

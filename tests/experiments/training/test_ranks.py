@@ -5,7 +5,7 @@ import pytest
 from benchhouse.experiments.training.figures import progress_of
 from benchhouse.experiments.training.ranks import rank_times, report_ranks
 from benchhouse.experiments.training.run import train
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 from benchhouse.schema.ranks import RankTimes
 
 NODES = {0: "n1", 1: "n1", 2: "n2", 3: "n2"}
@@ -14,7 +14,9 @@ NODES = {0: "n1", 1: "n1", 2: "n2", 3: "n2"}
 def whole(count=10, slow=2, **amounts):
     """Four ranks whose steps all take 100 ms; one of them waits 10 ms for the others, they 60 for it."""
     steps = [
-        Step(rank, number, 0, number * 0.1, number * 0.1 + 0.1, {"comm_s": 0.01 if rank == slow else 0.06} | amounts)
+        TrainingStep(
+            rank, number, 0, number * 0.1, number * 0.1 + 0.1, {"comm_s": 0.01 if rank == slow else 0.06} | amounts
+        )
         for number in range(count)
         for rank in range(4)
     ]
@@ -47,7 +49,7 @@ def test_a_table_has_at_most_120_columns_of_as_many_steps():
 
 def test_ranks_that_tell_no_waits_have_whole_steps_in_the_table_and_no_own_time(recording):
     ctx = recording(train)
-    steps = [Step(rank, number, 0, number, number + 1.0, {}) for number in range(3) for rank in range(2)]
+    steps = [TrainingStep(rank, number, 0, number, number + 1.0, {}) for number in range(3) for rank in range(2)]
     report_ranks(progress_of(steps, 2).useful, {}, ctx)
     assert ctx.windows == {}
     table = RankTimes.model_validate_json((ctx.artifacts / "ranks.json").read_bytes())

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from benchhouse.experiments.training.figures import progress_of, straggler_of
 from benchhouse.experiments.training.reliability import PARTS, Interrupt, interrupt_interval, wall_of
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 
 
 def step(number, rank=0, attempt=0, begin=0.0, took=1.0, **amounts):
-    return Step(rank, number, attempt, begin, begin + took, amounts)
+    return TrainingStep(rank, number, attempt, begin, begin + took, amounts)
 
 
 def parts(wall):

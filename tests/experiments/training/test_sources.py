@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 import benchhouse_client
-from benchhouse.experiments.training.launch import Rank
-from benchhouse.experiments.training.patterns import Line, search
+from benchhouse.experiments.training.launch import RankProcess
+from benchhouse.experiments.training.patterns import TimedLine, search
 from benchhouse.experiments.training.run import TrainingWorkload, train
 from benchhouse.schema.experiment import ExperimentFailed
 
@@ -59,14 +59,14 @@ def test_a_pattern_that_backtracks_for_ever_is_ended_and_named(play):
 
 
 def test_what_was_found_before_a_slow_line_is_kept():
-    lines = [Line(0, 1.0, "x 1"), Line(3, 2.0, "x 2 5,120.5"), Line(0, 3.0, "x 3 " + "b" * 60 + "!")]
+    lines = [TimedLine(0, 1.0, "x 1"), TimedLine(3, 2.0, "x 2 5,120.5"), TimedLine(0, 3.0, "x 3 " + "b" * 60 + "!")]
     found = search(lines, {"tokens": r" ([\d,.]+)$", "step": r"x (\d+)", "z": r"((?:b+)+)$"})
     assert found.records[1] == (3, {"step": 2, "tokens": 5120.5, "t": 2.0})
     assert found.slow.startswith("z (") and found.matches == {"step": 2, "tokens": 2, "z": 0}
 
 
 def test_a_line_without_an_end_takes_no_more_memory_than_is_searched(tmp_path):
-    rank = Rank(0, tmp_path / "log")
+    rank = RankProcess(0, tmp_path / "log")
     for _ in range(100):
         rank.take(b"x" * 65536, 1.0)
     rank.take(b"\nlast", 2.0)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.emitted_records import Emitted
 from benchhouse.experiments.training.figures import WholeStep
 from benchhouse.experiments.training.profiles import longest_untouched, profiled_times
 from benchhouse.experiments.training.run import train
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 from benchhouse.experiments.training.traces import read_trace, steps_in, union, without
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_trace_of_ours_is_passed_over(tmp_path):
 
 
 def test_the_longest_stretch_without_a_profiler_is_measured():
-    steps = [WholeStep(n, 0, [Step(0, n, 0, float(n), n + 0.9, {})]) for n in range(10)]
+    steps = [WholeStep(n, 0, [TrainingStep(0, n, 0, float(n), n + 0.9, {})]) for n in range(10)]
     told = Emitted({}, [{"profile": "2..3", "t_start": 2.0, "t_end": 4.2}, {"profile": 1}, {"step": 1}])
     times = profiled_times([told])
     assert times == [(2.0, 4.2)]  # the trace was still being written in step 4

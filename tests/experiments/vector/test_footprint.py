@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from benchhouse.experiments.vector.life import own_bytes, tree_bytes
+from benchhouse.experiments.vector.collection import anonymous_memory, tree_bytes
 
 MB = 2**20
 HOLD = "import sys; held = bytearray(b'x' * (30 << 20)); print('ready', flush=True); sys.stdin.read()"
@@ -15,11 +15,11 @@ HOLD_TWICE = (
 
 
 def test_memory_of_this_process_grows_by_what_it_takes():
-    before = own_bytes()
+    before = anonymous_memory()
     held = bytearray(b"x" * (30 * MB))
-    assert 29 * MB <= own_bytes() - before <= 34 * MB
+    assert 29 * MB <= anonymous_memory() - before <= 34 * MB
     del held
-    assert own_bytes() - before < 5 * MB, "what was given back no longer counts"
+    assert anonymous_memory() - before < 5 * MB, "what was given back no longer counts"
 
 
 def test_memory_of_a_server_includes_what_it_started():

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from benchhouse.experiments.vector import truth
-from benchhouse.experiments.vector.data import Dataset
+from benchhouse.experiments.vector.data import VectorDataset
 from benchhouse.experiments.vector.recall import labels, recall
 from benchhouse.experiments.vector.truth import faiss_scan, nearest, numpy_scan
 from benchhouse.experiments.vector.workload import VectorWorkload
@@ -121,7 +121,7 @@ def test_planted_neighbours_are_the_truth():
 
 
 def judged(answers, vectors, queries, k, best=None, known=None, asked=None, **workload):
-    data = Dataset("", vectors, queries)
+    data = VectorDataset("", vectors, queries)
     best = nearest(vectors, queries, len(vectors), "l2") if best is None else numpy.array(best)
     asked = numpy.arange(len(answers)) if asked is None else numpy.array(asked)
     asked_for = VectorWorkload(vectors=len(vectors), k=k, **workload)

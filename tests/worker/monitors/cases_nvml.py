@@ -14,7 +14,7 @@ import pytest
 
 import benchhouse_client
 from benchhouse.experiments.training.run import train
-from benchhouse.schema.telemetry import Monitors, Phase
+from benchhouse.schema.telemetry import MonitorSettings, Phase
 from benchhouse.worker import topology
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.monitors import nvml, watch
@@ -24,7 +24,7 @@ from benchhouse.worker.monitors.watch import Outward
 from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import read_gpus
 
-ASKED = Monitors(interval=0.1, sources=["gpu"])
+ASKED = MonitorSettings(interval=0.1, sources=["gpu"])
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def faults(tmp_path) -> Iterator[Path]:
     ctypes.CDLL(None).unsetenv(b"FAKE_NVML_FAULTS")
 
 
-def values(gpu: nvml.Gpu) -> dict[str, float]:
+def values(gpu: nvml.GpuSource) -> dict[str, float]:
     return {series.name: value for series, value in zip(gpu.series, gpu.sample(), strict=True)}
 
 
@@ -220,7 +220,7 @@ def test_energy_of_a_training_is_what_its_gpus_drew_by_its_tokens(faults, tmp_pa
     begin_s, end_s = (moment / 1e9 - sampler.zero_s for moment in (begin_ns, end_ns))
     recording, phase = sampler.stop(), Phase(name=name, begin_s=begin_s, end_s=end_s)
     handover = Handover(per_energy=ctx.per_energy)
-    handover.take_energy(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]), str)
+    handover.energy_metrics(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]), str)
     (row,) = handover.measurements
     assert (row.metric, row.unit) == ("energy_per_token", "J/token")
     assert row.value == pytest.approx(2 * 113.05 * (end_s - begin_s) / (10 * 50))

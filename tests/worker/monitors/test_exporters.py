@@ -10,7 +10,7 @@ from services.metrics_page import serving
 
 from benchhouse.schema.telemetry import EXPORTERS
 from benchhouse.worker.monitors.exporters import KNOWN, METRICS
-from benchhouse.worker.monitors.prometheus import Endpoint, choose, reader
+from benchhouse.worker.monitors.prometheus import PrometheusEndpoint, choose, reader
 
 PAGES = Path(__file__).parents[2] / "data" / "exporters"
 NAN = math.nan
@@ -130,7 +130,7 @@ def test_units_hold_also_where_the_exporter_is_not_named():
 
 def test_another_program_at_that_address_is_reported():
     with serving(page_of("ping").encode()) as url:
-        source = Endpoint(url, exporter="dcgm")
+        source = PrometheusEndpoint(url, exporter="dcgm")
     assert source.name == "service:dcgm"
     assert source.series == ()
     assert source.problems == [

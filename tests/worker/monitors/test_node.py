@@ -9,7 +9,16 @@ import pytest
 
 from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.machine import node
-from benchhouse.worker.monitors.procfs import Disks, Joined, Kept, Memory, Network, Paced, Pressure, Processors
+from benchhouse.worker.monitors.procfs import (
+    Disks,
+    Joined,
+    MemoryFile,
+    NetworkFile,
+    OpenFile,
+    Paced,
+    Pressure,
+    Processors,
+)
 
 
 def values(source):
@@ -29,7 +38,7 @@ def test_busy_time_is_all_time_but_idle_and_waiting():
 
 
 def test_memory_agrees_with_the_machine():
-    seen = values(Memory())
+    seen = values(MemoryFile())
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert seen["memory_used"] + seen["memory_available"] == pytest.approx(total, rel=0.05)
 
@@ -52,7 +61,7 @@ def test_only_real_disks_and_cards_are_counted(tmp_path):
     assert disks == {
         "disk_read": 2 * 100 * 512, "disk_written": 2 * 200 * 512, "disk_reads": 20, "disk_writes": 40, "disk_busy": 1.0
     }  # fmt: skip
-    network = values(Network(str(dev), str(cards)))
+    network = values(NetworkFile(str(dev), str(cards)))
     assert network == {"net_received": 1000, "net_sent": 500, "net_errors": 6, "net_drops": 8, "loopback": 1000}
 
 
@@ -63,7 +72,7 @@ def test_a_kernel_without_pressure_has_no_such_series(tmp_path):
 
 
 def test_a_part_that_can_not_be_read_is_nan_and_leaves_the_others_alone(tmp_path):
-    broken = Memory(str(tmp_path / "missing"))
+    broken = MemoryFile(str(tmp_path / "missing"))
     seen = values(Joined("node", [broken, Processors()]))
     assert isnan(seen["memory_used"])
     assert seen["cpu_busy"] > 0
@@ -72,7 +81,7 @@ def test_a_part_that_can_not_be_read_is_nan_and_leaves_the_others_alone(tmp_path
 def test_a_file_longer_than_a_page_is_read_whole(tmp_path):
     big = tmp_path / "big"
     big.write_text("x" * 100_000)
-    assert len(Kept(str(big)).read()) == 100_000
+    assert len(OpenFile(str(big)).read()) == 100_000
 
 
 def test_what_is_paced_is_read_once_a_second():

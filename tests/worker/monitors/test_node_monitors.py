@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from benchhouse.analysis.clocks import Clock, RoundTrip
-from benchhouse.processes.owner import TAG
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.analysis.clocks import NodeClock, RoundTrip
+from benchhouse.processes.process_identity import TAG
+from benchhouse.schema.telemetry import MonitorSettings
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
-from benchhouse.worker.monitors.watch import Watch
+from benchhouse.worker.monitors.watch import TrialMonitor
 
 LATER = """
 import sys, time
@@ -25,8 +25,8 @@ sys.exit(main(["--sample"]))
 TRIAL = "0" * 16
 
 
-def monitors(**more) -> Monitors:
-    return Monitors.model_validate({"interval": 0.1, "sources": ["node", "trial", "services"]} | more)
+def monitors(**more) -> MonitorSettings:
+    return MonitorSettings.model_validate({"interval": 0.1, "sources": ["node", "trial", "services"]} | more)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def burner():
 def test_series_of_another_node_lie_on_the_trial_s_time_line(others, burner, tmp_path):
     other = others(n2=[])
     zero_s = time.monotonic()
-    watching = Watch(monitors(), "2026-11-15T00:00:00+00:00", zero_s, other)
+    watching = TrialMonitor(monitors(), "2026-11-15T00:00:00+00:00", zero_s, other)
     other.watch("n2", "service:web", burner())
     time.sleep(1.2)
     watching.begin({})
@@ -88,7 +88,7 @@ def test_series_of_another_node_lie_on_the_trial_s_time_line(others, burner, tmp
 def test_a_time_of_day_an_hour_ahead_is_stated_and_moves_no_series(others, tmp_path):
     other = others(n2=[sys.executable, "-c", LATER])
     zero_s = time.monotonic()
-    watching = Watch(monitors(), "2026-11-15T00:00:00+00:00", zero_s - 1, other)
+    watching = TrialMonitor(monitors(), "2026-11-15T00:00:00+00:00", zero_s - 1, other)
     watching.begin({})
     watching.end()
     other.end()
@@ -146,9 +146,9 @@ def test_of_unlike_ways_the_offset_is_off_by_at_most_half_a_round_trip():
         read_s = asked_s + there_ms / 1000
         return RoundTrip(asked_s, read_s + back_ms / 1000, 50 + read_s * (1 + 1e-4), 0.0)
 
-    clock = Clock([trip(100, 0.1, 9), trip(100.1, 0.0, 0.2), trip(100.2, 30, 1)], [trip(1100, 0.3, 0.0)])
+    clock = NodeClock([trip(100, 0.1, 9), trip(100.1, 0.0, 0.2), trip(100.2, 30, 1)], [trip(1100, 0.3, 0.0)])
     assert clock.uncertainty_s == pytest.approx(0.00015)
     assert clock.drift == pytest.approx(1e-4, rel=0.01)
     for here_s in (100, 600, 1100):
         assert abs(clock.here_s(50 + here_s * (1 + 1e-4)) - here_s) <= clock.uncertainty_s + 1e-6
-    assert Clock([trip(100, 0.1, 0.1)], [trip(101, 0.2, 0.1)]).drift == 0.0, "less than the round trips can tell"
+    assert NodeClock([trip(100, 0.1, 0.1)], [trip(101, 0.2, 0.1)]).drift == 0.0, "less than the round trips can tell"

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.telemetry import MonitorSettings
 from benchhouse.worker.monitors import nvml, watch
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.watch import Outward
 
-ASKED = Monitors(interval=0.1, sources=["gpu"])
+ASKED = MonitorSettings(interval=0.1, sources=["gpu"])
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_trial_that_is_over_at_once_opens_nothing(fake_driver, monkeypatch):
 
 def test_without_a_driver_no_thread_is_started():
     before = threading.active_count()
-    beside = Outward(Monitors(), None, Sampler([], 1.0))
+    beside = Outward(MonitorSettings(), None, Sampler([], 1.0))
     beside.begin()
     assert threading.active_count() == before
     beside.end()
@@ -51,7 +51,7 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(fake_driver, monkeypatch):
     let_go = threading.Event()
     closed = []
 
-    class Late(nvml.Gpu):
+    class Late(nvml.GpuSource):
         def __init__(self):
             self.name, self.series = "late", ()
 

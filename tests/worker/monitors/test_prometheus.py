@@ -13,12 +13,12 @@ from services.metrics_page import serving
 from tables import check_rows
 
 from benchhouse.worker.monitors import prometheus
-from benchhouse.worker.monitors.prometheus import Endpoint, choose, reader
+from benchhouse.worker.monitors.prometheus import PrometheusEndpoint, choose, reader
 
 PAGES = Path(__file__).parent / "pages"
 
 
-def values(source: Endpoint) -> dict[str, float]:
+def values(source: PrometheusEndpoint) -> dict[str, float]:
     return {series.name: value for series, value in zip(source.series, source.sample(), strict=True)}
 
 
@@ -29,7 +29,7 @@ def read(page: str, patterns=(), labels=()) -> dict[str, float]:
 
 def test_vllm_is_told_in_the_words_that_all_servers_share():
     with serving((PAGES / "vllm_0_32.txt").read_bytes()) as url:
-        source = Endpoint(url, name="llm")
+        source = PrometheusEndpoint(url, name="llm")
         assert source.name == "service:llm"
         assert values(source) == pytest.approx(
             {
@@ -89,7 +89,7 @@ def test_a_redirect_is_not_followed():
         handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
 
     with serving(elsewhere) as url:
-        assert "answers 302 Found" in Endpoint(url).problems[0]
+        assert "answers 302 Found" in PrometheusEndpoint(url).problems[0]
 
 
 def test_openmetrics_is_read_and_buckets_are_left_out():
@@ -136,14 +136,14 @@ def test_names_that_look_alike_get_a_number():
 def test_what_is_over_the_budget_is_dropped_and_told(monkeypatch):
     monkeypatch.setattr(prometheus, "SERIES_BUDGET", 10)
     with serving("".join(f"m{at} {at}\n" for at in range(50)).encode()) as url:
-        source = Endpoint(url)
+        source = PrometheusEndpoint(url)
         assert len(source.sample()) == len(source.series) == 10
     assert source.problems == [f"{source.name}: 50 series are chosen, 10 are kept; name fewer in `series`"]
 
 
 def test_garbage_is_named_once_and_then_nan():
     with serving(b"<html>\n<body>welcome</body>\n") as url:
-        source = Endpoint(url, name="odd", patterns=["x"])
+        source = PrometheusEndpoint(url, name="odd", patterns=["x"])
         for _ in range(3):
             assert list(map(math.isnan, source.sample())) == [True]
         assert source.problems == [f"service:odd: {url} answers no metrics but '<html>'; values are missing"]
@@ -155,7 +155,7 @@ def test_garbage_is_named_once_and_then_nan():
 )
 def test_other_garbage_is_named_too(body, words):
     with serving(body) as url:
-        source = Endpoint(url, patterns=["x"])
+        source = PrometheusEndpoint(url, patterns=["x"])
         source.sample()
         assert len(source.problems) == 1
         assert words in source.problems[0]
@@ -163,20 +163,20 @@ def test_other_garbage_is_named_too(body, words):
 
 def test_a_refusal_and_a_closed_port_are_told():
     with serving(b"no", status=503) as url:
-        assert "answers 503" in Endpoint(url).problems[0]
-    source = Endpoint(url, patterns=["x", "y*"])
+        assert "answers 503" in PrometheusEndpoint(url).problems[0]
+    source = PrometheusEndpoint(url, patterns=["x", "y*"])
     assert "refused" in source.problems[0]
     assert [item.name for item in source.series] == ["x"], "a pattern can't be waited for, a name can"
 
 
 def test_an_address_that_is_none_is_told():
-    assert "is not the address of a server" in Endpoint("localhost:9100/metrics").problems[0]
+    assert "is not the address of a server" in PrometheusEndpoint("localhost:9100/metrics").problems[0]
 
 
 def test_an_endpoint_that_comes_up_later_is_read_then():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    source = Endpoint(f"http://127.0.0.1:{port}/metrics", name="late")
+    source = PrometheusEndpoint(f"http://127.0.0.1:{port}/metrics", name="late")
     assert all(map(math.isnan, source.sample()))
     server = ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler)
 
@@ -218,7 +218,7 @@ def test_an_endpoint_that_hangs_or_drips_costs_no_more_than_the_limit(answer, mo
     monkeypatch.setattr(prometheus, "LIMIT_S", 0.3)
     with serving(answer) as url:
         began = time.monotonic()
-        source = Endpoint(url, patterns=["x"])
+        source = PrometheusEndpoint(url, patterns=["x"])
         assert all(map(math.isnan, source.sample()))
         assert time.monotonic() - began < 15
     assert source.problems == [f"{source.name}: {url} did not answer within 0.3 s; values are missing"]
@@ -234,7 +234,7 @@ def test_an_endless_page_ends_at_the_limit_of_size(monkeypatch):
                 handler.wfile.write(b"x 1\n" * 16384)
 
     with serving(endless) as url:
-        source = Endpoint(url, patterns=["x"])
+        source = PrometheusEndpoint(url, patterns=["x"])
     assert "more than 1 MiB" in source.problems[0]
 
 
@@ -245,11 +245,11 @@ def test_chunks_are_joined():
         )
 
     with serving(chunked) as url:
-        assert values(Endpoint(url)) == {"x": 1, "y": 2}
+        assert values(PrometheusEndpoint(url)) == {"x": 1, "y": 2}
 
 
 def test_a_password_in_the_address_is_not_told():
-    source = Endpoint("http://me:secret@127.0.0.1:1/metrics?token=secret")
+    source = PrometheusEndpoint("http://me:secret@127.0.0.1:1/metrics?token=secret")
     assert "secret" not in source.name + source.problems[0]
 
 

@@ -12,7 +12,7 @@ from laboratory import Lab
 from benchhouse.experiments.training.run import train
 from benchhouse.schema.telemetry import Phase
 from benchhouse.worker.context import TrialContext
-from benchhouse.worker.monitors.rapl import Energy, why_unread
+from benchhouse.worker.monitors.rapl import Energy, unreadable_reason
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.store import summarise
 from benchhouse.worker.results import Handover
@@ -49,7 +49,7 @@ def test_packages_and_their_memory_are_counted_once(fake_powercap):
         draw(fake_powercap, zone, FIRST_UJ + 10**number * 1_000_000)
     assert source.sample() == [1 + 1000, 100 + 10_000]
     source.close()
-    assert why_unread(fake_powercap) == ""
+    assert unreadable_reason(fake_powercap) == ""
 
 
 def test_a_counter_that_begins_again_goes_on(fake_powercap):
@@ -76,7 +76,7 @@ def test_what_was_not_read_for_longer_than_a_range_can_last_is_unknown(fake_powe
 def test_a_machine_that_does_not_tell_has_no_such_series_and_a_reason(fake_powercap, broken, says):
     broken(fake_powercap)
     assert "cpu_energy" not in [item.name for item in Energy(fake_powercap).series]
-    assert says in why_unread(fake_powercap)
+    assert says in unreadable_reason(fake_powercap)
 
 
 def test_energy_of_a_training_is_what_its_processors_drew_by_its_tokens(fake_powercap, tmp_path):
@@ -104,17 +104,17 @@ def test_energy_of_a_training_is_what_its_processors_drew_by_its_tokens(fake_pow
     begin_s, end_s = (moment / 1e9 - sampler.zero_s for moment in moments)
     phase = Phase(name=name, begin_s=begin_s, end_s=end_s)
     handover = Handover(per_energy=ctx.per_energy)
-    handover.take_energy(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]), str)
+    handover.energy_metrics(summarise(recording, "2026-11-15T00:00:00+00:00", duration_s, [phase]), str)
     (row,) = handover.measurements
     assert row.value == pytest.approx(2 * (50 + 10) * (end_s - begin_s) / (10 * 50), rel=0.1)
     assert handover.custom == {"energy_of": ["node"]}
 
 
-@pytest.mark.skipif(why_unread() == "", reason="this machine tells the energy of its processors")
+@pytest.mark.skipif(unreadable_reason() == "", reason="this machine tells the energy of its processors")
 def test_a_trial_says_why_its_energy_is_not_known(tmp_path):
     lab = Lab(tmp_path)
     steps = "for step in range(10): emit({'step': step, 'step_s': 0.1, 'tokens': 50}); time.sleep(0.1)"
     lab.run("training.run", target=trainer(steps), workload={"warmup": 0}, monitors={"sources": ["node"]})
     (trial,) = lab.trials()
-    assert trial.meta["custom"]["energy_of"] == [] and why_unread() in trial.meta["custom"]["no_energy"]
+    assert trial.meta["custom"]["energy_of"] == [] and unreadable_reason() in trial.meta["custom"]["no_energy"]
     assert "energy_per_token" not in str(trial.metrics)

@@ -11,7 +11,7 @@ from math import isnan
 
 import pytest
 
-from benchhouse.worker.monitors.declared import all_series
+from benchhouse.worker.monitors.series_catalog import all_series
 from benchhouse.worker.monitors.tree import ProcessTree
 
 MB = 1_000_000
@@ -34,7 +34,7 @@ def sample(tree: ProcessTree) -> dict[str, float]:
     return dict(zip([one.name for one in tree.series], tree.sample(), strict=True))
 
 
-def look_again(tree: ProcessTree) -> dict[str, float]:
+def reschedule_all(tree: ProcessTree) -> dict[str, float]:
     """A sample that reads everything, and looks for new members."""
     tree.refresh()
     return sample(tree)
@@ -69,11 +69,11 @@ def test_bytes_written_are_counted_to_the_byte(tmp_path):
     )
     with program(code) as process:
         tree = ProcessTree("service:writer", process.pid)
-        before = look_again(tree)
+        before = reschedule_all(tree)
         process.stdin.write("\n")
         process.stdin.flush()
         process.stdout.readline()
-        after = look_again(tree)
+        after = reschedule_all(tree)
     assert after["io_written"] - before["io_written"] == 3_000_000 + len("done\n")
     assert after["disk_written"] - before["disk_written"] == pytest.approx(3_000_000, rel=0.05)
 
@@ -120,11 +120,11 @@ def test_a_child_that_ended_stays_counted_whether_or_not_anybody_waits_for_it(wa
     code += "print('done', flush=True)\nsys.stdin.readline()\n"
     with program(code) as process:
         tree = ProcessTree("service:parent", process.pid)
-        before = look_again(tree)
+        before = reschedule_all(tree)
         assert before["processes"] == 2
         assert before["cpu"] > 0.35
         tell(process)
-        after = look_again(tree)
+        after = reschedule_all(tree)
         assert after["processes"] == 1
         assert before["cpu"] <= after["cpu"] < before["cpu"] + 0.2
         assert before["io_written"] <= after["io_written"]
@@ -144,10 +144,10 @@ def test_counters_never_go_back_while_children_come_and_go():
     )
     with program(code) as process:
         tree = ProcessTree("service:forks", process.pid)
-        seen, end_s = [look_again(tree)], time.monotonic() + 120
+        seen, end_s = [reschedule_all(tree)], time.monotonic() + 120
         while len(seen) < 60 or (seen[-1]["cpu"] < seen[0]["cpu"] + 0.1 and time.monotonic() < end_s):
             time.sleep(0.02)
-            seen.append(look_again(tree))
+            seen.append(reschedule_all(tree))
     for one in tree.series:
         values = [row[one.name] for row in seen if not isnan(row[one.name])]
         assert one.kind == "gauge" or values == sorted(values), one.name
@@ -168,7 +168,7 @@ def test_an_orphan_that_was_known_stays_in_the_tree():
     )
     with program(code) as process:
         tree = ProcessTree("service:family", process.pid)
-        assert look_again(tree)["processes"] == 3
+        assert reschedule_all(tree)["processes"] == 3
         orphan = list(tree._members)[-1]
         try:
             tell(process)
@@ -198,7 +198,7 @@ def test_a_pid_that_is_used_again_is_another_process():
 
 def test_what_is_below_the_caller_leaves_the_caller_out():
     tree = ProcessTree("trial", os.getpid(), below=True)
-    before = look_again(tree)
+    before = reschedule_all(tree)
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
@@ -218,7 +218,7 @@ def test_more_members_than_descriptors_are_kept_for_are_all_counted(monkeypatch)
     with program(code) as process:
         tree = ProcessTree("service:many", process.pid)
         try:
-            assert look_again(tree)["processes"] == sample(tree)["processes"] == 5
+            assert reschedule_all(tree)["processes"] == sample(tree)["processes"] == 5
         finally:
             for pid in list(tree._members)[1:]:
                 os.kill(pid, signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_context_switches_and_waiting_are_summed_over_all_threads():
         "print('ready', flush=True)\ninput()\n"
     )
     with program(code) as process:
-        seen = look_again(ProcessTree("service:threads", process.pid))
+        seen = reschedule_all(ProcessTree("service:threads", process.pid))
         assert seen["threads"] == 2
         assert seen["context_switches"] > 2
         assert seen["cpu_wait"] >= 0

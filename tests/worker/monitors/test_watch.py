@@ -6,8 +6,8 @@ import threading
 import time
 
 from benchhouse.schema.service import LiveServices, Replica
-from benchhouse.schema.telemetry import Monitors, Series
-from benchhouse.worker.monitors.watch import SHORTEST_S, Watch
+from benchhouse.schema.telemetry import MonitorSettings, Series
+from benchhouse.worker.monitors.watch import SHORTEST_S, TrialMonitor
 
 
 class Broken:
@@ -21,9 +21,9 @@ class Broken:
         pass
 
 
-def watch(*, ago_s: float = 0.0, **asked) -> Watch:
+def watch(*, ago_s: float = 0.0, **asked) -> TrialMonitor:
     """Of a trial that began so long ago."""
-    return Watch(Monitors.model_validate(asked), "2026-11-15T00:00:00+00:00", time.monotonic() - ago_s)
+    return TrialMonitor(MonitorSettings.model_validate(asked), "2026-11-15T00:00:00+00:00", time.monotonic() - ago_s)
 
 
 def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
@@ -91,7 +91,7 @@ def test_of_less_than_ten_ticks_of_the_clock_nothing_is_told(tmp_path):
 
 
 def test_nothing_is_sampled_where_nothing_is_asked_for(tmp_path):
-    watching = Watch(None, "", time.monotonic())
+    watching = TrialMonitor(None, "", time.monotonic())
     watching.begin({})
     watching.end()
     assert watching.write(tmp_path / "telemetry", []) is None

@@ -6,9 +6,9 @@ A diagnosis needs a number that got worse for sure and a signal that moved far o
 from collections.abc import Callable
 
 from benchhouse.analysis.playbooks import first_token, idle_gpu, pending, straggler, tail
-from benchhouse.analysis.playbooks.values import Case, Diagnosis
+from benchhouse.analysis.playbooks.values import ComparedPoint, PointDiagnosis
 
-PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
+PLAYBOOKS: dict[str, Callable[[ComparedPoint], PointDiagnosis | None]] = {
     straggler.NAME: straggler.diagnose,
     idle_gpu.NAME: idle_gpu.diagnose,
     tail.NAME: tail.diagnose,
@@ -19,7 +19,7 @@ PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
 _ORDER = ("strong", "moderate", "weak")
 
 
-def diagnose(case: Case) -> list[Diagnosis]:
+def diagnose(case: ComparedPoint) -> list[PointDiagnosis]:
     """What the playbooks find, the surest first; empty where there is no evidence.
 
     Of those that are more than weak, one that names the node, rank or device comes first: it explains the others.

@@ -9,8 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from benchhouse.analysis.playbooks.causes import Clue
-from benchhouse.analysis.playbooks.signals import LEAST_TRIALS, Odd, figure, odd_of_levels, with_unit
-from benchhouse.analysis.playbooks.straggler import REASONS, Reason
+from benchhouse.analysis.playbooks.signals import LEAST_TRIALS, Outlier, figure, odd_of_levels, with_unit
+from benchhouse.analysis.playbooks.straggler import REASONS, StragglerReason
 from benchhouse.schema.telemetry import AbnormalNode
 
 LEAST_WINDOWS = LEAST_TRIALS + 1
@@ -62,7 +62,7 @@ def _same_work(rows: Sequence[NodeSeries]) -> set[str]:
     return {node for node, cores in used.items() if usual / _ALIKE <= cores <= usual * _ALIKE}
 
 
-def _odd(clue: Clue, members: Mapping[str, Sequence[float]]) -> Odd | None:
+def _odd(clue: Clue, members: Mapping[str, Sequence[float]]) -> Outlier | None:
     """What hits all nodes in a window alike is taken out first."""
     if len(members) < _FEWEST_PEERS:
         return None
@@ -75,7 +75,7 @@ def _odd(clue: Clue, members: Mapping[str, Sequence[float]]) -> Odd | None:
     return odd_of_levels(level, clue.way, clue.least, clue.ratio)
 
 
-def _describe(reason: Reason, scope: str, series: str, unit: str, odd: Odd) -> AbnormalNode:
+def _describe(reason: StragglerReason, scope: str, series: str, unit: str, odd: Outlier) -> AbnormalNode:
     own, peers = median(odd.own), median(odd.peers)
     seen = f"{series} of {scope} is {figure(own)} {with_unit(unit)}where its peers have {figure(peers)}"
     return AbnormalNode(

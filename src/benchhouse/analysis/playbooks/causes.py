@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchhouse.analysis.playbooks.signals import SURE_P, Slowness, Stat, Way, figure, find_hits, find_shift, with_unit
-from benchhouse.analysis.playbooks.values import Case, Certainty, Diagnosis, Evidence, Number, Side, Signal
+from benchhouse.analysis.playbooks.values import (
+    Certainty,
+    ComparedNumber,
+    ComparedPoint,
+    PointDiagnosis,
+    Side,
+    Signal,
+    SignalEvidence,
+)
 
 _SURE_DISTANCE = 8.0
 _SURE_TRIALS = 5
@@ -35,7 +43,7 @@ class Clue:
     def fits_name(self, scope: str, series: str) -> bool:
         return bool(re.fullmatch(self.series, series) and re.fullmatch(self.scope or ".*", scope))
 
-    def ask(self, signal: Signal, slowness: Slowness = ()) -> Evidence | None:
+    def ask(self, signal: Signal, slowness: Slowness = ()) -> SignalEvidence | None:
         """What the signal shows: a mean that moved, else, in the trials that were slow, a fault that came and went."""
         moved = find_shift(signal, self.way, self.least, self.ratio, self.stat, self.normal)
         return moved or find_hits(signal, self.way, self.least, self.ratio, self.stat, slowness)
@@ -57,22 +65,22 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class ScoredCause:
     """A cause with its evidence; `strength` is the largest shift as a multiple of what matters."""
 
     cause: Cause
-    evidence: list[Evidence]
+    evidence: list[SignalEvidence]
     strength: float
 
 
-def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness = ()) -> list[Weighed]:
+def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness = ()) -> list[ScoredCause]:
     """The causes that have evidence: roots before what follows from them, then the strongest first.
 
     With the `slowness` of the run's trials, signals that come and go count as well.
     """
     weighed = []
     for cause in causes:
-        shown: list[Evidence] = []
+        shown: list[SignalEvidence] = []
         strength, met = 0.0, 0
         for clue in cause.clues:
             moved = [evidence for signal in signals if clue.fits(signal) and (evidence := clue.ask(signal, slowness))]
@@ -85,13 +93,17 @@ def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness
                 strength = max(strength, part)
         if shown and (not cause.both or met == len(cause.clues)):
             shown.sort(key=lambda evidence: -evidence.distance)
-            weighed.append(Weighed(cause, shown[:_MOST_EVIDENCE], strength))
+            weighed.append(ScoredCause(cause, shown[:_MOST_EVIDENCE], strength))
     return sorted(weighed, key=lambda item: (item.cause.depth, -item.strength, item.cause.name))
 
 
 def conclude(
-    case: Case, playbook: str, weighed: Sequence[Weighed], symptoms: Sequence[Number], first: Sequence[Evidence] = ()
-) -> Diagnosis:
+    case: ComparedPoint,
+    playbook: str,
+    weighed: Sequence[ScoredCause],
+    symptoms: Sequence[ComparedNumber],
+    first: Sequence[SignalEvidence] = (),
+) -> PointDiagnosis:
     """The first of the weighed causes as a diagnosis; `first` is evidence that all causes of the playbook share."""
     best = weighed[0]
     certainty, reason = how_sure(best.evidence)
@@ -100,7 +112,7 @@ def conclude(
         trials = 2 * max(len(item.now) for item in best.evidence)
         again = f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes"
         steps.insert(0, f"{again}: bench run {{scenario}}")
-    return Diagnosis(
+    return PointDiagnosis(
         playbook=playbook,
         cause=best.cause.name,
         title=best.cause.title,
@@ -117,7 +129,7 @@ def conclude(
     )
 
 
-def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
+def how_sure(evidence: Sequence[SignalEvidence]) -> tuple[Certainty, str]:
     """In words: by how many signals agree, how far they moved, and how many repetitions there are."""
     trials = min(len(item.now) if item.against == "peers" else min(len(item.base), len(item.now)) for item in evidence)
     series = len({item.series for item in evidence})
@@ -136,7 +148,7 @@ def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
     return ("moderate", reason) if trials >= _SURE_TRIALS or series > 1 else ("weak", f"{reason}: few")
 
 
-def symptom_sentence(number: Number) -> str:
+def symptom_sentence(number: ComparedNumber) -> str:
     """`latency p99: 20.1 -> 41.3 ms (+105%, 95% interval +98% to +112%)`."""
     unit = with_unit(number.unit)
     levels = f"{number.name}: {figure(number.base)} -> {figure(number.now)} {unit}".rstrip()

@@ -2,7 +2,7 @@
 which numbers alone can tell; what loses it is for the playbooks that have series to say."""
 
 from benchhouse.analysis.playbooks.causes import symptom_sentence
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, PointDiagnosis
 
 NAME = "late_first_token"
 _FIRST, _OTHERS = "ttft", ("tpot", "itl")
@@ -12,7 +12,7 @@ _FLAT = 0.25  # of the change of the first token: tokens that became slower by m
 _SURE_P = 0.01
 
 
-def diagnose(case: Case) -> Diagnosis | None:
+def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     late = [number for number in case.numbers if number.metric == _FIRST and _grown(number)]
     others = [number for number in case.numbers if number.metric in _OTHERS and number.stat in _CENTRES]
     if not late or not others:
@@ -22,7 +22,7 @@ def diagnose(case: Case) -> Diagnosis | None:
         return None
     least_sure = max(number.p_adjusted or 0.0 for number in late)
     flat = "; ".join(map(symptom_sentence, others))
-    return Diagnosis(
+    return PointDiagnosis(
         playbook=NAME,
         cause="slower_before_first_token",
         title="the server became slower before the first token",
@@ -44,5 +44,5 @@ def diagnose(case: Case) -> Diagnosis | None:
     )
 
 
-def _grown(number: Number) -> bool:
+def _grown(number: ComparedNumber) -> bool:
     return number.stat in _CENTRES and number.worse and (number.change or 0.0) >= _LEAST_CHANGE

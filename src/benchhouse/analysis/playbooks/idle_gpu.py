@@ -4,10 +4,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
+from benchhouse.analysis.playbooks.causes import Cause, Clue, ScoredCause, conclude, weigh
 from benchhouse.analysis.playbooks.signals import Slowness
 from benchhouse.analysis.playbooks.tail import CPU_THROTTLED
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Signal
+from benchhouse.analysis.playbooks.values import (
+    ComparedNumber,
+    ComparedPoint,
+    PointDiagnosis,
+    SeriesReading,
+    Signal,
+    SignalEvidence,
+)
 from benchhouse.analysis.summary import mean
 
 NAME = "low_gpu_utilization"
@@ -87,18 +94,18 @@ UNEXPLAINED = Cause(
 )
 
 
-def diagnose(case: Case) -> Diagnosis | None:
+def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     slower = [number for number in case.numbers if number.worse and _enough(number)]
     waiting = _waiting(case, case.slow_trials(slower))
     if not slower or not waiting:
         return None
     weighed = weigh(CAUSES, case.signals, case.slow_trials(slower))
     if not weighed:
-        return conclude(case, NAME, [Weighed(UNEXPLAINED, waiting, 1.0)], slower)
+        return conclude(case, NAME, [ScoredCause(UNEXPLAINED, waiting, 1.0)], slower)
     return conclude(case, NAME, weighed, slower, waiting[:1])
 
 
-def _enough(number: Number) -> bool:
+def _enough(number: ComparedNumber) -> bool:
     """Throughput that fell, or a step that takes longer, by a tenth at least."""
     if number.change is None:
         return False
@@ -106,7 +113,7 @@ def _enough(number: Number) -> bool:
     return (number.is_rate and number.change <= -_LEAST_CHANGE) or (slow and number.change >= _LEAST_CHANGE)
 
 
-def _waiting(case: Case, slowness: Slowness) -> list[Evidence]:
+def _waiting(case: ComparedPoint, slowness: Slowness) -> list[SignalEvidence]:
     """GPUs that are less busy than they were, and not nearly full; all together, as what feeds them is the same."""
     shown = (_LESS_BUSY.ask(signal, slowness) for signal in _together(filter(_LESS_BUSY.fits, case.signals)))
     return [
@@ -130,11 +137,11 @@ def _together(signals: Iterable[Signal]) -> list[Signal]:
     return together
 
 
-def _means(readings: Iterable[Reading]) -> list[Reading]:
-    trials: dict[str, list[Reading]] = {}
+def _means(readings: Iterable[SeriesReading]) -> list[SeriesReading]:
+    trials: dict[str, list[SeriesReading]] = {}
     for reading in readings:
         trials.setdefault(reading.trial_id, []).append(reading)
     return [
-        Reading(trial_id=trial, node=rows[0].node, avg=mean([row.avg for row in rows]))
+        SeriesReading(trial_id=trial, node=rows[0].node, avg=mean([row.avg for row in rows]))
         for trial, rows in trials.items()
     ]

@@ -2,8 +2,8 @@
 
 import re
 
-from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number
+from benchhouse.analysis.playbooks.causes import Cause, Clue, ScoredCause, conclude, weigh
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, PointDiagnosis, SignalEvidence
 
 NAME = "scheduler_backpressure"
 _LEAST_S = 10.0
@@ -86,7 +86,7 @@ _BY_REASON = (
 )  # fmt: skip
 
 
-def diagnose(case: Case) -> Diagnosis | None:
+def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     wait = case.wait
     if wait is None or not wait.worse or wait.now - wait.base < _LEAST_S:
         return None
@@ -108,18 +108,18 @@ def diagnose(case: Case) -> Diagnosis | None:
     return result.model_copy(update={"certainty": certainty, "why_so_sure": f"{result.why_so_sure}; {shared}"})
 
 
-def _by_word_alone(case: Case, named: str, wait: Number) -> Diagnosis:
+def _by_word_alone(case: ComparedPoint, named: str, wait: ComparedNumber) -> PointDiagnosis:
     """No series of the scheduler was sampled; what it said of the waiting trials was kept."""
     cause = next(cause for cause in CAUSES if cause.name == named)
     evidence = [
-        Evidence(
+        SignalEvidence(
             scope="scheduler", series="pending", unit="trials", phase="queue", stat="peak", base=[], now=[float(count)],
             trials=[], distance=0.0, against="scheduler", says=f"the batch system said {reason} of {count} waiting",
         )
         for reason, count in sorted(case.reasons.items(), key=lambda item: -item[1])
         if cause_of({reason: count}) == named
     ]  # fmt: skip
-    result = conclude(case, NAME, [Weighed(cause, evidence, 0.0)], [wait])
+    result = conclude(case, NAME, [ScoredCause(cause, evidence, 0.0)], [wait])
     why = "the batch system's own word; none of its series was sampled, and trials of one submission share its wait"
     return result.model_copy(update={"certainty": "moderate", "why_so_sure": why})
 

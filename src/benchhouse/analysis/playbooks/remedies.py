@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.analysis.playbooks.values import Diagnosis
+from benchhouse.analysis.playbooks.values import PointDiagnosis
 
 Scenario = dict[str, Any]
 _QUEUES = ("max_num_seqs", "max_queue_size", "queue_size", "parallel")
@@ -31,7 +31,7 @@ class NoRemedy(Exception):  # noqa: N818 - a reason, told to the user
     """Why the experiment of a diagnosis can't be run by itself."""
 
 
-def remedy(diagnosis: Diagnosis, scenario: Mapping[str, Any], nodes: Sequence[str]) -> Remedy:
+def remedy(diagnosis: PointDiagnosis, scenario: Mapping[str, Any], nodes: Sequence[str]) -> Remedy:
     """The scenario of a slow trial with the playbook's change in it; `nodes` are where slow trials ran.
 
     Raises NoRemedy.

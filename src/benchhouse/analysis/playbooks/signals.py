@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from benchhouse.analysis.compare import p_value
-from benchhouse.analysis.playbooks.values import Evidence, Reading, Signal
+from benchhouse.analysis.playbooks.values import SeriesReading, Signal, SignalEvidence
 from benchhouse.analysis.summary import mean, variance
 
 LEAST_TRIALS = 3  # repetitions a side: of fewer, nobody knows the spread
@@ -66,7 +66,7 @@ def shift(base: Sequence[float], now: Sequence[float], way: Way, least: float, r
 
 def find_shift(
     signal: Signal, way: Way, least: float, ratio: float, stat: Stat, normal: float | None
-) -> Evidence | None:
+) -> SignalEvidence | None:
     """The shift of a signal as evidence. Where the base has no such series, `normal` is what a healthy one reads."""
     now, base = values(signal.now, stat), values(signal.base, stat)
     against = "base"
@@ -86,7 +86,7 @@ def find_shift(
     return _evidence(signal, stat, base, range(len(now)), f"{sentence} {with_unit(signal.unit)}({how_far})", facts)
 
 
-def values(readings: Sequence[Reading], stat: Stat) -> list[float]:
+def values(readings: Sequence[SeriesReading], stat: Stat) -> list[float]:
     """One a trial; readings without extremes give their mean."""
     if stat == "peak":
         return [row.avg if row.peak is None else row.peak for row in readings]
@@ -95,7 +95,7 @@ def values(readings: Sequence[Reading], stat: Stat) -> list[float]:
     return [row.avg for row in readings]
 
 
-class Odd(NamedTuple):
+class Outlier(NamedTuple):
     """The member that stands out among its peers."""
 
     member: str
@@ -106,8 +106,8 @@ class Odd(NamedTuple):
 
 
 def odd_one_out(
-    readings: Mapping[str, Sequence[Reading]], way: Way, least: float, ratio: float, stat: Stat = "avg"
-) -> Odd | None:
+    readings: Mapping[str, Sequence[SeriesReading]], way: Way, least: float, ratio: float, stat: Stat = "avg"
+) -> Outlier | None:
     """The one member of three or more that lies far from all others, this way; None where several do.
 
     What hits all members of a trial alike is taken out first, where every member is in every trial.
@@ -118,10 +118,10 @@ def odd_one_out(
     return odd_of_levels(_levelled(known, stat), way, least, ratio)
 
 
-def odd_of_levels(level: Mapping[str, Sequence[float]], way: Way, least: float, ratio: float) -> Odd | None:
+def odd_of_levels(level: Mapping[str, Sequence[float]], way: Way, least: float, ratio: float) -> Outlier | None:
     """The same, of values that can be compared as they are."""
     sign = 1.0 if way == "up" else -1.0
-    odd: list[Odd] = []
+    odd: list[Outlier] = []
     for name, own in level.items():
         others = {other: rows for other, rows in level.items() if other != name}
         centres = [median(rows) for rows in others.values()]
@@ -136,13 +136,13 @@ def odd_of_levels(level: Mapping[str, Sequence[float]], way: Way, least: float, 
         beyond = sum(sign * value - farthest >= max(least, ratio * abs(centre)) for value in own)
         always = min(sign * value for value in own) > farthest
         if distance >= FAR and (always or len(level) ** (1 - beyond) <= ODD_P):
-            odd.append(Odd(name, list(own), centres, excess, distance))
+            odd.append(Outlier(name, list(own), centres, excess, distance))
     if not odd or len(odd) > max(1, int(len(level) * _MOST_ODD)):
         return None
     return max(odd, key=lambda member: abs(member.excess))
 
 
-def _levelled(known: Mapping[str, Sequence[Reading]], stat: Stat) -> dict[str, list[float]]:
+def _levelled(known: Mapping[str, Sequence[SeriesReading]], stat: Stat) -> dict[str, list[float]]:
     by_trial: dict[str, dict[str, float]] = {}
     for name, rows in known.items():
         for row, value in zip(rows, values(rows, stat), strict=True):
@@ -213,7 +213,9 @@ def chance(hit: int, of: int, base_hit: int, base_of: int) -> float:
     return ways / math.comb(of + base_of, total)
 
 
-def find_hits(signal: Signal, way: Way, least: float, ratio: float, stat: Stat, slowness: Slowness) -> Evidence | None:
+def find_hits(
+    signal: Signal, way: Way, least: float, ratio: float, stat: Stat, slowness: Slowness
+) -> SignalEvidence | None:
     """A signal that came and went, as evidence, where the trials that it hit are the slow ones."""
     base, now = values(signal.base, stat), values(signal.now, stat)
     hits = count_hits(base, now, way, least, ratio)
@@ -242,12 +244,12 @@ def _are_slow(hit: Sequence[str], slowness: Mapping[str, float]) -> bool:
 
 def _evidence(
     signal: Signal, stat: Stat, base: list[float], order: Sequence[int], says: str, facts: Mapping[str, Any]
-) -> Evidence:
+) -> SignalEvidence:
     """Of the run's trials in this order."""
     about = {name: getattr(signal, name) for name in ("scope", "series", "unit", "phase")}
     now, trials = values(signal.now, stat), [reading.trial_id for reading in signal.now]
     ordered = {"now": [now[at] for at in order], "trials": [trials[at] for at in order]}
-    return Evidence.model_validate({**about, "stat": stat, "base": base, **ordered, **facts, "says": says})
+    return SignalEvidence.model_validate({**about, "stat": stat, "base": base, **ordered, **facts, "says": says})
 
 
 def figure(value: float) -> str:

@@ -5,8 +5,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from benchhouse.analysis.playbooks.causes import Clue, how_sure, symptom_sentence
-from benchhouse.analysis.playbooks.signals import LEAST_TRIALS, Odd, figure, odd_one_out, with_unit
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Side, Signal
+from benchhouse.analysis.playbooks.signals import LEAST_TRIALS, Outlier, figure, odd_one_out, with_unit
+from benchhouse.analysis.playbooks.values import (
+    ComparedNumber,
+    ComparedPoint,
+    PointDiagnosis,
+    SeriesReading,
+    Side,
+    Signal,
+    SignalEvidence,
+)
 
 NAME = "distributed_straggler"
 _LEAST_CHANGE = 0.05
@@ -18,7 +26,7 @@ _SLOW_SERIES = Clue(
 
 
 @dataclass(frozen=True)
-class Reason:
+class StragglerReason:
     """Why a member may be slow: a series by which it alone stands out."""
 
     name: str
@@ -29,45 +37,47 @@ class Reason:
 
 
 REASONS = (
-    Reason("pcie_link", "its PCIe link is narrower or slower", "machine",
+    StragglerReason("pcie_link", "its PCIe link is narrower or slower", "machine",
            (Clue("pcie_width", "down", least=1.0, ratio=0.2), Clue("pcie_generation", "down", least=1.0, ratio=0.1),
             Clue("node_(pcidevice_current_link|pci_cur)_width.*", "down", least=1.0, ratio=0.2),
             Clue(r"(pcie_replays|dcgm_fi_dev_pcie_replay_counter.*)", least=1.0)),
            "Reseat or replace the card; the link must train to its full width."),
-    Reason("nvlink", "an NVLink is down or has errors", "machine",
+    StragglerReason("nvlink", "an NVLink is down or has errors", "machine",
            (Clue("nvlink_active", "down", least=1.0, ratio=0.01), Clue("nvlink_(crc|replays)", least=1.0),
             Clue("dcgm_fi_dev_nvlink_(crc|replay)_.*", least=1.0)),
            "Drain the node and reset its NVLinks."),
-    Reason("heat", "heat holds its clocks down", "machine",
+    StragglerReason("heat", "heat holds its clocks down", "machine",
            (Clue("gpu_throttled(_heat|_hardware)?", least=0.05), Clue("dcgm_fi_dev_thermal_violation.*", least=0.05),
             Clue("(gpu_temperature|dcgm_fi_dev_gpu_temp.*)", least=8.0, ratio=0.1),
             Clue("(gpu_sm_clock|dcgm_fi_dev_sm_clock.*)", "down", least=100.0, ratio=0.05)),
            "Cool the node: fans, filters, placement."),
-    Reason("network_errors", "packets are lost on its network", "cluster",
+    StragglerReason("network_errors", "packets are lost on its network", "cluster",
            (Clue("net_(drops|errors)", least=1.0), Clue(r"node_infiniband_.*(error|discard).*", least=1.0),
             Clue(r"node_netstat_tcp_retranssegs.*", least=1.0),
             Clue(r"(ping_.*(loss|lost)|.*packet_loss.*)", least=0.005)),
            "Replace the cable or the port, and look at the switch's counters."),
-    Reason("cpu_throttling", "its CPU limit holds it back", "scenario",
+    StragglerReason("cpu_throttling", "its CPU limit holds it back", "scenario",
            (Clue("cgroup_throttled", least=0.02),), "Give all members the same CPU limit."),
-    Reason("data", "it waits for its data", "scenario",
+    StragglerReason("data", "it waits for its data", "scenario",
            (Clue("rank_data_time", least=1.0),), "Look at what feeds that rank: its files, its loader's workers."),
-    Reason("storage", "its storage is slow", "machine",
+    StragglerReason("storage", "its storage is slow", "machine",
            (Clue("io_pressure(_full)?", least=0.02), Clue("cpu_iowait", least=0.05)), "Look at the disk of that node."),
-    Reason("noisy_neighbour", "others use its cores", "cluster",
+    StragglerReason("noisy_neighbour", "others use its cores", "cluster",
            (Clue("cpu_wait", least=0.1), Clue("cpu_pressure", least=0.05), Clue("cpu_steal", least=0.02)),
            "Give the job the whole node."),
-    Reason("memory", "its memory is short", "machine",
+    StragglerReason("memory", "its memory is short", "machine",
            (Clue("memory_pressure(_full)?", least=0.02), Clue("(major_faults|swap_in)", least=10.0)),
            "Give it more memory, or less to hold."),
-    Reason("slow_core", "its core needs more time for the same work", "machine",
+    StragglerReason("slow_core", "its core needs more time for the same work", "machine",
            (Clue("rank_cpu_time", least=1.0, ratio=_SLOWER),),
            "Compare the clocks and the neighbours of its cores with those of the others."),
 )  # fmt: skip
-_UNKNOWN = Reason("slow_member", "no series of it tells why", "machine", (), "None yet: the experiment comes first.")
+_UNKNOWN = StragglerReason(
+    "slow_member", "no series of it tells why", "machine", (), "None yet: the experiment comes first."
+)
 
 
-class _Part(NamedTuple):
+class _MemberReadings(NamedTuple):
     """One member's readings of a series, to be told apart by the clue from those of the same kind and group."""
 
     clue: Clue
@@ -77,19 +87,19 @@ class _Part(NamedTuple):
     series: str
     unit: str
     phase: str
-    now: Sequence[Reading]
-    base: Sequence[Reading]
+    now: Sequence[SeriesReading]
+    base: Sequence[SeriesReading]
 
 
 class _Standout(NamedTuple):
     """A member that stands out by one series."""
 
     kind: str
-    odd: Odd
-    evidence: Evidence
+    odd: Outlier
+    evidence: SignalEvidence
 
 
-def diagnose(case: Case) -> Diagnosis | None:
+def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     symptoms = [number for number in case.numbers if number.worse and _slower_steps(number)]
     if not symptoms:
         return None
@@ -112,12 +122,12 @@ def diagnose(case: Case) -> Diagnosis | None:
 
 
 def _conclude(
-    case: Case,
-    symptoms: Sequence[Number],
+    case: ComparedPoint,
+    symptoms: Sequence[ComparedNumber],
     slow: _Standout | None,
-    reasons: list[tuple[Reason, _Standout]],
+    reasons: list[tuple[StragglerReason, _Standout]],
     node: str = "",
-) -> Diagnosis:
+) -> PointDiagnosis:
     reasons = sorted(reasons, key=lambda item: (REASONS.index(item[0]) > 3, -item[1].odd.distance))
     reason, shown = reasons[0] if reasons else (_UNKNOWN, slow)
     suspect = slow or shown
@@ -135,7 +145,7 @@ def _conclude(
     node = node or (member if suspect.kind == "node" else "")
     if node:
         without = f"Run without {node} (`slurm: {{flags: [--exclude={node}]}}`, or cordon the node)"
-    return Diagnosis(
+    return PointDiagnosis(
         playbook=NAME,
         cause=f"straggler:{reason.name}",
         title=f"{called} lags behind its peers: {reason.title}{where}",
@@ -154,13 +164,13 @@ def _conclude(
     )
 
 
-def _slower_steps(number: Number) -> bool:
+def _slower_steps(number: ComparedNumber) -> bool:
     if number.change is None:
         return False
     return (number.is_time and number.change >= _LEAST_CHANGE) or (number.is_rate and number.change <= -_LEAST_CHANGE)
 
 
-def _slow_members(case: Case) -> list[_Standout]:
+def _slow_members(case: ComparedPoint) -> list[_Standout]:
     """Members that are slower than their peers, by numbers of each or by series of each rank; the slowest first."""
     parts = []
     for item in case.members:
@@ -168,18 +178,22 @@ def _slow_members(case: Case) -> list[_Standout]:
             continue  # why it is slow, not that it is
         clue = _SLOW_SERIES if item.direction == "lower" else replace(_SLOW_SERIES, way="down")
         parts.append(
-            _Part(clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base)
+            _MemberReadings(
+                clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base
+            )
         )
     ranks = [signal for signal in case.signals if signal.rank is not None and _SLOW_SERIES.fits(signal)]
     parts += [_part(_SLOW_SERIES, signal, "rank", f"rank {signal.rank}")._replace(phase="trial") for signal in ranks]
     return sorted(_stand_out(parts), key=lambda shown: -shown.odd.distance)
 
 
-def _by_reason(reason: Reason, case: Case) -> Iterable[_Standout]:
+def _by_reason(reason: StragglerReason, case: ComparedPoint) -> Iterable[_Standout]:
     """Members that stand out by a clue of this reason: devices, ranks, and nodes where trials ran on several."""
     for clue in reason.clues:
         parts = [
-            _Part(clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base)
+            _MemberReadings(
+                clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base
+            )
             for item in case.members
             if clue.fits_name("", item.metric)
         ]
@@ -195,13 +209,15 @@ def _by_reason(reason: Reason, case: Case) -> Iterable[_Standout]:
         yield from _stand_out(parts)
 
 
-def _part(clue: Clue, signal: Signal, kind: str, name: str) -> _Part:
-    return _Part(clue, kind, signal.series, name, signal.series, signal.unit, signal.phase, signal.now, signal.base)
+def _part(clue: Clue, signal: Signal, kind: str, name: str) -> _MemberReadings:
+    return _MemberReadings(
+        clue, kind, signal.series, name, signal.series, signal.unit, signal.phase, signal.now, signal.base
+    )
 
 
-def _stand_out(parts: Iterable[_Part]) -> Iterable[_Standout]:
+def _stand_out(parts: Iterable[_MemberReadings]) -> Iterable[_Standout]:
     """The odd one of each group, unless it stood out as much in the base."""
-    groups: dict[tuple[str, str], list[_Part]] = {}
+    groups: dict[tuple[str, str], list[_MemberReadings]] = {}
     for part in parts:
         groups.setdefault((part.kind, part.group), []).append(part)
     for rows in groups.values():
@@ -215,7 +231,7 @@ def _stand_out(parts: Iterable[_Part]) -> Iterable[_Standout]:
             continue
         own, peers = (figure(sorted(side)[len(side) // 2]) for side in (odd.own, odd.peers))
         about = f"{first.series} of {odd.member} is {own} {with_unit(first.unit)}where its peers have {peers}"
-        evidence = Evidence(
+        evidence = SignalEvidence(
             scope=odd.member,
             series=first.series,
             unit=first.unit,
@@ -231,8 +247,8 @@ def _stand_out(parts: Iterable[_Part]) -> Iterable[_Standout]:
         yield _Standout(first.kind, odd, evidence)
 
 
-def _by_node(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
-    nodes: dict[str, list[Reading]] = {}
+def _by_node(readings: Sequence[SeriesReading]) -> dict[str, list[SeriesReading]]:
+    nodes: dict[str, list[SeriesReading]] = {}
     for reading in readings:
         nodes.setdefault(reading.node, []).append(reading)
     return {node: rows for node, rows in nodes.items() if len(rows) >= LEAST_TRIALS}

@@ -4,7 +4,7 @@ Where the mean grew as well, a root cause is still named, with less certainty.
 """
 
 from benchhouse.analysis.playbooks.causes import Cause, Clue, conclude, weigh
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
+from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, PointDiagnosis
 
 NAME = "tail_latency_regression"
 _LEAST_CHANGE = 0.3
@@ -146,7 +146,7 @@ CAUSES = (
 )  # fmt: skip
 
 
-def diagnose(case: Case) -> Diagnosis | None:
+def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     tails = fitting(case)
     if tails:
         weighed = weigh(CAUSES, case.signals, case.slow_trials(tails))
@@ -166,16 +166,16 @@ def diagnose(case: Case) -> Diagnosis | None:
     return result.model_copy(update={"certainty": certainty, "why_so_sure": why})
 
 
-def grown(case: Case) -> list[Number]:
+def grown(case: ComparedPoint) -> list[ComparedNumber]:
     """Latencies that are worse for sure, whichever part of them."""
     return [number for number in case.numbers if _longer(number)]
 
 
-def _longer(number: Number) -> bool:
+def _longer(number: ComparedNumber) -> bool:
     return number.is_time and number.worse and (number.change or 0.0) >= _LEAST_CHANGE
 
 
-def fitting(case: Case) -> list[Number]:
+def fitting(case: ComparedPoint) -> list[ComparedNumber]:
     """Latencies whose p99 is worse for sure while their centre moved far less."""
     centres = {number.metric: number.change for number in case.numbers if number.stat in ("mean", "p50", "value")}
     tails = []

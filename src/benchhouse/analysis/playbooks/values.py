@@ -12,7 +12,7 @@ Certainty = Literal["strong", "moderate", "weak"]
 Side = Literal["scenario", "machine", "service", "cluster", "unknown"]
 
 
-class Number(Model):
+class ComparedNumber(Model):
     """One number of a point, the run beside its base; the change is a fraction."""
 
     metric: str
@@ -49,7 +49,7 @@ class Number(Model):
         return self.unit.endswith("/s") and self.direction == "higher"
 
 
-class Reading(Model):
+class SeriesReading(Model):
     """A series in one trial: its mean over the phase and its extremes."""
 
     trial_id: str
@@ -69,8 +69,8 @@ class Signal(Model):
     kind: str = Field("gauge", description="gauge, or counter, of which the figures are the growth a second.")
     phase: str
     rank: int | None = Field(None, description="Rank of a distributed job that it is about.")
-    base: list[Reading]
-    now: list[Reading]
+    base: list[SeriesReading]
+    now: list[SeriesReading]
 
     @property
     def part(self) -> str:
@@ -79,7 +79,7 @@ class Signal(Model):
         return self.scope.removeprefix(f"{node}/")
 
 
-class Member(Model):
+class MemberNumber(Model):
     """A number of one part of the job in each trial: a rank, a shard or a node."""
 
     kind: str = Field(description="rank, shard, worker or node.")
@@ -87,29 +87,29 @@ class Member(Model):
     metric: str
     unit: str
     direction: Literal["higher", "lower"]
-    base: list[Reading]
-    now: list[Reading]
+    base: list[SeriesReading]
+    now: list[SeriesReading]
 
 
-class Case(Model):
+class ComparedPoint(Model):
     """One point of a run beside its base: all that the playbooks look at."""
 
     point: str
-    numbers: list[Number]
+    numbers: list[ComparedNumber]
     signals: list[Signal] = Field(default_factory=empty_list)
-    members: list[Member] = Field(default_factory=empty_list)
-    wait: Number | None = Field(None, description="Seconds from submission to start.")
+    members: list[MemberNumber] = Field(default_factory=empty_list)
+    wait: ComparedNumber | None = Field(None, description="Seconds from submission to start.")
     slowness: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="By name of a number: each trial of the run, larger is worse."
     )
     reasons: dict[str, int] = Field(default_factory=dict, description="Why jobs wait, as the batch system says.")
 
-    def slow_trials(self, symptoms: "list[Number]") -> list[dict[str, float]]:
+    def slow_trials(self, symptoms: "list[ComparedNumber]") -> list[dict[str, float]]:
         """The slowness of the run's trials by each of these numbers that tells it."""
         return [self.slowness[number.name] for number in symptoms if number.name in self.slowness]
 
 
-class Evidence(Model):
+class SignalEvidence(Model):
     """A signal that moved, with the rows that show it."""
 
     scope: str
@@ -129,7 +129,7 @@ class Evidence(Model):
     says: str = Field(description="The same in words.")
 
 
-class Diagnosis(Model):
+class PointDiagnosis(Model):
     """What most likely made the point worse; every part of it can be looked up."""
 
     playbook: str
@@ -145,7 +145,7 @@ class Diagnosis(Model):
     suspect: str = Field("", description="The node, rank or device that stands out; empty where none does.")
     node: str = Field("", description="Where the suspect runs, if that is told.")
     symptoms: list[str] = Field(description="Numbers that got worse, in words.")
-    evidence: list[Evidence]
+    evidence: list[SignalEvidence]
     next: list[str] = Field(description="The experiment that would prove or refute it; commands where there are.")
     change: str = Field(description="The smallest change that would mend it.")
     also: list[str] = Field(

@@ -34,7 +34,7 @@ _WHICH = ("changed-since", "package", "model")  # of an evaluation, each with a 
 
 
 @dataclass(frozen=True)
-class Command:
+class CommentCommand:
     """What somebody wants."""
 
     name: Name
@@ -51,7 +51,7 @@ def find_command(text: str) -> str | None:
     is answered.
     """
     lines = []
-    for line in _own_lines(text):
+    for line in _command_lines(text):
         if _MAIL.fullmatch(line.strip()):
             break
         if line == WORD or line.startswith((f"{WORD} ", f"{WORD}\t")):
@@ -61,7 +61,7 @@ def find_command(text: str) -> str | None:
     return lines[0] if lines else None
 
 
-def parse_command(line: str) -> Command:
+def parse_command(line: str) -> CommentCommand:
     """Raises BenchError for what is none."""
     if len(line) > _LONGEST or not line.replace("\t", " ").isprintable():
         raise BenchError(f"a command has at most {_LONGEST} printable characters", "/bench help")
@@ -71,17 +71,17 @@ def parse_command(line: str) -> Command:
         raise BenchError(f"{str(error).lower()}", "close each quote, or write \\' for one") from error
     name: Name | None = next((item for item in get_args(Name) if words and words[0] == item), None)
     if not words:
-        return Command("help")
+        return CommentCommand("help")
     if name is None:
         raise BenchError(f"there is no command {quote(words[0])}", "/bench help")
     if name == "evaluate":
-        return Command("evaluate", settings=_which(words[1:]))
+        return CommentCommand("evaluate", settings=_which(words[1:]))
     about, settings = _arguments(name, words[1:])
     if name == "help":
-        return Command("help")
+        return CommentCommand("help")
     if not about and name != "status":
         raise BenchError(f"/bench {name} needs one more word", "/bench help")
-    return Command(name, about, settings)
+    return CommentCommand(name, about, settings)
 
 
 def _arguments(name: Name, words: list[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -120,7 +120,7 @@ def _which(words: list[str]) -> tuple[tuple[str, str], ...]:
     return ((name.replace("-", "_"), value),)
 
 
-def _own_lines(text: str) -> list[str]:
+def _command_lines(text: str) -> list[str]:
     # Of what stands within a line only code and HTML are known: the rest of a command is as it was written.
     markdown = MarkdownIt("zero", {"html": True}).enable([*_BLOCKS, "backticks", "html_inline", "newline"])
     lines: list[str] = []

@@ -17,7 +17,7 @@ _MOMENT = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
-class Refused(Exception):  # noqa: N818 - an answer
+class DeliveryRefused(Exception):  # noqa: N818 - an answer
     """A request that is not taken; `status` is that of the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -26,7 +26,7 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 
 @dataclass(frozen=True)
-class Order:
+class CommandOrder:
     """Something to be done, once for its `key`."""
 
     key: str
@@ -52,7 +52,7 @@ class Delivery:
     """Of the body. The id is in a header, which nobody signed: sent again under another one, it is a replay too."""
     event: str
     repository: str
-    orders: tuple[Order, ...]
+    orders: tuple[CommandOrder, ...]
     why: str = ""
     """Why it orders nothing."""
 
@@ -60,25 +60,25 @@ class Delivery:
 def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSettings, secret: str) -> Delivery:
     """Raises Refused. Nothing of the body is read before its signature is known to be right."""
     if not is_signed(headers.get("x-hub-signature-256", ""), body, secret):
-        raise Refused(401, "the signature is not of this webhook's secret")
+        raise DeliveryRefused(401, "the signature is not of this webhook's secret")
     event, delivery = headers.get("x-github-event", ""), headers.get("x-github-delivery", "")
     if not _ID.fullmatch(delivery):
-        raise Refused(400, "X-GitHub-Delivery is missing")
+        raise DeliveryRefused(400, "X-GitHub-Delivery is missing")
     try:
         payload = read_json(body)
         repository = str(payload["repository"]["full_name"])
         if not settings.takes(repository):
-            raise Refused(403, f"{repository[:140]} is not among the repositories of workspace.yaml")
+            raise DeliveryRefused(403, f"{repository[:140]} is not among the repositories of workspace.yaml")
         digest = hashlib.sha256(body).hexdigest()
         if event == "ping":
             return Delivery(delivery, digest, event, repository, (), "a ping")
         if event not in settings.events:
-            raise Refused(403, f"the event {event[:40]!r} is not in workspace.yaml: github: events")
+            raise DeliveryRefused(403, f"the event {event[:40]!r} is not in workspace.yaml: github: events")
         orders, why = _orders(event, delivery, payload, settings)
         if not all(_MOMENT.fullmatch(order.at) for order in orders):
-            raise Refused(400, "the event has no time as GitHub writes it")
+            raise DeliveryRefused(400, "the event has no time as GitHub writes it")
     except (ValueError, KeyError, TypeError) as error:
-        raise Refused(400, "this is no event of GitHub as JSON") from error
+        raise DeliveryRefused(400, "this is no event of GitHub as JSON") from error
     return Delivery(delivery, digest, event, repository, orders, why)
 
 
@@ -88,7 +88,7 @@ def is_signed(signature: str, body: bytes, secret: str) -> bool:
     return hmac.compare_digest(expected.encode(), signature.encode()) and bool(secret)
 
 
-def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> tuple[Order | None, str]:
+def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> tuple[CommandOrder | None, str]:
     """What a new comment orders, if anything; an edited one orders nothing."""
     text = str(comment["body"] or "")
     if WORD not in text or len(text) > MOST_TEXT:
@@ -98,12 +98,12 @@ def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> t
     if comment["user"] is None:
         return None, "its writer is gone"
     key = f"{repository.lower()}#{number} comment {int(comment['id'])}"
-    return Order(key, repository, str(comment["user"]["login"]), text, number, at=str(comment["created_at"])), ""
+    return CommandOrder(key, repository, str(comment["user"]["login"]), text, number, at=str(comment["created_at"])), ""
 
 
 def _orders(
     event: str, delivery: str, payload: Mapping[str, Any], settings: GitHubSettings
-) -> tuple[tuple[Order, ...], str]:
+) -> tuple[tuple[CommandOrder, ...], str]:
     repository = payload["repository"]["full_name"]
     if event == "issue_comment":
         if payload["action"] != "created":
@@ -117,7 +117,9 @@ def _orders(
     login = str(payload["sender"]["login"])
     files = settings.events[event]  # type: ignore[index]  # it is one of its keys
     return tuple(
-        Order(f"{repository.lower()} {delivery} {file}", repository, login, f"{WORD} run '{file}'", sha=sha, at=at)
+        CommandOrder(
+            f"{repository.lower()} {delivery} {file}", repository, login, f"{WORD} run '{file}'", sha=sha, at=at
+        )
         for file in files
     ), ""
 

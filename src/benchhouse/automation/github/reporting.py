@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchhouse.automation.github.client import GitHub
-from benchhouse.report.gate_comment import GateAnswer, gate_markdown
+from benchhouse.report.gate_comment import GateCommentAnswer, gate_markdown
 from benchhouse.schema.errors import BenchError
 
 
 @dataclass(frozen=True)
-class Place:
+class ReportLocation:
     """Where a report belongs."""
 
     repository: str
@@ -30,14 +30,14 @@ class Place:
 class Reported:
     """What was written where."""
 
-    place: Place
+    place: ReportLocation
     check_run: int
     comment: int
     """0: none."""
     judgement: str
 
 
-def place_of(event: Mapping[str, Any], environment: Mapping[str, str], github: GitHub) -> Place:
+def place_of(event: Mapping[str, Any], environment: Mapping[str, str], github: GitHub) -> ReportLocation:
     """By the event of `GITHUB_EVENT_PATH`, and for a push, a release or a schedule by the variables beside it."""
     try:
         repository = environment["GITHUB_REPOSITORY"]
@@ -49,20 +49,22 @@ def place_of(event: Mapping[str, Any], environment: Mapping[str, str], github: G
             owner, branch = head["owner"]["login"], done["head_branch"]
             number = github.pull_of(repository, f"{owner}:{branch}", sha) if done["event"] == "pull_request" else 0
             foreign = head["full_name"].lower() != repository.lower()
-            return Place(repository, sha, number, f"{server}/{repository}/actions/runs/{int(done['id'])}", foreign)
+            return ReportLocation(
+                repository, sha, number, f"{server}/{repository}/actions/runs/{int(done['id'])}", foreign
+            )
         if "pull_request" in event:
             pull = event["pull_request"]
             source = pull["head"]["repo"] or {}  # None: the fork was deleted
             foreign = str(source.get("full_name")).lower() != repository.lower()
-            return Place(repository, str(pull["head"]["sha"]), int(pull["number"]), evidence, foreign)
-        return Place(repository, environment["GITHUB_SHA"], 0, evidence, False)
+            return ReportLocation(repository, str(pull["head"]["sha"]), int(pull["number"]), evidence, foreign)
+        return ReportLocation(repository, environment["GITHUB_SHA"], 0, evidence, False)
     except (KeyError, TypeError, ValueError) as error:
         raise BenchError(
             f"this is no event of GitHub Actions: {error} is missing", "bench github report runs in a workflow"
         ) from error
 
 
-def report(gate: GateAnswer, name: str, place: Place, github: GitHub) -> Reported:
+def report(gate: GateCommentAnswer, name: str, place: ReportLocation, github: GitHub) -> Reported:
     """Again for the same commit or pull request, it takes the place of what was said before."""
     text = gate_markdown(gate, name, place.evidence, foreign=place.foreign)
     title = f"{gate.headline}{' (measured by code of a fork)' if place.foreign else ''}"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchhouse.automation import leases
 from benchhouse.automation.database import Sqlite
-from benchhouse.automation.github.deliveries import Delivery, Order
+from benchhouse.automation.github.deliveries import CommandOrder, Delivery
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.layout import WorkspaceFolder
 
@@ -38,10 +38,10 @@ _LEASE = "github"
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredOrder:
     """An order as it stands."""
 
-    order: Order
+    order: CommandOrder
     time: float
     """When it came, in seconds since the epoch."""
     state: State
@@ -115,23 +115,23 @@ class GitHubStore:
             self._db.ask("UPDATE orders SET text = substr(text, 1, 200) WHERE state = 'done' AND length(text) > 200")
             return len(gone)
 
-    def _add(self, orders: Sequence[Order], now: float) -> None:
+    def _add(self, orders: Sequence[CommandOrder], now: float) -> None:
         for order in orders:
             values = [order.key, order.repository, order.login, order.text, order.number, order.sha, order.at, now,
                       "asked", new_run_id(), 0, "", "", 0.0, 0]  # fmt: skip
             marks = ", ".join("?" * len(values))
             self._db.ask(f"INSERT INTO orders VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - marks
 
-    def open_orders(self, now: float, longest_wait_s: float) -> list[Kept]:
+    def open_orders(self, now: float, longest_wait_s: float) -> list[StoredOrder]:
         """What is to be done or looked at now, oldest first; also what waits for longer, by a clock that was ahead."""
         where = "WHERE state != 'done' AND (next_try <= ? OR next_try > ?) ORDER BY time, key LIMIT 200"
         return self._orders(where, [now, now + longest_wait_s])
 
-    def recent(self, limit: int) -> list[Kept]:
+    def recent(self, limit: int) -> list[StoredOrder]:
         """The newest first."""
         return self._orders("ORDER BY time DESC, key LIMIT ?", [limit])
 
-    def runs_of(self, order: Order) -> list[str]:
+    def runs_of(self, order: CommandOrder) -> list[str]:
         """Runs that were started in its thread, the newest first."""
         sql = "SELECT run_id FROM orders WHERE repository = ? AND number = ? AND shown != '' ORDER BY time DESC"
         return [row[0] for row in self._db.ask(sql, [order.repository, order.number])]
@@ -143,9 +143,9 @@ class GitHubStore:
             sql = f"UPDATE orders SET {names} WHERE key = ?"  # noqa: S608 - names of our columns
             self._db.ask(sql, [*fields.values(), key])
 
-    def _orders(self, where: str, values: Sequence[object]) -> list[Kept]:
+    def _orders(self, where: str, values: Sequence[object]) -> list[StoredOrder]:
         rows = self._db.ask(f"SELECT {_ORDER} FROM orders {where}", values)  # noqa: S608 - our own names
-        return [Kept(Order(*row[:7]), *row[7:]) for row in rows]
+        return [StoredOrder(CommandOrder(*row[:7]), *row[7:]) for row in rows]
 
     # -- the poller
 
@@ -155,7 +155,7 @@ class GitHubStore:
             self._db.ask("INSERT INTO polls VALUES (?, ?, '', 0, 0) ON CONFLICT DO NOTHING", [repository, since])
             return Poll(*self._db.ask("SELECT * FROM polls WHERE repository = ?", [repository])[0])
 
-    def polled(self, poll: Poll, orders: Sequence[Order], now: float) -> None:
+    def polled(self, poll: Poll, orders: Sequence[CommandOrder], now: float) -> None:
         """What was read, and up to where, are one transaction."""
         with self._db.alone():
             horizon = self._horizon()

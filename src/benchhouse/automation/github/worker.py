@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from benchhouse.automation.github.client import Denied, GitHub, Later
-from benchhouse.automation.github.commands import NEEDS, Command, find_command, parse_command
-from benchhouse.automation.github.deliveries import Order, comment_order
-from benchhouse.automation.github.store import GitHubStore, Kept, Poll
+from benchhouse.automation.github.commands import NEEDS, CommentCommand, find_command, parse_command
+from benchhouse.automation.github.deliveries import CommandOrder, comment_order
+from benchhouse.automation.github.store import GitHubStore, Poll, StoredOrder
 from benchhouse.report.markdown_text import block
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.roles import Role, may
@@ -31,7 +31,7 @@ _PRUNE_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgressText:
     """How a run stands, as Markdown."""
 
     text: str
@@ -40,19 +40,19 @@ class Progress:
     final: str = ""
 
 
-class Deeds(Protocol):
+class CommandActions(Protocol):
     """What commands do to the world."""
 
     def person(self, login: str) -> tuple[str, Role] | None:
         """Who in trusted.yaml has this login; None: nobody."""
 
-    def start(self, command: Command, run_id: str, by: str) -> None:
+    def start(self, command: CommentCommand, run_id: str, by: str) -> None:
         """A run, or an evaluation; asked twice there is one. Raises BenchError where it can't be started."""
 
-    def progress(self, run_id: str, since_s: float) -> Progress:
+    def progress(self, run_id: str, since_s: float) -> RunProgressText:
         """Of a run or an evaluation that was asked for so long ago."""
 
-    def answer(self, command: Command, by: str, order: Order, runs: list[str]) -> str:
+    def answer(self, command: CommentCommand, by: str, order: CommandOrder, runs: list[str]) -> str:
         """Do anything that is over at once; `runs` of the thread, the newest first."""
 
     def note(self, text: str) -> None:
@@ -60,12 +60,12 @@ class Deeds(Protocol):
 
 
 @dataclass
-class Worker:
+class CommandWorker:
     """One process, for one workspace. `step` does all that is to be done at a moment."""
 
     store: GitHubStore
     github: GitHub
-    deeds: Deeds
+    deeds: CommandActions
     clock: Callable[[], float]
     me: str
     is_gone: Callable[[str], bool]
@@ -109,7 +109,7 @@ class Worker:
 
     # -- orders
 
-    def _advance(self, kept: Kept) -> None:
+    def _advance(self, kept: StoredOrder) -> None:
         steps = {"asked": self._begin, "running": self._follow, "answering": self._say}
         try:
             steps[kept.state](kept)
@@ -124,7 +124,7 @@ class Worker:
             self._note_once(f"{kept.order.key}: {error}")
             self.store.change(kept.order.key, next_try=self.clock() + _LONGEST_LOOK_S)
 
-    def _begin(self, kept: Kept) -> None:
+    def _begin(self, kept: StoredOrder) -> None:
         order = kept.order
         person = self.deeds.person(order.login)
         if person is None:  # a stranger gets no answer: threads are not to be filled by anybody who likes
@@ -155,7 +155,7 @@ class Worker:
             answer = f"That failed here ({type(error).__name__}); the agent's log says more."
         self.store.change(order.key, state="answering", answer=answer, tries=0)
 
-    def _follow(self, kept: Kept) -> None:
+    def _follow(self, kept: StoredOrder) -> None:
         order, since_s = kept.order, self.clock() - kept.time
         progress = self.deeds.progress(kept.run_id, since_s)
         if progress.text != kept.shown or (order.number and not kept.comment):
@@ -169,7 +169,7 @@ class Worker:
         look_s = min(_LONGEST_LOOK_S, max(_LOOK_S, since_s / 10))
         self.store.change(order.key, next_try=self.clock() + look_s, tries=0)
 
-    def _show(self, kept: Kept, progress: Progress) -> None:
+    def _show(self, kept: StoredOrder, progress: RunProgressText) -> None:
         order = kept.order
         if not order.number:
             if order.sha:
@@ -184,7 +184,7 @@ class Worker:
             self.store.change(order.key, comment=self.github.comment(order.repository, order.number, body))
         self.store.change(order.key, shown=progress.text)
 
-    def _say(self, kept: Kept) -> None:
+    def _say(self, kept: StoredOrder) -> None:
         """The final message. A try before this one may have got through without our hearing of it."""
         order = kept.order
         if not order.number:
@@ -195,19 +195,19 @@ class Worker:
             self.github.comment(order.repository, order.number, self._marked(kept, "final", kept.answer))
         self._end(kept, kept.answer)
 
-    def _end(self, kept: Kept, answer: str) -> None:
+    def _end(self, kept: StoredOrder, answer: str) -> None:
         self.store.change(kept.order.key, state="done", answer=answer[:_SAID])
 
-    def _find(self, kept: Kept, which: str) -> int:
+    def _find(self, kept: StoredOrder, which: str) -> int:
         order = kept.order
         return self.github.find_comment(order.repository, order.number, self._marker(kept, which), order.at)
 
     @staticmethod
-    def _marker(kept: Kept, which: str) -> str:
+    def _marker(kept: StoredOrder, which: str) -> str:
         digest = hashlib.sha256(f"{kept.order.key} {kept.run_id} {which}".encode()).hexdigest()
         return f"<!-- benchhouse {digest[:32]} -->"
 
-    def _marked(self, kept: Kept, which: str, text: str) -> str:
+    def _marked(self, kept: StoredOrder, which: str, text: str) -> str:
         cut = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}\n\n... (cut)"
         return f"{cut}\n\n{self._marker(kept, which)}"
 
@@ -230,7 +230,7 @@ class Worker:
             self.store.polled(Poll(poll.repository, since, etag, 0.0, 0), orders, now)
         return now + self.poll_s
 
-    def _read(self, repository: str, poll: Poll) -> tuple[list[Order], str, str]:
+    def _read(self, repository: str, poll: Poll) -> tuple[list[CommandOrder], str, str]:
         orders, since, etag = [], poll.since, poll.etag
         page = 1
         while True:

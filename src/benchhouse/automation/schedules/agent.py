@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchhouse.automation.schedules.store import Kept, ScheduleStore, Slot
-from benchhouse.processes.owner import boot, identity, is_gone
+from benchhouse.automation.schedules.store import ScheduleSlot, ScheduleStore, StoredSchedule
+from benchhouse.processes.process_identity import boot, identity, is_gone
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.schedules import Schedule, SlotState
 
@@ -30,16 +30,16 @@ class Ending:
     why: str = ""
 
 
-class Deeds(Protocol):
+class ScheduleActions(Protocol):
     """What the agent does to the world."""
 
-    def begin(self, schedule: Schedule, slot: Slot) -> None:
+    def begin(self, schedule: Schedule, slot: ScheduleSlot) -> None:
         """Start the slot's run; asked twice there is one run. Raises BenchError where it can't be started."""
 
-    def ending(self, slot: Slot, since_s: float) -> Ending | None:
+    def ending(self, slot: ScheduleSlot, since_s: float) -> Ending | None:
         """How its run ended; None while it goes on."""
 
-    def tell(self, kept: Kept) -> list[str]:
+    def tell(self, kept: StoredSchedule) -> list[str]:
         """Notify the channels of a schedule that keeps failing, or is over it; those that know now."""
 
     def deliver(self) -> None:
@@ -54,7 +54,7 @@ class Agent:
     """One process, on one workspace. `step` does all that is to be done at a moment."""
 
     store: ScheduleStore
-    deeds: Deeds
+    deeds: ScheduleActions
     clock: Callable[[], float]
     place: str
     me: str
@@ -107,7 +107,7 @@ class Agent:
         if not self._leads or now >= self._renew_at:
             holder = self.store.lease(self.me, now, LEASE_S, self.is_gone)
             if holder == self.me and not self._leads:
-                self.store.look_again()
+                self.store.reschedule_all()
             elif holder != self.me:
                 self._note_once(f"another agent carries out the schedules: {holder}")
             self._leads = holder == self.me
@@ -120,11 +120,11 @@ class Agent:
             if slot.state == "claimed" and self._may_begin(slot):
                 self.begin(slot, now)
 
-    def _may_begin(self, slot: Slot) -> bool:
+    def _may_begin(self, slot: ScheduleSlot) -> bool:
         """One that was claimed by us; of those at this place whose claimer has ended, whoever leads takes care."""
         return slot.claimer == self.me or (self._leads and slot.place == self.place and self.is_gone(slot.claimer))
 
-    def begin(self, slot: Slot, now: float) -> None:
+    def begin(self, slot: ScheduleSlot, now: float) -> None:
         """Start one slot and write down that it was; what can't be started has failed."""
         try:
             schedule = self.store.get(slot.schedule).schedule

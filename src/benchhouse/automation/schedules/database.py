@@ -31,7 +31,7 @@ TABLES = (
 )
 
 
-class Postgres:
+class PostgresScheduleDatabase:
     """The schema `benchhouse_schedules` of a database."""
 
     def __init__(self, address: str) -> None:

@@ -11,7 +11,7 @@ _LONGEST_BACKOFF_S = 86400.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScheduleHistory:
     """What counts of the past of a schedule."""
 
     looked_to: float
@@ -23,7 +23,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SlotDecision:
     """One slot that is decided now."""
 
     due: float
@@ -35,13 +35,13 @@ class Choice:
 class Outlook:
     """What to do now, and when to look again."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[SlotDecision, ...]
     looked_to: float
     next_look: float
     """A run that ends is a reason to look before."""
 
 
-def outlook(schedule: Schedule, standing: Standing, now: float) -> Outlook:
+def outlook(schedule: Schedule, standing: ScheduleHistory, now: float) -> Outlook:
     """Slots in their order, each decided once. A clock that went back has its slots decided before: the store knows."""
     looked_to = min(standing.looked_to, now)
     choices = list(_expired(schedule, looked_to, now))
@@ -50,20 +50,20 @@ def outlook(schedule: Schedule, standing: Standing, now: float) -> Outlook:
     if ready and not may_begin(schedule, now):
         if schedule.missed != "skip":
             return Outlook(tuple(choices), looked_to, opening(schedule, now))
-        choices += [Choice(due, "outside the hours in which runs may begin") for due in ready]
+        choices += [SlotDecision(due, "outside the hours in which runs may begin") for due in ready]
     else:
         choices += _chosen(schedule, standing, ready, now)
     looked_to = max([looked_to, *(choice.due for choice in choices)])
     return Outlook(tuple(choices), looked_to, following)
 
 
-def _expired(schedule: Schedule, looked_to: float, now: float) -> list[Choice]:
+def _expired(schedule: Schedule, looked_to: float, now: float) -> list[SlotDecision]:
     """One line for all that are too old, however many there are."""
     oldest = now - schedule.max_age_s
     first = next(slots(schedule, looked_to), None) if looked_to < oldest else None
     if first is None or first > oldest:
         return []
-    return [Choice(first, f"this slot and those after it are later than {schedule.max_age_s / 3600:g} h")]
+    return [SlotDecision(first, f"this slot and those after it are later than {schedule.max_age_s / 3600:g} h")]
 
 
 def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float], float]:
@@ -76,22 +76,22 @@ def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float
     return ready, NEVER
 
 
-def _chosen(schedule: Schedule, standing: Standing, ready: list[float], now: float) -> list[Choice]:
+def _chosen(schedule: Schedule, standing: ScheduleHistory, ready: list[float], now: float) -> list[SlotDecision]:
     """Up to the first that waits for a run: it is decided when that is over."""
-    choices: list[Choice] = []
+    choices: list[SlotDecision] = []
     busy = standing.running
     resting = now < rests_until(schedule, standing)
     for due in ready:
         if why := _left_out(schedule, due, ready[-1], now):
-            choices.append(Choice(due, why))
+            choices.append(SlotDecision(due, why))
         elif resting:
-            choices.append(Choice(due, f"backing off after {standing.failures} failures in a row"))
+            choices.append(SlotDecision(due, f"backing off after {standing.failures} failures in a row"))
         elif busy and schedule.overlap == "skip":
-            choices.append(Choice(due, "the run before was still going on"))
+            choices.append(SlotDecision(due, "the run before was still going on"))
         elif busy and schedule.overlap == "wait":
             break
         else:
-            choices.append(Choice(due))
+            choices.append(SlotDecision(due))
             busy = True
     return choices
 
@@ -104,7 +104,7 @@ def _left_out(schedule: Schedule, due: float, newest: float, now: float) -> str:
     return "missed: made up for by the newest slot" if due != newest else ""
 
 
-def rests_until(schedule: Schedule, standing: Standing) -> float:
+def rests_until(schedule: Schedule, standing: ScheduleHistory) -> float:
     """The end of the pause after failures."""
     if not standing.failures or not schedule.backoff_s:
         return 0.0

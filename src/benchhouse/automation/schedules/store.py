@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from benchhouse.automation import leases
-from benchhouse.automation.database import Database, Sqlite
+from benchhouse.automation.database import AutomationDatabase, Sqlite
 from benchhouse.automation.schedules.cron import check
-from benchhouse.automation.schedules.database import TABLES, Postgres
-from benchhouse.automation.schedules.due import NEVER, Outlook, Standing, outlook
+from benchhouse.automation.schedules.database import TABLES, PostgresScheduleDatabase
+from benchhouse.automation.schedules.due import NEVER, Outlook, ScheduleHistory, outlook
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.runs.sharing import workspace_file
@@ -25,7 +25,7 @@ _LEASE = "agent"
 
 
 @dataclass(frozen=True)
-class Slot:
+class ScheduleSlot:
     """One due time of a schedule, and what became of it. Times in seconds since the epoch, 0 where there is none."""
 
     schedule: str
@@ -41,7 +41,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredSchedule:
     """A schedule as it stands."""
 
     schedule: Schedule
@@ -58,7 +58,7 @@ class Kept:
 class ScheduleStore:
     """Of one workspace, or of a team. Close it, or use `closing`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: AutomationDatabase) -> None:
         self._db = database
 
     @classmethod
@@ -69,7 +69,7 @@ class ScheduleStore:
             return cls(Sqlite(workspace.schedules, TABLES, "the schedules"))
         from benchhouse.warehouse.transfer import postgres_address
 
-        return cls(Postgres(postgres_address(file.schedules)))
+        return cls(PostgresScheduleDatabase(postgres_address(file.schedules)))
 
     def close(self) -> None:
         self._db.close()
@@ -103,21 +103,21 @@ class ScheduleStore:
                 [int(paused), now, name],
             )
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[StoredSchedule]:
         """By name."""
         return self._kept("ORDER BY name")
 
-    def get(self, name: str) -> Kept:
+    def get(self, name: str) -> StoredSchedule:
         if kept := self._kept("WHERE name = ?", [name]):
             return kept[0]
         names = [row[0] for row in self._db.ask("SELECT name FROM schedules ORDER BY name")]
         hint = did_you_mean(name, names) or (f"there are {', '.join(names[:20])}" if names else "bench schedule add")
         raise NotFoundError(f"no schedule {quote(name)}", hint)
 
-    def slots(self, name: str, limit: int = 20) -> list[Slot]:
+    def slots(self, name: str, limit: int = 20) -> list[ScheduleSlot]:
         """The newest first."""
         sql = f"SELECT {_SLOT} FROM slots WHERE schedule = ? ORDER BY due DESC LIMIT ?"  # noqa: S608 - our own names
-        return [Slot(*row) for row in self._db.ask(sql, [name, limit])]
+        return [ScheduleSlot(*row) for row in self._db.ask(sql, [name, limit])]
 
     # -- what an agent does
 
@@ -133,7 +133,7 @@ class ScheduleStore:
     def release(self, holder: str) -> None:
         leases.release(self._db, _LEASE, holder)
 
-    def look_again(self) -> None:
+    def reschedule_all(self) -> None:
         """At every schedule: after a start, and where the clock was set."""
         with self._db.alone():
             self._db.ask("UPDATE schedules SET next_look = 0")
@@ -149,22 +149,22 @@ class ScheduleStore:
             for kept in self._kept(where, [now]):
                 sql = f"SELECT 1 FROM slots WHERE schedule = ? AND state IN {_OPEN} LIMIT 1"  # noqa: S608 - our own names
                 running = bool(self._db.ask(sql, [kept.schedule.name]))
-                standing = Standing(kept.looked_to, running, kept.failures, kept.failed_at)
+                standing = ScheduleHistory(kept.looked_to, running, kept.failures, kept.failed_at)
                 self._write(kept.schedule.name, outlook(kept.schedule, standing, now), (now, place, claimer))
 
     def _write(self, name: str, decided: Outlook, by: tuple[float, str, str]) -> None:
         now, place, claimer = by
         for choice in decided.choices:
             self._insert(
-                Slot(name, choice.due, "skipped", "", "", "", 0.0, now, choice.skip)
+                ScheduleSlot(name, choice.due, "skipped", "", "", "", 0.0, now, choice.skip)
                 if choice.skip
-                else Slot(name, choice.due, "claimed", new_run_id(), place, claimer, now, 0.0, ""),
+                else ScheduleSlot(name, choice.due, "claimed", new_run_id(), place, claimer, now, 0.0, ""),
                 now,
             )
         values = [decided.looked_to, decided.next_look, name]
         self._db.ask("UPDATE schedules SET looked_to = ?, next_look = ? WHERE name = ?", values)
 
-    def _insert(self, slot: Slot, now: float) -> None:
+    def _insert(self, slot: ScheduleSlot, now: float) -> None:
         """What was decided before stays, where the clock went back; but for slots that were skipped by a clock that was
         ahead."""
         names = ("state", "run_id", "place", "claimer", "begun", "ended", "why")
@@ -175,27 +175,27 @@ class ScheduleStore:
             [*vars(slot).values(), now],
         )
 
-    def claim_now(self, name: str, now: float, place: str, claimer: str) -> Slot:
+    def claim_now(self, name: str, now: float, place: str, claimer: str) -> ScheduleSlot:
         """A slot beside the cron line, whatever else goes on."""
         with self._db.alone():
             self.get(name)
-            slot = Slot(name, now, "claimed", new_run_id(), place, claimer, now, 0.0, "by hand")
+            slot = ScheduleSlot(name, now, "claimed", new_run_id(), place, claimer, now, 0.0, "by hand")
             self._insert(slot, now)
         return slot
 
-    def open_slots(self, place: str) -> list[Slot]:
+    def open_slots(self, place: str) -> list[ScheduleSlot]:
         """Claimed or running at that place, oldest first."""
         sql = f"SELECT {_SLOT} FROM slots WHERE state IN {_OPEN} AND place = ? ORDER BY due"  # noqa: S608 - our own names
-        return [Slot(*row) for row in self._db.ask(sql, [place])]
+        return [ScheduleSlot(*row) for row in self._db.ask(sql, [place])]
 
-    def begun(self, slot: Slot, now: float) -> None:
+    def begun(self, slot: ScheduleSlot, now: float) -> None:
         with self._db.alone():
             self._db.ask(
                 "UPDATE slots SET state = 'running', begun = ? WHERE schedule = ? AND due = ? AND state = 'claimed'",
                 [now, slot.schedule, slot.due],
             )
 
-    def ended(self, slot: Slot, state: SlotState, now: float, why: str = "") -> None:
+    def ended(self, slot: ScheduleSlot, state: SlotState, now: float, why: str = "") -> None:
         """Once; whoever comes second changes nothing. Failures in a row are counted with it."""
         with self._db.alone():
             rows = self._db.ask("SELECT state FROM slots WHERE schedule = ? AND due = ?", [slot.schedule, slot.due])
@@ -211,14 +211,14 @@ class ScheduleStore:
                 [now, slot.schedule],
             )
 
-    def lose(self, before: float, now: float, may_begin: Callable[[Slot], bool]) -> None:
+    def lose(self, before: float, now: float, may_begin: Callable[[ScheduleSlot], bool]) -> None:
         """Give up what was claimed before that time and never began, where nobody can know whether it did."""
         sql = f"SELECT {_SLOT} FROM slots WHERE state = 'claimed' AND begun < ?"  # noqa: S608 - our own names
-        for slot in [Slot(*row) for row in self._db.ask(sql, [before])]:
+        for slot in [ScheduleSlot(*row) for row in self._db.ask(sql, [before])]:
             if not may_begin(slot):
                 self.ended(slot, "lost", now, f"claimed by {slot.claimer}, which was not heard of again")
 
-    def untold(self) -> list[Kept]:
+    def untold(self) -> list[StoredSchedule]:
         """Schedules whose failures, or whose recovery, somebody is to be told."""
         return [
             kept for kept in self._kept("WHERE failures > 0 OR told <> '[]'")
@@ -229,17 +229,17 @@ class ScheduleStore:
         with self._db.alone():
             self._db.ask("UPDATE schedules SET told = ? WHERE name = ?", [json.dumps(sorted(channels)), name])
 
-    def _kept(self, where: str, values: Sequence[object] = ()) -> list[Kept]:
+    def _kept(self, where: str, values: Sequence[object] = ()) -> list[StoredSchedule]:
         columns = "document, told, paused, failures, failed_at, looked_to, next_look"
         rows = self._db.ask(f"SELECT {columns} FROM schedules {where}", values)  # noqa: S608 - our own names
-        return [_as_kept(*row) for row in rows]
+        return [_as_stored(*row) for row in rows]
 
 
-def _as_kept(
+def _as_stored(
     text: str, told: str, paused: int, failures: int, failed_at: float, looked_to: float, next_look: float
-) -> Kept:
+) -> StoredSchedule:
     schedule = Schedule.model_validate_json(text)
-    return Kept(schedule, bool(paused), failures, failed_at, looked_to, next_look, tuple(json.loads(told)))
+    return StoredSchedule(schedule, bool(paused), failures, failed_at, looked_to, next_look, tuple(json.loads(told)))
 
 
 def opened(workspace: WorkspaceFolder) -> "closing[ScheduleStore]":

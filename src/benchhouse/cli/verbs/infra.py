@@ -53,7 +53,7 @@ def create(workspace: Workspace, provider: Any, name: str, apply: bool, as_json:
     if as_json:
         screen.as_json(_document(infra))
         return
-    _tell_edited(infra)
+    _report_edited_files(infra)
     screen.note(f"{'applied' if infra.stage == 'applied' else 'wrote'} {_place(infra)}")
     _next(infra)
 
@@ -72,7 +72,7 @@ def show_(workspace: Workspace, folder: Path | None, as_json: bool) -> None:
     written = infra.stage == "written"
     _show_plan(infra, "to apply" if written else "to destroy", infra.create if written else infra.destroy)
     screen.table(("file", "state"), [(file.name, file.state) for file in infra.files])
-    _tell_edited(infra)
+    _report_edited_files(infra)
     if missing := infra.named("missing", "outdated"):
         screen.note(f"a create or destroy was interrupted: {', '.join(missing)} as it was before")
     _next(infra)
@@ -157,7 +157,7 @@ def _show_cost(cost: Any) -> None:
         click.echo(note[0].upper() + note[1:] + ".")
 
 
-def _tell_edited(infra: "Infra") -> None:
+def _report_edited_files(infra: "Infra") -> None:
     if edited := infra.named("edited"):
         screen.note(f"edited since they were written, and left so: {', '.join(edited)}")
 

@@ -40,7 +40,7 @@ def start(workspace: Workspace, /, server: str | None, as_json: bool, **settings
     elif placement != Placement() or settings.pop("pid"):
         raise BenchError("--server says where the monitor runs", "leave out --pid and the options of a batch job")
     else:
-        monitor = workspace.monitors.start_beside(server, progress=progress, **settings)
+        monitor = workspace.monitors.start_for_server(server, progress=progress, **settings)
     if as_json:
         screen.as_json(monitor)
         return

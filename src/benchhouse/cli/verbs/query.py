@@ -11,7 +11,7 @@ from benchhouse.cli.commands import verb
 from benchhouse.schema.csv_text import csv_cells
 
 
-class Query(click.Command):
+class QueryCommand(click.Command):
     """SQL may begin with a comment, `-- why`, which is not an option though it looks like one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -27,7 +27,7 @@ class Query(click.Command):
     'bench query --csv "SELECT target_name, point, qps, recall FROM vector_outcome_fact"',
     'bench query --engine postgresql://ada@db.example.org/bench "SELECT count(*) FROM trial_fact"',
     "bench warehouse schema   the tables, column by column",
-    cls=Query,
+    cls=QueryCommand,
 )
 @click.argument("sql")
 @click.option(

@@ -65,7 +65,7 @@ from benchhouse.schema.roles import ROLES
 @click.option("--public-badges", is_flag=True, help="Show badges to anybody, also on pages of other sites.")
 @commands.budget_option
 @commands.query_limit_option
-@click.option("--max-body", type=commands.Memory(), default="2M", show_default=True, help="Size of a request.")
+@click.option("--max-body", type=commands.MemoryType(), default="2M", show_default=True, help="Size of a request.")
 @click.option(
     "--max-time",
     "max_time_s",
@@ -82,7 +82,7 @@ from benchhouse.schema.roles import ROLES
     help="Open connections: a quarter for each client, an eighth for each address without a login.",
 )
 @click.option(
-    "--rate", type=click.FloatRange(0.1), default=100.0, show_default=True, help="Requests a second of one asker."
+    "--rate", type=click.FloatRange(0.1), default=100.0, show_default=True, help="Requests a second of one caller."
 )
 def command(workspace: Workspace, /, **options: Any) -> int:
     try:

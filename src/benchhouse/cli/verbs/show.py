@@ -12,7 +12,7 @@ from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.api.catalog import BenchmarkDetails, Input
+    from benchhouse.api.catalog import BenchmarkDetails, InputKey
 
 _DEEPEST = 2
 
@@ -60,7 +60,7 @@ def command(workspace: Workspace, name: str, version: str | None, as_json: bool)
     click.echo(f"resources  {', '.join(needs)}")
 
 
-def _show_inputs(title: str, inputs: "list[Input]", fixed: dict[str, Any]) -> None:
+def _show_inputs(title: str, inputs: "list[InputKey]", fixed: dict[str, Any]) -> None:
     if inputs:
         click.echo(f"\n{title}")
         # The same key of several kinds that hold the same model is shown once.
@@ -119,7 +119,7 @@ def _one_line(value: Any) -> str:
 
 
 def _rows(
-    inputs: "list[Input]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
+    inputs: "list[InputKey]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
     """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front.
 

@@ -7,7 +7,7 @@ import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
-from benchhouse.cli.commands import Memory, group
+from benchhouse.cli.commands import MemoryType, group
 
 command = group(
     __doc__,
@@ -81,10 +81,10 @@ def check(workspace: Workspace, network: bool, job: bool, write: Path | None, as
 @click.option("--service-account", metavar="NAME", help="ServiceAccount to start runs with (bench).")
 @click.option("--user", "users", metavar="NAME", multiple=True, help="User of the cluster with the same rights.")
 @click.option("--claim", metavar="NAME", help="PersistentVolumeClaim; by default the site profile's, else bench.")
-@click.option("--size", type=Memory(), help="Size of the volume (100G).")
+@click.option("--size", type=MemoryType(), help="Size of the volume (100G).")
 @click.option("--storage-class", metavar="NAME", help="Storage class of the volume; by default the cluster's.")
 @click.option("--cpus", type=int, help="Cores of all pods together; by default no quota.")
-@click.option("--memory", type=Memory(), help="Memory of all pods together; by default no quota.")
+@click.option("--memory", type=MemoryType(), help="Memory of all pods together; by default no quota.")
 @click.option("--gpus", type=int, help="GPUs of all pods together; by default no quota.")
 @click.option("--nodes", is_flag=True, help="Also let the account see nodes: labels of nodes become evidence.")
 @click.option("--servers", is_flag=True, help="Also let the account start servers from images of their own.")

@@ -13,7 +13,7 @@ from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
-    from benchhouse.api.slo import Answer, Probed
+    from benchhouse.api.slo import ProbeRun, SloSearchResult
 
 command = commands.group(__doc__, "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'")
 
@@ -38,7 +38,7 @@ def find(workspace: Workspace, /, scenario: Path, objective: str, as_json: bool,
     slo = read_slo(objective)
     names = [str(clause) for clause in slo.clauses]
 
-    def show_probe(probed: "Probed", search: "Search") -> None:
+    def show_probe(probed: "ProbeRun", search: "Search") -> None:
         shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
         known = search.result()
         between = f"; the knee lies between {known.low:.4g} and {known.high:.4g}" if known.high < math.inf else ""
@@ -52,7 +52,7 @@ def find(workspace: Workspace, /, scenario: Path, objective: str, as_json: bool,
     return Exit.GOOD if answer.found.status in ("found", "all_pass") else Exit.TRIAL_FAILED
 
 
-def _show(answer: "Answer", names: list[str]) -> None:
+def _show(answer: "SloSearchResult", names: list[str]) -> None:
     result = answer.found
     rows = [
         (
@@ -84,7 +84,7 @@ def _show(answer: "Answer", names: list[str]) -> None:
     screen.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")
 
 
-def _show_limits(answer: "Answer", unit: str) -> None:
+def _show_limits(answer: "SloSearchResult", unit: str) -> None:
     """What stood in the way of a better answer, and what this one was certified with."""
     if answer.error_limit is not None:
         screen.note(f"times are taken that can be off by {answer.error_limit * 1e3:g} ms")

@@ -31,7 +31,7 @@ def command(
     workspace: Workspace, /, what: str, parameters: tuple[str, ...], scenario: Path | None, clients: int | None,
     as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
-    from benchhouse.api.lifecycle import Load
+    from benchhouse.api.lifecycle import OfferedLoad
     from benchhouse.api.run import Run
     from benchhouse.api.servers import StartedServer
     from benchhouse.cli.verbs.run import ShownRun, interrupt_on_signals
@@ -41,7 +41,7 @@ def command(
     if clients is not None and scenario is None:
         raise BenchError("--clients goes with --load", "bench start RECIPE --load SCENARIO --clients 4")
     placement = commands.placement_of(settings)
-    load = Load(scenario, 1 if clients is None else clients) if scenario else None
+    load = OfferedLoad(scenario, 1 if clients is None else clients) if scenario else None
     if load:
         interrupt_on_signals()
     progress = ShownRun(as_json)

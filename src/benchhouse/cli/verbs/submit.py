@@ -11,7 +11,7 @@ from benchhouse.cli import commands
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.api.execution import Submitted
+    from benchhouse.api.execution import SubmittedRun
 
 
 @commands.verb(
@@ -32,7 +32,7 @@ def command(
     show_submitted(workspace.submit(path, progress=screen.RunProgress(), new=new, **where), as_json)
 
 
-def show_submitted(submitted: "Submitted", as_json: bool) -> None:
+def show_submitted(submitted: "SubmittedRun", as_json: bool) -> None:
     """The id of the run, and what of it is under way."""
     if as_json:
         screen.as_json({key: value for key, value in screen.plain(submitted).items() if value is not None})

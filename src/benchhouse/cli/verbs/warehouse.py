@@ -12,7 +12,7 @@ from benchhouse.cli.verbs.evidence import note_transfer
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.stores import Moved
+    from benchhouse.api.stores import TransferredRun
 
 _SHOWN = 20
 _ADDRESS = (
@@ -165,14 +165,14 @@ def share(workspace: Workspace, dry_run: bool, as_json: bool) -> int:
     return Exit.TRIAL_FAILED if not dry_run and any(place.missing for place in places) else Exit.GOOD
 
 
-def _show_run(moved: "Moved") -> None:
+def _show_run(moved: "TransferredRun") -> None:
     if moved.what in ("new", "renewed"):
         click.echo(f"{moved.run_id}: {moved.what}, {screen.count(moved.rows, 'row')} in {len(moved.tables)} tables")
     elif moved.what == "refused":
         click.echo(f"{moved.run_id}: refused: {moved.reason}")
 
 
-def _show_all(moved: "list[Moved]", as_json: bool, dry_run: bool, then: str) -> int:
+def _show_all(moved: "list[TransferredRun]", as_json: bool, dry_run: bool, then: str) -> int:
     if as_json:
         screen.as_json({"dry_run": dry_run, "runs": moved})
     else:

@@ -7,9 +7,9 @@ times, which vary by nature; they are built for a false alarm in one of a thousa
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from benchhouse.experiments.serving.steadiness import Change, cold_start, drift, longest_silence, queue_growth
+from benchhouse.experiments.serving.steadiness import LatencyShift, cold_start, drift, longest_silence, queue_growth
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.book import Book
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.shape import Shape
 
 REPEATED_SHARE = 0.01
@@ -39,7 +39,7 @@ class PromptFacts:
 
 def find(
     tally: ServingTally,
-    book: Book,
+    book: LoadRecord,
     shape: Shape,
     prompts: PromptFacts = PromptFacts(),  # noqa: B008 - frozen
     cached_share: float | None = None,
@@ -93,7 +93,7 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
         yield "tokens_unknown", f"{uncounted}: no figure is by token ({cure})"
 
 
-def _failures(book: Book) -> Iterator[Finding]:
+def _failures(book: LoadRecord) -> Iterator[Finding]:
     """Facts. Time-outs stand apart: they are the slowest requests, so that their absence makes the tail look short."""
     total, late = book.failed + book.succeeded, book.errors["timeout"]
     if late:
@@ -106,7 +106,7 @@ def _failures(book: Book) -> Iterator[Finding]:
         yield "failures", f"{kinds}. First {first}: {book.details.get(first, '')}"
 
 
-def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
+def _stall(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
     """A silence that neither chance nor a pause of the load process explains; bounds of times tell of the latter."""
     silence = longest_silence(tally.silence.gaps(book.window_s))
     if silence is None:
@@ -120,11 +120,11 @@ def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
         yield "stall", gap + ("" if shape.open_loop else hidden)
 
 
-def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
+def _course(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
     """Not one steady state: cold start, a queue that grows, or drift, which is not looked for under overload."""
     batches = tally.history.batches(book.window_s, queued=shape.open_loop)
 
-    def look(test: Callable[..., Change | None], **limit: float) -> tuple[str, Change] | None:
+    def look(test: Callable[..., LatencyShift | None], **limit: float) -> tuple[str, LatencyShift] | None:
         """The first latency that changed, to first token or end to end; what was not streamed has only one."""
         for name, column in (("ttft", 1), ("e2e", 2)) if tally.ttft.histogram.n else (("latency", 2),):
             at, means = [batch.at_s for batch in batches], [batch[column] for batch in batches]
@@ -146,7 +146,7 @@ def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
         yield "drift", f"mean {name} went {levels}: no one level stands for it ({cure})"
 
 
-def _overload(tally: ServingTally, book: Book, shape: Shape) -> str | None:
+def _overload(tally: ServingTally, book: LoadRecord, shape: Shape) -> str | None:
     """Of an open loop: what is asked for piles up, and each request waits longer than the one before."""
     if not shape.open_loop:
         return None

@@ -39,7 +39,7 @@ class Message(NamedTuple):
     content: str
 
 
-class Row(NamedTuple):
+class PromptRow(NamedTuple):
     """One prompt of a file: `text`, or `messages` where the file has a chat; `output_tokens` where the file says so."""
 
     text: str | None
@@ -48,10 +48,10 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dataset:
+class PromptDataset:
     """The prompts of a file in its order, and the digest of the very bytes that they were read from."""
 
-    rows: list[Row]
+    rows: list[PromptRow]
     sha256: str
 
 
@@ -63,7 +63,7 @@ class Cutter:
 
     CHARACTERS = 4
 
-    def __init__(self, rows: Sequence[Row], count: TokenCount | None) -> None:
+    def __init__(self, rows: Sequence[PromptRow], count: TokenCount | None) -> None:
         self._rows, self._count = rows, count
 
     def cut(self, number: int, tokens: int) -> str:
@@ -87,7 +87,7 @@ class Cutter:
         return row.messages[0].content if row.text is None else row.text
 
 
-def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
+def read_dataset(path: Path, file_format: Format | None = None) -> PromptDataset:
     """Read every prompt of a file; the format is told by the file's ending where it is not given.
 
     - JSON lines: an object a line with one of `prompt` (text), `messages` (role and content; an answer at the end is
@@ -98,7 +98,7 @@ def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
     JSON and CSV may have `output_tokens`; what else they have is not looked at. Anything wrong is a `ProblemsError`
     with the line of each fault.
     """
-    reader = _Reader(path, file_format or _format_of(path))
+    reader = _PromptReader(path, file_format or _format_of(path))
     _check_file(path)
     with path.open("rb") as file:
         rows = list(reader.rows(file))
@@ -106,7 +106,7 @@ def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
         raise ProblemsError(reader.problems)
     if not rows:
         raise BenchError(f"{path}: no prompts in this file", hint="put at least one prompt into it")
-    return Dataset(rows, reader.hash.hexdigest())
+    return PromptDataset(rows, reader.hash.hexdigest())
 
 
 def _format_of(path: Path) -> Format:
@@ -131,7 +131,7 @@ def _check_file(path: Path) -> None:
 
 
 @dataclass
-class _Reader:
+class _PromptReader:
     """Goes through the lines of one file and remembers what is wrong with them."""
 
     path: Path
@@ -140,7 +140,7 @@ class _Reader:
     hash: Any = field(default_factory=hashlib.sha256)
     at: int = 0  # line that is being read, from 1
 
-    def rows(self, lines: Iterable[bytes]) -> Iterator[Row]:
+    def rows(self, lines: Iterable[bytes]) -> Iterator[PromptRow]:
         texts = self._decoded(lines)
         return self._csv(texts) if self.format == "csv" else self._by_line(texts)
 
@@ -165,17 +165,17 @@ class _Reader:
             if len(self.problems) >= MAX_RENDERED:
                 return
 
-    def _by_line(self, texts: Iterator[str]) -> Iterator[Row]:
+    def _by_line(self, texts: Iterator[str]) -> Iterator[PromptRow]:
         for text in texts:
             line = text.rstrip("\r\n")
             if not line.strip():
                 self._complain("an empty line, so an empty prompt", "a prompt a line; remove the line")
                 continue
-            row = self._from_json(line) if self.format == "jsonl" else Row(line, (), None)
+            row = self._from_json(line) if self.format == "jsonl" else PromptRow(line, (), None)
             if row:
                 yield row
 
-    def _from_json(self, line: str) -> Row | None:
+    def _from_json(self, line: str) -> PromptRow | None:
         try:
             data = json.loads(line)
         except (ValueError, RecursionError) as error:  # the latter: nested too deep
@@ -194,7 +194,7 @@ class _Reader:
         output_tokens = self._output_tokens(data.get("output_tokens"))
         text = self._filled(data["prompt"], "prompt") if given == ["prompt"] else None
         messages = self._messages(data[given[0]], given[0]) if given != ["prompt"] else ()
-        return Row(text, messages, output_tokens) if len(self.problems) == before else None
+        return PromptRow(text, messages, output_tokens) if len(self.problems) == before else None
 
     def _messages(self, turns: Any, key: str) -> tuple[Message, ...]:
         """The messages to send; the recorded answer that follows them is not."""
@@ -232,7 +232,7 @@ class _Reader:
         content = self._filled(turn.get(what), f"{where}.{what}")
         return None if content is None else Message(_SPEAKERS[role] if sharegpt else role, content)
 
-    def _csv(self, texts: Iterator[str]) -> Iterator[Row]:
+    def _csv(self, texts: Iterator[str]) -> Iterator[PromptRow]:
         limit = csv.field_size_limit(MAX_FILE_BYTES)  # the library's own limit is below a prompt of 1 MB
         try:
             table = csv.reader(texts, strict=True)
@@ -255,7 +255,7 @@ class _Reader:
         self._complain(f"column 'prompt' is {where}", expected)
         return False
 
-    def _table(self, table: Any, header: list[str]) -> Iterator[Row]:
+    def _table(self, table: Any, header: list[str]) -> Iterator[PromptRow]:
         begins = table.line_num + 1
         for cells in table:
             if len(cells) != len(header):
@@ -268,7 +268,7 @@ class _Reader:
                 cell = row.get("output_tokens", "").strip()
                 output_tokens = self._output_tokens(int(cell) if _NUMBER.fullmatch(cell) else cell or None, begins)
                 if len(self.problems) == before:
-                    yield Row(text, (), output_tokens)
+                    yield PromptRow(text, (), output_tokens)
             begins = table.line_num + 1
 
     def _filled(self, value: Any, where: str, line: int | None = None) -> str | None:

@@ -10,16 +10,16 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.serving import contamination
-from benchhouse.experiments.serving.embedded import Starting, address
+from benchhouse.experiments.serving.embedded_server import Starting, address
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.load.book import Book
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols import kserve
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Survey, TensorInputs
 from benchhouse.load.shape import Shape
-from benchhouse.load.source import Planned, Pool, Source
+from benchhouse.load.source import Planned, RequestPool, RequestSource
 from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
@@ -64,7 +64,7 @@ class InferTarget(KServeTarget):
     start: InferStarting | None = Field(None, description="Embedded mode: start the server for the trial.")
 
     @model_validator(mode="after")
-    def _port_is_told_to_both(self) -> "InferTarget":
+    def _check_port_in_both(self) -> "InferTarget":
         started_with = self.start is not None and any("{port}" in word for word in self.start.command)
         if ("{port}" in self.url) != started_with:
             raise ValueError("{port} is the free port that start.command listens on: it belongs there and into url")
@@ -93,7 +93,7 @@ def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
     _report(target, workload, book, served, ctx)
 
 
-def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[Survey, Book, dict[str, float]]:
+def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[Survey, LoadRecord, dict[str, float]]:
     """What the server said before the load, the book of it, and the server's own account."""
 
     def make(url: str) -> Any:
@@ -110,7 +110,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
         driver = drivers[url]
         make_driver = (lambda: driver) if driver.transport == "http" else partial(make, url)
         source, tally = _source(driver, survey, workload, ctx.seed), partial(ServingTally, workload.objectives)
-        servers = Servers(tuple(urls), target.verify_tls)
+        servers = EndpointServers(tuple(urls), target.verify_tls)
         book = offer(make_driver, source, workload, tally, ctx, where=target.url, servers=servers)
         return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
     except kserve.NoServer as error:
@@ -154,20 +154,20 @@ class Sequences:
         self._waiting[steps[0]] = steps[1:]
         return Planned(steps[0], self._encode(steps[0]))
 
-    def answered(self, item: Any, reply: Reply) -> None:
+    def answered(self, item: Any, reply: CallResult) -> None:
         left = self._waiting.pop(item)
         if left and reply.error is None:
             self._ready.append(left)
 
 
-def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> Source:
+def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> RequestSource:
     encode = driver.request if driver.transport == "http" else lambda item: b""  # a call driver has its own bytes
     if workload.sequence_length:
         return Sequences(workload.sequence_length, encode, seed)
-    return Pool([Planned(number, encode(number)) for number in range(survey.distinct)], seed)
+    return RequestPool([Planned(number, encode(number)) for number in range(survey.distinct)], seed)
 
 
-def _served(driver: kserve.KServeDriver, survey: Survey, book: Book, url: str) -> dict[str, float]:
+def _served(driver: kserve.KServeDriver, survey: Survey, book: LoadRecord, url: str) -> dict[str, float]:
     """The server's own account of the load, empty where it gives none."""
     answered = book.places[url].good if book.places else book.sent + book.unmeasured - book.failed
     try:
@@ -207,7 +207,9 @@ def _keep_evidence(
     )
 
 
-def _report(target: InferTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
+def _report(
+    target: InferTarget, workload: InferWorkload, book: LoadRecord, served: dict[str, float], ctx: Context
+) -> None:
     tally: ServingTally = book.tally
     times = {"latency": tally.e2e, "latency_sent": tally.e2e_sent}
     if target.call == "stream":
@@ -222,7 +224,7 @@ def _report(target: InferTarget, workload: InferWorkload, book: Book, served: di
 
 
 def _doubts(
-    tally: ServingTally, book: Book, workload: InferWorkload, served: dict[str, float]
+    tally: ServingTally, book: LoadRecord, workload: InferWorkload, served: dict[str, float]
 ) -> Iterator[contamination.Finding]:
     """What is found in any serving trial, and what only the server's statistics show."""
     for code, text in contamination.find(tally, book, workload):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.serving.embedded import Starting
+from benchhouse.experiments.serving.embedded_server import Starting
 from benchhouse.experiments.serving.lengths import Fixed
 from benchhouse.experiments.serving.prompts import ConversationPrompts, PromptSpec, SyntheticPrompts
 from benchhouse.load.shape import Shape
@@ -12,7 +12,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.service import split_endpoints
 
 
-class Prices(Model):
+class ServingPrices(Model):
     """What the service costs; a figure of cost is given only with these."""
 
     per_hour: float | None = Field(None, ge=0, description="Of the machines that serve, in $ an hour.")
@@ -38,7 +38,7 @@ class ServingTarget(Model):
     start: Starting | None = Field(None, description="Embedded mode: start the server for the trial, and end it after.")
     framework: str = Field("", description="vllm, triton, sglang, ...: what serves.")
     deployment: str = Field("", description="How it is deployed: single, replicated, disaggregated, ...")
-    prices: Prices = Field(default_factory=Prices, description="For figures of cost.")
+    prices: ServingPrices = Field(default_factory=ServingPrices, description="For figures of cost.")
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")

@@ -47,7 +47,7 @@ class Uniform(Model):
     high: Tokens = Field(description="Longest length.")
 
     @model_validator(mode="after")
-    def _goes_upward(self) -> "Uniform":
+    def _are_ascending(self) -> "Uniform":
         _check_order(self.low, self.high)
         return self
 
@@ -92,7 +92,7 @@ class Normal(Model):
                 return tokens
 
 
-class Part(Model):
+class LengthMixPart(Model):
     """One of the lengths of a mix."""
 
     weight: float = Field(gt=0, le=1e9, description="How often, against the weights of the other parts.")
@@ -103,7 +103,7 @@ class Mixed(Model):
     """Several lengths, each as often as its weight says: short questions and long documents, for instance."""
 
     kind: Literal["mixed"] = "mixed"
-    parts: list[Part] = Field(min_length=1, max_length=1000, description="The lengths and their weights.")
+    parts: list[LengthMixPart] = Field(min_length=1, max_length=1000, description="The lengths and their weights.")
 
     def draw(self, rng: random.Random) -> int:
         (part,) = rng.choices(self.parts, [part.weight for part in self.parts])
@@ -127,7 +127,7 @@ def _check_order(low: int, high: int) -> None:
 _NUMBER = AlsoTakes({"type": "integer", "minimum": 1, "maximum": MAX_TOKENS})
 _KINDS = Field(discriminator="kind")
 Length = Annotated[Fixed | Uniform | Normal | Mixed, _KINDS, BeforeValidator(_from_number), _NUMBER]
-Part.model_rebuild()
+LengthMixPart.model_rebuild()
 Mixed.model_rebuild()
 
 

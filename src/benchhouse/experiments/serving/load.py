@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from benchhouse.experiments.serving import contamination
-from benchhouse.experiments.serving.embedded import address
-from benchhouse.experiments.serving.inputs import Prices, ServingTarget, ServingWorkload
+from benchhouse.experiments.serving.embedded_server import address
+from benchhouse.experiments.serving.inputs import ServingPrices, ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import DatasetPrompts
-from benchhouse.experiments.serving.requests import Requests
+from benchhouse.experiments.serving.requests import PromptRequests
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.http.exposition import samples
-from benchhouse.load.book import Book
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
 from benchhouse.load.engine import NotReached
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
@@ -132,13 +132,13 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     url = address(target.start, target.url, ctx, target.verify_tls)
     urls = split_endpoints(url)
     try:
-        requests = Requests(target, urls, workload, ctx)
+        requests = PromptRequests(target, urls, workload, ctx)
     except NotReached as error:
         ctx.fail("not_reached", f"no connection to {url}: {error.message}")
     except BenchError as error:
         ctx.fail("bad_load", with_hint(error))
     server = ServerMetrics(urls, target.verify_tls)
-    servers = Servers(tuple(urls), target.verify_tls)
+    servers = EndpointServers(tuple(urls), target.verify_tls)
     book = offer(requests.driver, requests.source, workload, requests.tally, ctx, where=url, servers=servers)
     server.finish()
     certificate = keep_book(book, workload, ctx)
@@ -148,7 +148,9 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     _report(requests, workload, book, server, ctx)
 
 
-def _keep_evidence(target: ServingTarget, requests: Requests, book: Book, server: ServerMetrics, ctx: Context) -> None:
+def _keep_evidence(
+    target: ServingTarget, requests: PromptRequests, book: LoadRecord, server: ServerMetrics, ctx: Context
+) -> None:
     tally: ServingTally = book.tally
     ctx.metadata(
         protocol=f"{target.driver} {requests.api}, {'streamed' if target.stream else 'not streamed'}",
@@ -171,7 +173,9 @@ def _counted_by(tally: ServingTally) -> str:
     return " and ".join(name for name, count in by.items() if count)
 
 
-def _report(requests: Requests, workload: ServingWorkload, book: Book, server: ServerMetrics, ctx: Context) -> None:
+def _report(
+    requests: PromptRequests, workload: ServingWorkload, book: LoadRecord, server: ServerMetrics, ctx: Context
+) -> None:
     tally: ServingTally = book.tally
     emit_times({name: getattr(tally, name) for name in tally.STREAMS}, book, workload, ctx)
     if (delay_ms := server.queue_delay_ms()) is not None:
@@ -186,7 +190,7 @@ def _report(requests: Requests, workload: ServingWorkload, book: Book, server: S
         ctx.warn(code, text)
 
 
-def _rates(prices: Prices, workload: ServingWorkload, book: Book, ctx: Context) -> None:
+def _rates(prices: ServingPrices, workload: ServingWorkload, book: LoadRecord, ctx: Context) -> None:
     tally: ServingTally = book.tally
     requests_per_s = emit_rates(book, workload, ctx)
     if workload.batch > 1:
@@ -207,6 +211,6 @@ def _rates(prices: Prices, workload: ServingWorkload, book: Book, ctx: Context) 
         + (prices.per_million_input_tokens or 0) / 1e6 * mean_input * requests_per_s
         + (prices.per_million_output_tokens or 0) / 1e6 * outputs_per_s
     )
-    if prices != Prices() and requests_per_s and outputs_per_s:
+    if prices != ServingPrices() and requests_per_s and outputs_per_s:
         ctx.emit("cost_per_request", per_s / requests_per_s)
         ctx.emit("cost_per_million_output_tokens", per_s / outputs_per_s * 1e6)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from benchhouse.experiments.serving.datasets import Cutter, Dataset, Format, Message, read_dataset
+from benchhouse.experiments.serving.datasets import Cutter, Format, Message, PromptDataset, read_dataset
 from benchhouse.experiments.serving.lengths import MAX_TOKENS, Fixed, Length, Writer, load_tokenizer
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
@@ -167,10 +167,10 @@ class PromptSet:
 
     def repeats(self, requests: int) -> int:
         """How many of so many requests, taken in order, say what an earlier one said."""
-        return requests - bisect_left(self._first_said, requests)
+        return requests - bisect_left(self._first_new_words, requests)
 
     @cached_property
-    def _first_said(self) -> list[int]:
+    def _first_new_words(self) -> list[int]:
         """Where in the pool something new is said, in order."""
         first: dict[tuple[str | None, tuple[Message, ...]], int] = {}
         for index, prompt in enumerate(self._prompts):
@@ -184,7 +184,7 @@ class PromptSet:
             "file_sha256": self.file_sha256,
             "prompts": len(self),
             "conversations": self.conversations,
-            "distinct": len(self._first_said),
+            "distinct": len(self._first_new_words),
             "bytes": sum(prompt.size for prompt in self._prompts),
         }
 
@@ -208,7 +208,7 @@ def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: s
     return PromptSet(_pool(made, spec.distinct, requests))
 
 
-def _of_file(spec: DatasetPrompts, data: Dataset, seed: int) -> Iterator[tuple[Prompt, ...]]:
+def _of_file(spec: DatasetPrompts, data: PromptDataset, seed: int) -> Iterator[tuple[Prompt, ...]]:
     lengths, outputs = random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
     cutter = Cutter(data.rows, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
     for number, row in enumerate(data.rows):

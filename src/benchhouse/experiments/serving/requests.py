@@ -22,11 +22,11 @@ from benchhouse.experiments.serving.prompts import (
 )
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.http.client import HttpClient, NoAnswer
-from benchhouse.load.arrivals import Trace
+from benchhouse.load.arrivals import TraceArrivals
 from benchhouse.load.engine import NotReached
-from benchhouse.load.protocols.calls import HttpDriver, Reply
+from benchhouse.load.protocols.calls import CallResult, HttpDriver
 from benchhouse.load.protocols.text import Generation, TextDriver
-from benchhouse.load.source import Planned, Pool, Source
+from benchhouse.load.source import Planned, RequestPool, RequestSource
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 
@@ -34,14 +34,14 @@ _FEWEST_PROMPTS = 1000
 _USUAL_EVENTS = 100  # of an answer whose length is left to the model
 
 
-class Asked(NamedTuple):
+class RequestFacts(NamedTuple):
     """What a tally must know of a request; the text is in the bytes already."""
 
     output_tokens: int | None
     input_tokens: int | None = None  # by the target's tokenizer, where there is one
 
 
-class Requests:
+class PromptRequests:
     """Made before the measured time."""
 
     def __init__(self, target: ServingTarget, urls: Sequence[str], workload: ServingWorkload, ctx: Context) -> None:
@@ -68,13 +68,13 @@ class Requests:
         make: TextDriver = ctx.driver(target.driver)
         model = target.model or _only_model(urls, target)
         self._driver = make(urls[0], model, generation, api_key=target.api_key, headers=target.headers)
-        self.source: Source
+        self.source: RequestSource
         if isinstance(self._spec, ConversationPrompts):
             self.source = Conversations(self.prompts, self._driver, ctx.seed, self._spec.think_time)
         else:
             batches = ceil(len(self.prompts) / self._batch)
             planned = [self._planned(number) for number in range(batches)]
-            self.source = Pool(planned, ctx.seed, events=_mean_events(planned) if target.stream else 1.0)
+            self.source = RequestPool(planned, ctx.seed, events=_mean_events(planned) if target.stream else 1.0)
 
     def _planned(self, number: int) -> Planned:
         """The n-th request; a batch that the pool's end would cut short goes on with its start."""
@@ -84,7 +84,7 @@ class Requests:
         if count := self._tokens:  # what a chat's template adds only the server knows
             input_tokens = sum(count(message["content"]) for prompt in prompts for message in prompt.as_messages())
         data = self._driver.request(prompts if self._batch > 1 else prompts[0])
-        return Planned(Asked(output_tokens or None, input_tokens), data)
+        return Planned(RequestFacts(output_tokens or None, input_tokens), data)
 
     def driver(self) -> HttpDriver:
         return self._driver
@@ -139,7 +139,7 @@ class Conversations:
             self._begun += 1
         return Planned(prompt, self._driver.request(prompt))
 
-    def answered(self, item: Any, reply: Reply) -> None:
+    def answered(self, item: Any, reply: CallResult) -> None:
         turns = self._prompts.conversation(item.conversation)
         if reply.error is None and item.turn + 1 < len(turns):
             self._ready.append((monotonic_ns() + self._think_ns, turns[item.turn + 1].after(item, reply.text)))
@@ -153,7 +153,7 @@ def _expected(workload: ServingWorkload) -> int:
     if not workload.open_loop:
         return max(_FEWEST_PROMPTS, 50 * (workload.concurrency or 0), 2 * requested)
     around_s = workload.warmup + (workload.window_s or 0.0) + workload.cooldown
-    if isinstance(workload.law, Trace):
+    if isinstance(workload.law, TraceArrivals):
         times = takewhile(lambda due: requested or due < around_s * 1e9, workload.law.due(None, 0))
         return sum(1 for _ in islice(times, MAX_DEFAULT_PROMPTS))
     course = workload.law.course(workload.rps, workload.schedule_s)

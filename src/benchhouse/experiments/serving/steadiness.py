@@ -30,7 +30,7 @@ _SILENCE_BIN_NS = 10_000_000
 _MOST_SILENCE_BINS = 100_000  # then bins of twice the width
 
 
-class Batch(NamedTuple):
+class LatencyBatch(NamedTuple):
     """Neighbouring requests, in the order in which they were due."""
 
     at_s: float
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
     e2e_ms: float
 
 
-class History:
+class LatencyHistory:
     """Latencies over the time of the window, in at most 1,024 bins: their width doubles when a load outgrows them."""
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class History:
         row[1] += ttft_ns
         row[2] += e2e_ns
 
-    def merge(self, other: "History") -> None:
+    def merge(self, other: "LatencyHistory") -> None:
         while self._width_ns < other._width_ns:
             self._widen()
         for place, theirs in other._bins.items():
             self._take(place * other._width_ns // self._width_ns, theirs)
 
-    def batches(self, window_s: float, *, queued: bool) -> list[Batch]:
+    def batches(self, window_s: float, *, queued: bool) -> list[LatencyBatch]:
         """At most 30 of equally many requests, at least 8; none where there would be fewer than 6.
 
         In a closed loop each holds at least twice the requests that were in flight at a time: what one request waits
@@ -70,12 +70,12 @@ class History:
         total = sum(row[1] for row in rows)
         in_flight = sum(row[3] for row in rows) / 1e9 / window_s if window_s else 0.0
         size = max(total / MOST_BATCHES, 0 if queued else 2 * in_flight, _LEAST_IN_BATCH)
-        batches: list[Batch] = []
+        batches: list[LatencyBatch] = []
         n = ttft = e2e = at = done = 0
         for place, count, ttft_ns, e2e_ns in rows:
             n, ttft, e2e, at = n + count, ttft + ttft_ns, e2e + e2e_ns, at + place * count
             if done + n >= size * (len(batches) + 1) - 0.5:
-                batches.append(Batch((at / n + 0.5) * self._width_ns / 1e9, ttft / n / 1e6, e2e / n / 1e6))
+                batches.append(LatencyBatch((at / n + 0.5) * self._width_ns / 1e9, ttft / n / 1e6, e2e / n / 1e6))
                 done, n, ttft, e2e, at = done + n, 0, 0, 0, 0
         return batches if len(batches) >= FEWEST_BATCHES else []
 
@@ -157,7 +157,7 @@ class Silence:
             self._wait(place // 2, count)
 
 
-class Change(NamedTuple):
+class LatencyShift(NamedTuple):
     """A level, and the other one that it went to."""
 
     before: float
@@ -169,7 +169,7 @@ class Change(NamedTuple):
         return self.after / self.before - 1
 
 
-def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, factor: float) -> Change | None:
+def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, factor: float) -> LatencyShift | None:
     """A slow beginning: the first batch against the last two thirds, by the law of a mean of one batch. `queued`: open
     loop, where neighbouring batches may wait in one queue."""
     rest = means[len(means) // 3 :]
@@ -184,10 +184,10 @@ def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, f
     if math.log(means[0]) - level <= _t_limit(independent - 1) * spread * math.sqrt(1 + 1 / independent):
         return None
     warm = (number for number, mean in enumerate(means) if mean < usual + (means[0] - usual) / 4)
-    return Change(means[0], usual, at_s[next(warm)])
+    return LatencyShift(means[0], usual, at_s[next(warm)])
 
 
-def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share: float) -> Change | None:
+def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share: float) -> LatencyShift | None:
     """A lasting change of more than `share` from the first to the last third: medians, which hiccups don't move.
 
     Sure is what the ranks of the batches say (their values where they are few): the better of a slope and a step in
@@ -199,7 +199,7 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
     if len(means) < FEWEST_BATCHES:
         return None
     third = len(means) // 3
-    change = Change(median(means[:third]), median(means[-third:]), at_s[-third])
+    change = LatencyShift(median(means[:third]), median(means[-third:]), at_s[-third])
     if min(change.before, change.after) <= 0 or abs(math.log(change.after / change.before)) <= math.log(1 + share):
         return None
     tested = _ranks(means) if len(means) >= _FEWEST_RANKED else means

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchhouse.experiments.serving.steadiness import History, Silence
+from benchhouse.experiments.serving.steadiness import LatencyHistory, Silence
 from benchhouse.load.answers import gaps
-from benchhouse.load.book import Call
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.slo import Slo, missed
-from benchhouse.load.streams import Stream
+from benchhouse.load.streams import ValueStream
 
 
 class ServingTally:
@@ -26,7 +26,7 @@ class ServingTally:
         self.slo = slo
         self._count_tokens = count_tokens
         self.ttft, self.ttft_sent, self.itl, self.tpot, self.e2e, self.e2e_sent, self.jitter = (
-            Stream() for _ in self.STREAMS
+            ValueStream() for _ in self.STREAMS
         )
         self.requests = 0  # good and measured
         self.events = 0
@@ -40,10 +40,10 @@ class ServingTally:
         self.merged = 0  # answers with fewer events than tokens, beyond the one token that only ends an output
         self.tokens_in_window = 0.0  # of all requests, by the stamps of their events
         self.finishes: Counter[str] = Counter()
-        self.history = History()  # of the window, by when requests were due
+        self.history = LatencyHistory()  # of the window, by when requests were due
         self.silence = Silence()
 
-    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+    def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         stamps = array("q", reply.token_ns or (call.ended_ns,))
         if reply.error is None:
             if reply.output_tokens is None and self._count_tokens:
@@ -56,7 +56,7 @@ class ServingTally:
             return 0
         return self._measure(call, reply, stamps, start_ns) if reply.error is None else missed(self.slo, None)
 
-    def _place(self, call: Call, stamps: "array[int]", reply: Reply, start_ns: int, end_ns: int) -> None:
+    def _place(self, call: Call, stamps: "array[int]", reply: CallResult, start_ns: int, end_ns: int) -> None:
         """Where in the window there was output, whether the request is measured or not."""
         if stamps[0] >= start_ns and stamps[-1] < end_ns:
             inside = len(stamps)
@@ -65,7 +65,7 @@ class ServingTally:
         self.tokens_in_window += (reply.output_tokens or len(stamps)) * inside / len(stamps)
         self.silence.hear(start_ns, call.sent_ns, call.ended_ns, stamps)
 
-    def _measure(self, call: Call, reply: Reply, stamps: "array[int]", start_ns: int) -> int:
+    def _measure(self, call: Call, reply: CallResult, stamps: "array[int]", start_ns: int) -> int:
         e2e = call.ended_ns - call.due_ns
         ttft = tpot = worst = None
         self.requests += 1
@@ -97,7 +97,7 @@ class ServingTally:
             most = 4 * sum(unsure) // count  # each event is in two gaps, each gap in two changes
             self.jitter.add_unsure(changes // count, most, most)
 
-    def _count(self, call: Call, reply: Reply, events: int) -> None:
+    def _count(self, call: Call, reply: CallResult, events: int) -> None:
         if reply.output_tokens is None:
             self.without_usage += 1
         else:
@@ -113,7 +113,7 @@ class ServingTally:
         """What a load process hands back: all but the tokenizer."""
         return self.__dict__ | {"_count_tokens": None}
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[ValueStream]:
         return [getattr(self, name) for name in self.STREAMS]
 
     def merge(self, other: "ServingTally") -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchhouse.processes.owner import boot, identity, is_gone
+from benchhouse.processes.process_identity import boot, identity, is_gone
 
 _SECTOR = 512  # of /proc/diskstats, whatever the device has
 _NAME = re.compile(r"benchhouse-(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)-.*\.dat")

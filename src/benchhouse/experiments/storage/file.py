@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Counters, Device, free_bytes, new_name, sweep
-from benchhouse.experiments.storage.given import Given
+from benchhouse.experiments.storage.user_content import Given
 from benchhouse.load.metrics import higher, lower
-from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
+from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, MovedBytes, Pattern
 from benchhouse.load.shape import ERROR_LIMIT_S, ERROR_SHARE, ErrorLimit, ErrorShare, Processes
-from benchhouse.load.streams import FINEST_NS, SharedWaits, Stream, Waits
+from benchhouse.load.streams import FINEST_NS, SharedWaits, ValueStream, Waits
 from benchhouse.load.trial import emit_bounded, emit_bounded_rate, warn_of_rates, with_hint
 from benchhouse.processes.quotas import usable_cores
 from benchhouse.schema.errors import BenchError
@@ -56,7 +56,7 @@ METRICS = (
 
 
 def _report(
-    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, workload: "FileWorkload", ctx: Context
+    job: FileJob, moved: MovedBytes, device: Device, by_device: Counters | None, workload: "FileWorkload", ctx: Context
 ) -> None:
     """Emit every metric. `by_device` is what the device moved in the same time, for everybody."""
     failed = moved.errors.total()
@@ -97,7 +97,7 @@ def _report(
         (ctx.invalid if broken else ctx.warn)(code, text)
 
 
-def _emit_times(job: FileJob, moved: Moved, workload: "FileWorkload", ctx: Context) -> None:
+def _emit_times(job: FileJob, moved: MovedBytes, workload: "FileWorkload", ctx: Context) -> None:
     kinds = {"latency": ("reads", "writes"), "sync_latency": ("syncs",)}
     if job.reads and job.writes:
         kinds |= {"read_latency": ("reads",), "write_latency": ("writes",)}
@@ -110,7 +110,7 @@ def _emit_times(job: FileJob, moved: Moved, workload: "FileWorkload", ctx: Conte
             if moved.delays:
                 shared.merge(moved.delays[kind])
         waits = Waits(samples, shared=shared, fine_ns=FINEST_NS)
-        times[name] = latencies, Stream(latencies).bounds_ns(waits) if moved.delays else {}
+        times[name] = latencies, ValueStream(latencies).bounds_ns(waits) if moved.delays else {}
     emit_bounded(times, workload.error_limit, workload.error_share, ctx, threads=True)
 
 
@@ -118,7 +118,7 @@ Doubt = tuple[str, str, bool]  # code, text, and whether the numbers don't hold
 
 
 def _doubts(
-    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, cached: float | None
+    job: FileJob, moved: MovedBytes, device: Device, by_device: Counters | None, cached: float | None
 ) -> Iterator[Doubt]:
     if moved.errors:
         kinds = ", ".join(f"{name} {count}" for name, count in moved.errors.most_common())
@@ -131,7 +131,7 @@ def _doubts(
         yield from _client_doubts(job, moved)
 
 
-def _cache_doubts(job: FileJob, moved: Moved, by_device: Counters | None, cached: float | None) -> Iterator[Doubt]:
+def _cache_doubts(job: FileJob, moved: MovedBytes, by_device: Counters | None, cached: float | None) -> Iterator[Doubt]:
     if cached is not None and cached > CACHED_SHARE:
         text = f"{cached:.0%} of the bytes read came from memory, not from the device: it is slower than these numbers"
         if job.direct:
@@ -146,7 +146,7 @@ def _cache_doubts(job: FileJob, moved: Moved, by_device: Counters | None, cached
         yield "write_cache", f"writes ended in the page cache: their latency is that of memory{reached}", False
 
 
-def _client_doubts(job: FileJob, moved: Moved) -> Iterator[Doubt]:
+def _client_doubts(job: FileJob, moved: MovedBytes) -> Iterator[Doubt]:
     """Invalid where a device was to be measured; with the cache in between, the numbers are of the client anyway."""
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
     if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
@@ -250,7 +250,7 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
         after = device.counters()
         by_device = Counters(*map(sub, after, before)) if before and after else None
         _judge(job, moved, folder, ctx)
-        _look_at_file(job, workload, moved, life if engine.known_content else None, ctx)
+        _verify_file(job, workload, moved, life if engine.known_content else None, ctx)
     except OSError as error:
         _explain(error.errno or 0, folder, job, ctx)
         raise
@@ -313,7 +313,7 @@ def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context)
         life.drop_cache(job)
 
 
-def _judge(job: FileJob, moved: Moved, folder: Path, ctx: Context) -> None:
+def _judge(job: FileJob, moved: MovedBytes, folder: Path, ctx: Context) -> None:
     """A transfer that ended early, or moved nothing, measured nothing."""
     ctx.metadata(errors=dict(moved.errors), first_errors=moved.first_errors)
     if moved.fatal:
@@ -324,7 +324,7 @@ def _judge(job: FileJob, moved: Moved, folder: Path, ctx: Context) -> None:
         ctx.fail("bytes_missing", f"moved {moved.bytes} bytes of {job.size} without an error")
 
 
-def _look_at_file(job: FileJob, workload: FileWorkload, moved: Moved, life: FileLife | None, ctx: Context) -> None:
+def _verify_file(job: FileJob, workload: FileWorkload, moved: MovedBytes, life: FileLife | None, ctx: Context) -> None:
     """Is it as long as it must be, and does it hold what was written? `life` is None where that can't be known."""
     size = job.path.stat().st_size if job.path.exists() else 0
     whole = job.pattern != "write" or workload.precondition or job.duration_s is None

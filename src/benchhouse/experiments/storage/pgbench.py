@@ -21,9 +21,9 @@ from benchhouse.experiments.storage.postgres_workload import (
     PostgresWorkload,
 )
 from benchhouse.load.arrivals import Poisson
-from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.engine import first_connections
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Answers, Call, LoadRecord
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.postgres import (
     Effect,
     Login,
@@ -32,7 +32,7 @@ from benchhouse.load.protocols.postgres import (
     PgbenchRun,
     PgbenchScript,
     Statement,
-    Step,
+    StatementCall,
     Value,
     Work,
 )
@@ -70,7 +70,7 @@ def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
     )
 
 
-def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, records: Path) -> Book:
+def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, records: Path) -> LoadRecord:
     """Run it, and write down what its log has: the load began with the first transaction; connecting is no part of it.
 
     Raises CallFailed and BenchError.
@@ -79,7 +79,7 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
     works = list(transactions(workload).values())
     objectives = workload.objectives
     tally = PostgresTally(objectives, writes=any(work.effect for work in works))
-    book = Book(tally, len(objectives.clauses) if objectives else 0)
+    book = LoadRecord(tally, len(objectives.clauses) if objectives else 0)
     book.start_ns = int(run.due_ns.min()) + round(workload.warmup * _SECOND_NS)
     book.end_ns = book.start_ns + round((workload.window_s or 0) * _SECOND_NS)
     book.ended_early = int(run.ended_ns.max()) < book.end_ns
@@ -96,7 +96,7 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
     return book
 
 
-def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, book: Book) -> None:
+def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, book: LoadRecord) -> None:
     """In pieces, column by column where all of a piece went well inside the window, else one by one."""
     timeout_ns = round(workload.timeout * _SECOND_NS)
     last: dict[int, Call] = {}  # by connection
@@ -120,11 +120,11 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
             book.wrote(call)
             late = ended_ns - sent_ns > timeout_ns
             error = "timeout" if late else run.failures.get(index)
-            failed = Reply(error=error, detail=f"pgbench: {error} in {item.kind}")
-            book.settle(call, failed if error else Reply(count=item.rows))
+            failed = CallResult(error=error, detail=f"pgbench: {error} in {item.kind}")
+            book.settle(call, failed if error else CallResult(count=item.rows))
 
 
-def _note_client(run: PgbenchRun, job: PgbenchJob, book: Book) -> None:
+def _note_client(run: PgbenchRun, job: PgbenchJob, book: LoadRecord) -> None:
     """What the certificate asks about: CPU of the client, connections, and what was due and never sent."""
     import numpy
 
@@ -148,13 +148,16 @@ def _note_client(run: PgbenchRun, job: PgbenchJob, book: Book) -> None:
 def transactions(workload: PostgresWorkload) -> dict[str, Work]:
     """What a transaction of each kind does, by name; raises BenchError for one that pgbench can't make. Every amount is
     1, so that what is written can be added up although pgbench draws the rows itself."""
-    lookup, update, record = Step(LOOKUP, rows=1), Step(UPDATE, rows=1), Step(RECORD, rows=1)
-    built_in: dict[str, tuple[list[Step], Effect | None]] = {
+    lookup, update, record = StatementCall(LOOKUP, rows=1), StatementCall(UPDATE, rows=1), StatementCall(RECORD, rows=1)
+    built_in: dict[str, tuple[list[StatementCall], Effect | None]] = {
         "lookup": ([lookup], None),
-        "range": ([Step(RANGE, rows=workload.span)], None),
+        "range": ([StatementCall(RANGE, rows=workload.span)], None),
         "update": ([update], Effect(balance=1, hits=1)),
-        "transfer": ([Step(BEGIN), update, update, Step(COMMIT)], Effect(hits=2)),
-        "oltp": ([Step(BEGIN), update, lookup, record, Step(COMMIT)], Effect(balance=1, hits=1, rows=1, amount=1)),
+        "transfer": ([StatementCall(BEGIN), update, update, StatementCall(COMMIT)], Effect(hits=2)),
+        "oltp": (
+            [StatementCall(BEGIN), update, lookup, record, StatementCall(COMMIT)],
+            Effect(balance=1, hits=1, rows=1, amount=1),
+        ),
     }
     for kind in workload.weights:
         if kind in BUILT_IN and kind not in built_in:

@@ -12,15 +12,21 @@ from pydantic import Field, field_validator
 
 from benchhouse.experiments.storage import pgbench
 from benchhouse.experiments.storage.postgres_server import ServerWatch, server_of
-from benchhouse.experiments.storage.postgres_tables import Comparison, PostgresTally, SchemaExists, Tables, schema_name
-from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
-from benchhouse.load.book import Book
-from benchhouse.load.endpoint import Servers
+from benchhouse.experiments.storage.postgres_tables import (
+    AccountTables,
+    PostgresTally,
+    RowReconciliation,
+    SchemaExists,
+    schema_name,
+)
+from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, TransactionScript
+from benchhouse.load.endpoint import EndpointServers
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, Statement, too_old
-from benchhouse.load.source import Planned, Pool
-from benchhouse.load.streams import Stream
+from benchhouse.load.source import Planned, RequestPool
+from benchhouse.load.streams import ValueStream
 from benchhouse.load.trial import advised, emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
@@ -124,7 +130,7 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
         with _tables(session, workload, ctx) as tables:
             login = target.session(endpoint, tables.schema, workload)
             if workload.prepared:
-                _try(Script(workload, ctx.seed).own, login, session, ctx)
+                _try(TransactionScript(workload, ctx.seed).own, login, session, ctx)
             watch = ServerWatch(service.pid if service else server_of(session.pid), session, login.name)
             book, seen = _load(driver, workload, login, watch, where, ctx)
             certificate = keep_book(book, workload, ctx)
@@ -150,9 +156,9 @@ def _named(ctx: Context, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) -> Iterator[Tables]:
+def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) -> Iterator[AccountTables]:
     """Tables in a schema of their own, and nothing of it left behind, whatever happens."""
-    tables = Tables(session, schema_name(ctx.trial_id))
+    tables = AccountTables(session, schema_name(ctx.trial_id))
     try:
         with _named(ctx, "the schema could not be made"):
             tables.create()
@@ -186,22 +192,24 @@ def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) ->
 
 def _load(
     driver: Any, workload: PostgresWorkload, login: Login, watch: ServerWatch, where: str, ctx: Context
-) -> tuple[Book, dict[str, float]]:
+) -> tuple[LoadRecord, dict[str, float]]:
     """The book of the load, and what the server's processes did meanwhile."""
     with _named(ctx, "the load"):
         if driver.transport == "program":
             job = pgbench.plan(workload, login, ctx.seed)
-            load: Callable[[], Book] = partial(pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet")
+            load: Callable[[], LoadRecord] = partial(
+                pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet"
+            )
         else:
-            load = _by_engine(driver, Script(workload, ctx.seed), workload, login, where, ctx)
+            load = _by_engine(driver, TransactionScript(workload, ctx.seed), workload, login, where, ctx)
         with watch:
             book = load()
     return book, watch.between(book.start_ns, min(book.end_ns, book.last_ended_ns))
 
 
 def _by_engine(
-    kind: Any, script: Script, workload: PostgresWorkload, login: Login, where: str, ctx: Context
-) -> Callable[[], Book]:
+    kind: Any, script: TransactionScript, workload: PostgresWorkload, login: Login, where: str, ctx: Context
+) -> Callable[[], LoadRecord]:
     """The load of a call driver, ready to be offered."""
     make = partial(kind, login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
     driver = make()
@@ -211,7 +219,14 @@ def _by_engine(
         planned.append(Planned(work, work.ready))
     tally = partial(PostgresTally, workload.objectives, writes=any(plan.item.effect for plan in planned))
     return partial(
-        offer, make, Pool(planned, ctx.seed), workload, tally, ctx, where=where, servers=Servers((login.endpoint,))
+        offer,
+        make,
+        RequestPool(planned, ctx.seed),
+        workload,
+        tally,
+        ctx,
+        where=where,
+        servers=EndpointServers((login.endpoint,)),
     )
 
 
@@ -227,7 +242,9 @@ def _try(statements: list[Statement], login: Login, session: Administrator, ctx:
             ctx.fail("bad_sql", f"workload.sql: {failed.detail} in: {item.text} ({cure})")
 
 
-def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, book: Book, ctx: Context) -> None:
+def _check(
+    session: Administrator, tables: AccountTables, workload: PostgresWorkload, book: LoadRecord, ctx: Context
+) -> None:
     """Compare what was acknowledged with what is there."""
     if book.stopped:
         return  # `judge` tells that the server is gone
@@ -251,7 +268,7 @@ def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, b
     if unchecked:
         named = f"workload.sql names {' and '.join(unchecked)}"
         ctx.warn("writes_not_checked", f"{named}: what it writes there is not known")
-    comparison = Comparison(tables.loaded, stored, written, unchecked)
+    comparison = RowReconciliation(tables.loaded, stored, written, unchecked)
     for code, messages in comparison.problems.items():
         ctx.invalid(code, "; ".join(messages))
     ctx.emit("lost_writes", comparison.lost)
@@ -269,9 +286,11 @@ def _wait_until_back(session: Administrator) -> None:
         sleep(0.1)
 
 
-def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context, *, counts_rows: bool) -> None:
+def _report(
+    workload: PostgresWorkload, book: LoadRecord, seen: dict[str, float], ctx: Context, *, counts_rows: bool
+) -> None:
     tally: PostgresTally = book.tally
-    times = {"latency": tally.latency, "latency_sent": tally.latency_sent, "latency_sql": Stream()}
+    times = {"latency": tally.latency, "latency_sent": tally.latency_sent, "latency_sql": ValueStream()}
     for kind, stream in tally.by_kind.items():
         if kind in BUILT_IN:
             times[f"latency_{kind}"] = stream

@@ -21,7 +21,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Look:
+class ServerSnapshot:
     """The server at one moment."""
 
     at_ns: int
@@ -38,7 +38,7 @@ class ServerWatch:
     def __init__(self, pid: int | None, session: Administrator, name: str) -> None:
         self._pid, self._session, self._name = pid, session, name
         self._over = threading.Event()
-        self._looks: list[Look] = []
+        self._looks: list[ServerSnapshot] = []
         self._cpu: dict[int, float] = {}  # of each process, also of one that has ended meanwhile
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -72,7 +72,7 @@ class ServerWatch:
                 if fields := _stat(pid):
                     sleeping += fields[0] == b"D"
                     self._cpu[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-            self._looks.append(Look(monotonic_ns(), sum(self._cpu.values()), sleeping, *self._waits()))
+            self._looks.append(ServerSnapshot(monotonic_ns(), sum(self._cpu.values()), sleeping, *self._waits()))
 
     def _waits(self) -> tuple[int | None, int | None]:
         try:

@@ -10,9 +10,9 @@ from random import Random
 from time import monotonic, sleep
 
 from benchhouse.load.answers import measured
-from benchhouse.load.book import Answers, Call
 from benchhouse.load.calls import CallTally
-from benchhouse.load.protocols.calls import CallFailed, Reply
+from benchhouse.load.load_record import Answers, Call
+from benchhouse.load.protocols.calls import CallFailed, CallResult
 from benchhouse.load.protocols.postgres import UNSURE, Administrator, Effect
 from benchhouse.load.slo import Slo
 
@@ -44,7 +44,7 @@ def schema_name(trial_id: str) -> str:
     return f"benchhouse_{re.sub(r'[^a-z0-9]', '_', trial_id.lower())}"[:_LONGEST_NAME]
 
 
-class Tables:
+class AccountTables:
     """`accounts`, filled from a seed, and `history`, empty. Whoever made them drops them."""
 
     def __init__(self, session: Administrator, schema: str) -> None:
@@ -116,7 +116,7 @@ class _Accounts:
 
 
 @dataclass
-class Written:
+class WrittenRows:
     """What the server said it has written, and what may have been written by transactions without an answer."""
 
     acknowledged: Effect = _NOTHING
@@ -129,9 +129,9 @@ class PostgresTally(CallTally):
     def __init__(self, slo: Slo | None = None, *, writes: bool = True) -> None:
         super().__init__(slo)
         self._writes = writes
-        self.written = Written()
+        self.written = WrittenRows()
 
-    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+    def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         missed = super().add(call, reply, start_ns, end_ns)
         if reply.error is None and not call.measured:  # else it went through `add_many`
             self._acknowledge([call.item.effect])
@@ -139,7 +139,7 @@ class PostgresTally(CallTally):
             self.written.unsure = _sum([self.written.unsure, call.item.effect])
         return missed
 
-    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+    def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
         super().add_many(ended)
         self._acknowledge(call.item.effect for call, _ in ended)
 
@@ -167,10 +167,10 @@ def _sum(effects: Iterable[Effect]) -> Effect:
     return Effect(*map(sum, zip(*effects, strict=True)))
 
 
-class Comparison:
+class RowReconciliation:
     """What was loaded and acknowledged against what is there. Nothing can be said of what was never answered."""
 
-    def __init__(self, loaded: Sums, stored: Sums, written: Written, unchecked: tuple[str, ...]) -> None:
+    def __init__(self, loaded: Sums, stored: Sums, written: WrittenRows, unchecked: tuple[str, ...]) -> None:
         self.problems: dict[str, list[str]] = defaultdict(list)  # messages by code
         self.lost = 0  # acknowledged updates and inserted rows that are not there
         self._loaded, self._stored, self._written = loaded, stored, written

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.load.protocols.postgres import Effect, Statement, Step, Value, Work
+from benchhouse.load.protocols.postgres import Effect, Statement, StatementCall, Value, Work
 from benchhouse.load.shape import Shape
 from benchhouse.schema.model import Model
 
@@ -130,7 +130,7 @@ class PostgresWorkload(Shape):
         return tuple(table for table in ("accounts", "history") if re.search(rf"\b{table}\b", text, re.IGNORECASE))
 
 
-class Script:
+class TransactionScript:
     """The statements of a workload, and its transactions."""
 
     def __init__(self, workload: PostgresWorkload, seed: int) -> None:
@@ -183,23 +183,31 @@ class Script:
     def _work(self, kind: str) -> Work:
         rows, amount = self._workload.rows, self._amount()
         account = self._random.randint(1, rows)
-        lookup, update = Step(LOOKUP, (account,), 1), Step(UPDATE, (amount, account), 1)
+        lookup, update = StatementCall(LOOKUP, (account,), 1), StatementCall(UPDATE, (amount, account), 1)
         if kind in self._own:
             params = {name: self._choose(value) for name, value in self._workload.sql[kind].params.items()}
-            return Work(kind, [Step(item, tuple(params[name] for name in item.names)) for item in self._own[kind]])
+            return Work(
+                kind, [StatementCall(item, tuple(params[name] for name in item.names)) for item in self._own[kind]]
+            )
         if kind == "lookup":
             return Work(kind, [lookup])
         if kind == "range":
             first, span = self._random.randint(1, rows - self._workload.span + 1), self._workload.span
-            return Work(kind, [Step(RANGE, (first, first + span - 1), span)])
+            return Work(kind, [StatementCall(RANGE, (first, first + span - 1), span)])
         if kind == "update":
             return Work(kind, [update], Effect(balance=amount, hits=1))
         if kind == "transfer":
             giver, taker = self._random.sample(range(1, rows + 1), 2)
-            updates = Step(UPDATE, (-amount, giver), 1), Step(UPDATE, (amount, taker), 1)
-            return Work(kind, [Step(BEGIN), *updates, Step(COMMIT)], Effect(hits=2))
+            updates = StatementCall(UPDATE, (-amount, giver), 1), StatementCall(UPDATE, (amount, taker), 1)
+            return Work(kind, [StatementCall(BEGIN), *updates, StatementCall(COMMIT)], Effect(hits=2))
         if kind == "oltp":
-            steps = [Step(BEGIN), update, lookup, Step(RECORD, (account, amount, "oltp"), 1), Step(COMMIT)]
+            steps = [
+                StatementCall(BEGIN),
+                update,
+                lookup,
+                StatementCall(RECORD, (account, amount, "oltp"), 1),
+                StatementCall(COMMIT),
+            ]
             return Work(kind, steps, Effect(balance=amount, hits=1, rows=1, amount=amount))
         return self._many(kind)
 
@@ -209,9 +217,9 @@ class Script:
         rows = [(random(1, self._workload.rows), self._amount(), f"entry {number}") for number in numbers]
         effect = Effect(rows=len(rows), amount=sum(amount for _, amount, _ in rows))
         if kind == "insert":
-            return Work(kind, [Step(self._insert, tuple(chain.from_iterable(rows)), len(rows))], effect)
+            return Work(kind, [StatementCall(self._insert, tuple(chain.from_iterable(rows)), len(rows))], effect)
         text = "".join(f"{account}\t{amount}\t{note}\n" for account, amount, note in rows)
-        return Work(kind, [Step(COPY, (), len(rows), text.encode())], effect)
+        return Work(kind, [StatementCall(COPY, (), len(rows), text.encode())], effect)
 
     def _choose(self, value: Value | tuple[Value, ...] | Between) -> Value:
         if isinstance(value, Between):

@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.storage.given import Given
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
-from benchhouse.experiments.storage.s3_place import own_place
+from benchhouse.experiments.storage.s3_place import trial_prefix
 from benchhouse.experiments.storage.s3_source import (
+    ObjectRequests,
     Operation,
     Places,
-    Prepared,
+    PreparedBucket,
     RequestMix,
-    Requests,
     S3Tally,
     cycle,
     planned,
 )
+from benchhouse.experiments.storage.user_content import Given
 from benchhouse.http.s3_bucket import S3Refused
-from benchhouse.load.book import Book
 from benchhouse.load.calls import CallTally
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Target
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned
@@ -38,7 +38,7 @@ _READ_BACK_BYTES = 256 << 20
 _SHOWN = 3
 
 
-class Writes:
+class S3Writes:
     """Writes each object once, and compares what the server calls them with their MD5."""
 
     needs_replies = False
@@ -53,16 +53,22 @@ class Writes:
         key, content = self._objects[index]
         return planned(self._driver, S3Item("put", key, content))
 
-    def answered(self, item: S3Item, reply: Reply) -> None:
+    def answered(self, item: S3Item, reply: CallResult) -> None:
         content: Any = item.content
         self.named_by_md5 += reply.error is None and reply.value == content.md5
 
 
 def prepare(
-    driver: Any, objects: Sequence[tuple[str, Stretch]], timeout_s: float, ctx: Context, *, where: str, servers: Servers
+    driver: Any,
+    objects: Sequence[tuple[str, Stretch]],
+    timeout_s: float,
+    ctx: Context,
+    *,
+    where: str,
+    servers: EndpointServers,
 ) -> bool:
     """Write the objects; whether the server names an object by the MD5 of its content, as most do."""
-    source = Writes(driver, objects, ctx.seed)
+    source = S3Writes(driver, objects, ctx.seed)
     shape = Shape(concurrency=min(_IN_FLIGHT, len(objects)), requests=len(objects), warmup=0, timeout=timeout_s)
     book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, servers=servers)
     if book.stopped or book.failed:
@@ -225,31 +231,31 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
         keys = [*map(trial.places.read, range(readable)), *map(trial.places.stock, range(stock))]
         keys = keys or [trial.places.stock(0)]  # one at least shows how the server names what it stores
         objects = [(key, trial.contents[int(key.rpartition("/")[2]) % len(trial.contents)]) for key in keys]
-        offered: dict[str, Any] = {"where": trial.where, "servers": Servers(verify_tls=target.verify_tls)}
+        offered: dict[str, Any] = {"where": trial.where, "servers": EndpointServers(verify_tls=target.verify_tls)}
         etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
-        prepared = Prepared(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
+        prepared = PreparedBucket(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
         mix = RequestMix(workload.weights, workload.part_size, workload.page_size, workload.verify)
-        source = Requests(trial.driver, prepared, mix, processes=workload.shards, seed=ctx.seed)
+        source = ObjectRequests(trial.driver, prepared, mix, processes=workload.shards, seed=ctx.seed)
         source.make_ready(writes=not workload.weights.keys() <= {"get", "list"}, sha256=target.sign_payload)
         book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
         certificate = keep_book(book, workload, ctx)
         _keep_evidence(trial, book, etag_is_md5, ctx)
         judge(book, certificate, ctx)
-        corrupt = _look_at_what_was_written(trial, book, len(keys), ctx)
+        corrupt = _verify_written_objects(trial, book, len(keys), ctx)
         _report(workload, book, corrupt, ctx)
 
 
 @contextmanager
 def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Trial]:
     """A place of our own in a bucket, and what is to be written there."""
-    with own_place(target, ctx, workload.timeout) as place:
+    with trial_prefix(target, ctx, workload.timeout) as place:
         given = workload.content.checked() if workload.content else None
         most = max(workload.readable, workload.requests or 64)
         contents = make_contents(ctx.seed, workload.size, most, given)
         yield _Trial(target, workload, place.driver, place.bucket, place.where, place.places, contents)
 
 
-def _keep_evidence(trial: _Trial, book: Book, etag_is_md5: bool, ctx: Context) -> None:
+def _keep_evidence(trial: _Trial, book: LoadRecord, etag_is_md5: bool, ctx: Context) -> None:
     tally: S3Tally = book.tally
     ctx.metadata(
         bucket=trial.where,
@@ -265,7 +271,7 @@ def _keep_evidence(trial: _Trial, book: Book, etag_is_md5: bool, ctx: Context) -
     )
 
 
-def _look_at_what_was_written(trial: _Trial, book: Book, prepared: int, ctx: Context) -> int:
+def _verify_written_objects(trial: _Trial, book: LoadRecord, prepared: int, ctx: Context) -> int:
     """Count what is there, read some of it; how many answers and objects were not as written."""
     tally: S3Tally = book.tally
     corrupt: int = book.errors["corrupt"]
@@ -286,7 +292,7 @@ def _look_at_what_was_written(trial: _Trial, book: Book, prepared: int, ctx: Con
     return corrupt + len(problems)
 
 
-def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> None:
+def _report(workload: S3Workload, book: LoadRecord, corrupt: int, ctx: Context) -> None:
     tally: S3Tally = book.tally
     requests_per_s = emit_rates(book, workload, ctx)
     if len(tally.by_kind) == 1 and tally.operations == tally.calls:  # each request is like the others

@@ -16,7 +16,7 @@ _DIGESTED_BYTES = 256 << 20  # of contents: their digests are made before the me
 _MOST_CONTENTS = 64
 
 
-class Block:
+class ContentBlock:
     """Random bytes, or the first of a file, repeated without end."""
 
     def __init__(self, seed: int, size: int, given: Path | None = None) -> None:
@@ -40,7 +40,7 @@ def _read(path: Path) -> bytes:
 class Stretch:
     """The content of an object, or of a part of one."""
 
-    def __init__(self, block: Block, start: int, size: int) -> None:
+    def __init__(self, block: ContentBlock, start: int, size: int) -> None:
         self.block, self.start, self.size = block, start, size
 
     def pieces(self) -> list[memoryview]:
@@ -104,7 +104,7 @@ def make_contents(seed: int, size: int, most: int, given: Path | None = None) ->
 
     Of a file that is given they are stretches of its first 16 MiB; they differ in where they begin.
     """
-    block = Block(seed, size, given)
+    block = ContentBlock(seed, size, given)
     count = max(min(most, _MOST_CONTENTS, _DIGESTED_BYTES // size), 2)
     places = random.Random(seed + 1).sample(range(block.size), count)
     return [Stretch(block, place, size) for place in places]

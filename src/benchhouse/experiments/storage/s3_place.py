@@ -33,7 +33,9 @@ class OwnPlace(NamedTuple):
 
 
 @contextmanager
-def own_place(target: S3Target, ctx: Context, timeout_s: float = _ADMIN_S, key: str = "target") -> Iterator[OwnPlace]:
+def trial_prefix(
+    target: S3Target, ctx: Context, timeout_s: float = _ADMIN_S, key: str = "target"
+) -> Iterator[OwnPlace]:
     """Its objects are removed afterwards; those of others are left alone. `key` is what the scenario calls `target`."""
     if target.endpoint and not target.bucket:
         ctx.fail("no_bucket", f"{key}.bucket says which bucket to work in; objects of others in it are left alone")

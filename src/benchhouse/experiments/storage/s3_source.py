@@ -8,13 +8,13 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple
 
 from benchhouse.experiments.storage.s3_content import Compared, Stretch
-from benchhouse.load.book import Call
 from benchhouse.load.calls import CallTally
-from benchhouse.load.protocols.calls import Reply, discard
-from benchhouse.load.protocols.s3 import Page, S3Item
+from benchhouse.load.load_record import Call
+from benchhouse.load.protocols.calls import CallResult, discard
+from benchhouse.load.protocols.s3 import ListingPage, S3Item
 from benchhouse.load.slo import Slo
 from benchhouse.load.source import Planned
-from benchhouse.load.streams import Stream
+from benchhouse.load.streams import ValueStream
 
 Operation = Literal["get", "put", "delete", "list", "multipart"]
 _CYCLE = 1000  # requests in which the weights of a mix are met exactly
@@ -56,7 +56,7 @@ class Places(NamedTuple):
         return f"{self.prefix}written/{number:012d}"
 
 
-class Prepared(NamedTuple):
+class PreparedBucket(NamedTuple):
     """What lies in the bucket before the load. Object n has the content n, counted round."""
 
     places: Places
@@ -75,10 +75,12 @@ class RequestMix(NamedTuple):
     verify: float = 0.1  # share of gets whose content is compared byte by byte
 
 
-class Requests:
+class ObjectRequests:
     """The source of a load. Contents of what is written go round; so the number in a key tells its content."""
 
-    def __init__(self, driver: Any, prepared: Prepared, mix: RequestMix, *, processes: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self, driver: Any, prepared: PreparedBucket, mix: RequestMix, *, processes: int = 1, seed: int = 0
+    ) -> None:
         self.seed = seed
         self.needs_replies = bool({"list", "multipart"} & mix.weights.keys())
         self.events = 1.0
@@ -150,7 +152,7 @@ class Requests:
 
     # what came back
 
-    def answered(self, item: S3Item, reply: Reply) -> None:
+    def answered(self, item: S3Item, reply: CallResult) -> None:
         """Check the answer, set what it counts for, and make ready what follows from it."""
         many: Any = item.operation
         if reply.error is None:
@@ -167,7 +169,7 @@ class Requests:
         else:
             self._uploaded(item, many, reply)
 
-    def _check(self, item: S3Item, reply: Reply) -> None:
+    def _check(self, item: S3Item, reply: CallResult) -> None:
         content: Any = item.content
         problem = ""
         if item.kind == "get":
@@ -181,9 +183,9 @@ class Requests:
         if problem:
             reply.error, reply.detail = "corrupt", f"{item.key}: {problem}"
 
-    def _listed(self, item: S3Item, many: Many, reply: Reply) -> None:
+    def _listed(self, item: S3Item, many: Many, reply: CallResult) -> None:
         page = reply.value
-        if not isinstance(page, Page):
+        if not isinstance(page, ListingPage):
             reply.error, reply.detail = "malformed", "the answer to a listing is none"
             return
         many.listed += len(page.keys)
@@ -194,7 +196,7 @@ class Requests:
             reply.error = "corrupt"
             reply.detail = f"{many.listed} keys were listed below {many.key}, {self._objects} are there"
 
-    def _uploaded(self, item: S3Item, many: Many, reply: Reply) -> None:
+    def _uploaded(self, item: S3Item, many: Many, reply: CallResult) -> None:
         if item.kind != "complete":
             reply.count = 0  # the operation counts with its last request
         if item.kind == "create":
@@ -213,12 +215,12 @@ class S3Tally(CallTally):
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
-        self.whole: dict[str, Stream] = {"list": Stream(), "multipart": Stream()}
+        self.whole: dict[str, ValueStream] = {"list": ValueStream(), "multipart": ValueStream()}
         self.stored = self.removed = self.unsure = 0  # of all requests, measured or not
         self.verified = 0
         self.done = self.moved = 0.0  # operations and bytes, each by the share of its time that lies in the window
 
-    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+    def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         if reply.error is not None or not call.measured:
             self._note(call, reply)
         if reply.error is None:
@@ -227,17 +229,17 @@ class S3Tally(CallTally):
             self._count(reply, share - call.measured)  # what is measured is counted below, as a whole
         return super().add(call, reply, start_ns, end_ns)
 
-    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+    def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
         super().add_many(ended)
         for call, reply in ended:
             self._note(call, reply)
             self._count(reply, 1.0)
 
-    def _count(self, reply: Reply, share: float) -> None:
+    def _count(self, reply: CallResult, share: float) -> None:
         self.done += share * reply.count
         self.moved += share * reply.size
 
-    def _note(self, call: Call, reply: Reply) -> None:
+    def _note(self, call: Call, reply: CallResult) -> None:
         item: S3Item = call.item
         good = reply.error is None
         if item.kind in ("put", "complete"):
@@ -254,7 +256,7 @@ class S3Tally(CallTally):
             if good and reply.count and many.measured:  # its last request
                 self.whole[many.kind].add_unsure(call.ended_ns - many.began_ns, many.unsure_ns)
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[ValueStream]:
         return [*super().streams(), *self.whole.values()]
 
     def merge(self, other: CallTally) -> None:

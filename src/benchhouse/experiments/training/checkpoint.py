@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Device, free_bytes
-from benchhouse.experiments.training.launchers import Ranks
-from benchhouse.experiments.training.program import Program, run_program, world_of
+from benchhouse.experiments.training.launchers import RankSettings
+from benchhouse.experiments.training.program import TrainingProgram, run_program, world_of
 from benchhouse.experiments.training.stores import s3_place
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.s3 import S3Target
@@ -57,7 +57,7 @@ class CheckpointTarget(Model):
         return self
 
 
-class CheckpointWorkload(Ranks):
+class CheckpointWorkload(RankSettings):
     """The state, and how it is saved; each rank saves and loads its shards."""
 
     size: Bytes = Field(256 * 10**6, ge=_ELEMENT, le=10**15, description="Of the state, over all ranks.")
@@ -96,7 +96,7 @@ def checkpoint(target: CheckpointTarget, workload: CheckpointWorkload, ctx: Cont
             "root": root, "elements": workload.elements, "seed": ctx.seed, "drop": workload.cache == "drop",
             "existing": target.existing or "",
         }  # fmt: skip
-        program = Program("checkpoint", target.python, settings, workload, environment, _FAILURES)
+        program = TrainingProgram("checkpoint", target.python, settings, workload, environment, _FAILURES)
         records = run_program(program, ctx)
         filesystem = "" if target.s3 else Device.under(Path(target.existing or root)).filesystem
     ctx.metadata(torch=records[0][-1]["torch"], python=records[0][-1]["python"], filesystem=filesystem or "S3")

@@ -17,10 +17,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.training import nccl_tests
-from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here, run_training
-from benchhouse.experiments.training.launchers import Ranks, prepare
-from benchhouse.experiments.training.measured import Measured, Operation, bus_factor
-from benchhouse.experiments.training.placement import check_cores, settings, tell_placement
+from benchhouse.experiments.training.launch import NotLaunched, RankProcess, run_here, run_training
+from benchhouse.experiments.training.launchers import RankSettings, prepare
+from benchhouse.experiments.training.operation_rounds import Operation, OperationRounds, bus_factor
+from benchhouse.experiments.training.placement import check_cores, record_placement, settings
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.shape import ERROR_SHARE, ErrorShare
 from benchhouse.schema.experiment import Context, experiment
@@ -74,7 +74,7 @@ class Collectives(Model):
         return self
 
 
-class CollectivesWorkload(Ranks):
+class CollectivesWorkload(RankSettings):
     """Which operation, on how many bytes, how often, between which ranks."""
 
     operation: Operation = Field(description="send_recv: each rank sends to the next and receives from the one before.")
@@ -104,7 +104,7 @@ def collectives(target: Collectives, workload: CollectivesWorkload, ctx: Context
     _report(measured, workload, world, ctx)
 
 
-def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> Measured:
+def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> OperationRounds:
     names = ("operation", "bytes", "dtype", "warmup", "iterations", "rounds")
     options = {**{name: getattr(workload, name) for name in names}, "backend": target.backend}
     argv = [target.python, str(PROGRAM), f"--timeout-s={workload.timeout}"]
@@ -116,7 +116,7 @@ def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: 
         except (NotLaunched, OSError) as error:
             ctx.fail("not_launched", str(error))
         ranks = training.last
-    tell_placement(training, launch, workload, ctx)
+    record_placement(training, launch, workload, ctx)
     check_cores([], ranks, launch, workload.threads, ctx)
     _refuse_late(ranks, workload, ctx)
     said = {rank.number: _said(rank) for rank in ranks}
@@ -127,7 +127,7 @@ def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: 
         ctx.fail("no_result", f"{error}; rank 0: {ranks[0].last_lines()[:_SHOWN]}")
 
 
-def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int, world: int) -> Measured:
+def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int, world: int) -> OperationRounds:
     """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
 
     Where all ranks have one clock, a round took at least from its last beginning to its last end, and at most as
@@ -157,7 +157,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
     facts = {name: abouts[0][name] for name in ("torch", "nccl", "device") if abouts[0].get(name)}
     if one_clock:
         facts["last_to_begin"] = {"rank": last.most_common(1)[0][0], "rounds": last.most_common(1)[0][1]}
-    return Measured(
+    return OperationRounds(
         bytes=size,
         seconds=times,
         wrong=sum(result["wrong"] for result in results),
@@ -168,7 +168,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
     )
 
 
-def _nccl_tests(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> Measured:
+def _nccl_tests(target: Collectives, workload: CollectivesWorkload, world: int, ctx: Context) -> OperationRounds:
     if given := [name for name, default in _OF_TORCH.items() if getattr(workload, name) != default]:
         ctx.fail("not_of_engine", f"{', '.join(given)} of the workload: not of engine: nccl-tests, see target.mpirun")
     environment = {**os.environ, "OMP_NUM_THREADS": str(workload.threads), **workload.environment}
@@ -198,7 +198,7 @@ def _nccl_tests(target: Collectives, workload: CollectivesWorkload, world: int, 
     return measured
 
 
-def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: Context) -> None:
+def _report(measured: OperationRounds, workload: CollectivesWorkload, world: int, ctx: Context) -> None:
     latency_s = fmean(measured.seconds)
     algorithm = measured.bytes / 1e9 / latency_s
     bandwidths = {
@@ -234,7 +234,7 @@ def _report(measured: Measured, workload: CollectivesWorkload, world: int, ctx: 
     ctx.metadata(bytes=measured.bytes, world=world, operations=operations, **measured.facts)
 
 
-def _doubts(measured: Measured, latency_s: float, taken: float) -> Iterator[str]:
+def _doubts(measured: OperationRounds, latency_s: float, taken: float) -> Iterator[str]:
     """Why the figures do not hold, each with the cure."""
     off, waited_s = (measured.off_s or 0.0) / latency_s, measured.waited_s or 0.0
     if off > taken:
@@ -252,20 +252,20 @@ def _found(program: str, environment: Mapping[str, str], ctx: Context) -> str:
     return path
 
 
-def _refuse_late(ranks: Sequence[Rank], workload: CollectivesWorkload, ctx: Context) -> None:
+def _refuse_late(ranks: Sequence[RankProcess], workload: CollectivesWorkload, ctx: Context) -> None:
     ended = [rank for rank in ranks if rank.exit_code]
     if ended and all(rank.told_to_end for rank in ended):
         ctx.fail("timeout", f"the ranks were ended after workload.timeout ({workload.timeout:g} s)")
 
 
-def _said(rank: Rank) -> list[dict[str, Any]]:
+def _said(rank: RankProcess) -> list[dict[str, Any]]:
     """The program's own lines; libraries print there too, and launchers may put a word before each line."""
     lines = (line[line.index(_MARK) :] for _, line in rank.lines if _MARK in line)
     return [json.loads(line) for line in lines]
 
 
 def _explain_failure(
-    ranks: Sequence[Rank],
+    ranks: Sequence[RankProcess],
     said: Mapping[int, Sequence[Mapping[str, Any]]],
     target: Collectives,
     workload: CollectivesWorkload,

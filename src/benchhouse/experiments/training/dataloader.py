@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.device import MEMORY, Device, free_bytes
-from benchhouse.experiments.training.launchers import Ranks
-from benchhouse.experiments.training.program import Program, run_program, world_of
+from benchhouse.experiments.training.launchers import RankSettings
+from benchhouse.experiments.training.program import TrainingProgram, run_program, world_of
 from benchhouse.experiments.training.samples import GROUPS_IN_FILE, IN_FOLDER, make_files, make_parquet
 from benchhouse.experiments.training.stores import s3_place
 from benchhouse.load.metrics import higher, lower
@@ -62,7 +62,7 @@ class LoaderTarget(Model):
         return self
 
 
-class LoaderWorkload(Ranks):
+class LoaderWorkload(RankSettings):
     """Samples, and how they are loaded; each rank is a consumer with workers of its own."""
 
     kind: Literal["files", "parquet", "memory"] = Field(
@@ -118,7 +118,7 @@ def load_data(target: LoaderTarget, workload: LoaderWorkload, ctx: Context) -> N
         if per_node * max(workload.workers, 1) > usable_cores():
             processes = f"{per_node} ranks with {workload.workers} workers each"
             ctx.warn("cores_shared", f"{processes} share {usable_cores()} cores")
-        records = run_program(Program("dataloader", target.python, settings, workload, environment), ctx)
+        records = run_program(TrainingProgram("dataloader", target.python, settings, workload, environment), ctx)
         if local:
             _look_at_cache(Path(root), records, workload, ctx)
     _check(records, workload, ctx)
@@ -153,7 +153,7 @@ def _placed(target: LoaderTarget, workload: LoaderWorkload, ctx: Context) -> Ite
         place = stack.enter_context(s3_place(target.s3, ctx))
         ctx.metadata(bucket=place.where)
         upload = {"folder": str(data), "root": place.url}
-        run_program(Program("upload", target.python, upload, environment=place.environment), ctx)
+        run_program(TrainingProgram("upload", target.python, upload, environment=place.environment), ctx)
         yield place.url, place.environment
 
 

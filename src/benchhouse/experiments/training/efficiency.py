@@ -7,7 +7,7 @@ from pydantic import Field
 
 from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.convergence import SMOOTHED, loss_digest, mean_loss, meets_target
-from benchhouse.experiments.training.figures import Progress, WholeStep
+from benchhouse.experiments.training.figures import StepProgress, WholeStep
 from benchhouse.experiments.training.flops import ModelFlops, achieved
 from benchhouse.experiments.training.launchers import Launch
 from benchhouse.experiments.training.peak import NotMeasured, Peak, measure_peak, python_of
@@ -55,14 +55,16 @@ class Goals(Model):
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlacement:
     """Where the ranks ran: for the probe of the peak."""
 
     python: str  # as given; empty: that of the program
     launch: Launch
 
 
-def report_utilisation(steps: Sequence[WholeStep], world: int, goals: Goals, place: Place, ctx: Context) -> None:
+def report_utilisation(
+    steps: Sequence[WholeStep], world: int, goals: Goals, place: RankPlacement, ctx: Context
+) -> None:
     """MFU and HFU, with everything that they depend on in the metadata."""
     if goals.peak is None:
         if goals.flops:
@@ -102,7 +104,7 @@ def report_utilisation(steps: Sequence[WholeStep], world: int, goals: Goals, pla
                 ctx.warn("above_the_peak", f"{name} is {share:.2f}: the peak is too low, or the FLOPs are too many")
 
 
-def _python(place: Place) -> str:
+def _python(place: RankPlacement) -> str:
     launch = place.launch
     found = place.python or python_of(launch.argv, launch.environment.get("PATH", ""))
     if not found:
@@ -124,7 +126,7 @@ def report_spending(steps: Sequence[WholeStep], price_per_hour: float | None, ct
         ctx.emit("cost_per_million_tokens", price_per_hour / 3600 / tokens_per_s * 1e6)
 
 
-def report_convergence(progress: Progress, began_s: float, goals: Goals, ctx: Context) -> None:
+def report_convergence(progress: StepProgress, began_s: float, goals: Goals, ctx: Context) -> None:
     """Of all steps that count: a training is judged from its start, warm-up included."""
     useful = progress.useful
     if digest := loss_digest(useful):

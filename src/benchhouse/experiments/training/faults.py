@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.launch import RankProcess
 from benchhouse.experiments.training.stacks import ABORTED, Frame, odd_one, read_stack
 from benchhouse.experiments.training.symptoms import symptom_of
 
@@ -49,18 +49,18 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FaultEvidence:
     """What is known of an attempt that did not end well."""
 
-    ranks: Sequence[Rank]
+    ranks: Sequence[RankProcess]
     last_steps: Mapping[int, int]
     """By rank, the last step that it told in this attempt."""
     timed_out: bool = False
 
 
-def diagnose(evidence: Evidence) -> Fault:
+def diagnose(evidence: FaultEvidence) -> Fault:
     """The rank that ended by itself; else one that left; else the one that the others waited for."""
-    causes = {rank.number: kind for rank in evidence.ranks if (kind := _own_cause(rank))}
+    causes = {rank.number: kind for rank in evidence.ranks if (kind := _cause_of_rank(rank))}
     own = [rank for rank in evidence.ranks if rank.number in causes]
     # Where a rank failed, its launcher has ended the others after it.
     if own := [rank for rank in own if _signal(rank) not in _TOLD] or own:
@@ -68,7 +68,7 @@ def diagnose(evidence: Evidence) -> Fault:
     return _left(evidence) or _at_exit(evidence) or _hung(evidence)
 
 
-def _own_cause(rank: Rank) -> Kind | None:
+def _cause_of_rank(rank: RankProcess) -> Kind | None:
     """None of a rank that did not fail, and of a witness."""
     if not rank.failed:
         return None
@@ -81,7 +81,7 @@ def _own_cause(rank: Rank) -> Kind | None:
     return symptom or "failed"
 
 
-def _failed(own: Sequence[Rank], causes: Mapping[int, Kind], evidence: Evidence) -> Fault:
+def _failed(own: Sequence[RankProcess], causes: Mapping[int, Kind], evidence: FaultEvidence) -> Fault:
     ranks = sorted(own, key=lambda rank: rank.ended_s or 0.0)
     first, kind = ranks[0], causes[ranks[0].number]
     of_node = [rank for rank in evidence.ranks if rank.node == first.node]
@@ -98,7 +98,7 @@ def _failed(own: Sequence[Rank], causes: Mapping[int, Kind], evidence: Evidence)
     return Fault(kind, [first.number], True, message + _last_lines(first), first.ended_s)
 
 
-def _left(evidence: Evidence) -> Fault | None:
+def _left(evidence: FaultEvidence) -> Fault | None:
     """Ranks that ended with exit code 0 while others needed them: these complain, or wait, or have come further."""
     left, rest = _ended_well(evidence)
     stacks = [stack for rank in rest if (stack := read_stack(_text(rank)))]
@@ -113,7 +113,7 @@ def _left(evidence: Evidence) -> Fault | None:
     return Fault("left", [rank.number for rank in left], True, message + _last_lines(left[0]), ended_s)
 
 
-def _at_exit(evidence: Evidence) -> Fault | None:
+def _at_exit(evidence: FaultEvidence) -> Fault | None:
     """Where some have ended well, and the others have done all steps that these did."""
     left, rest = _ended_well(evidence)
     if not left or not rest or len({evidence.last_steps.get(rank.number) for rank in evidence.ranks}) > 1:
@@ -123,13 +123,13 @@ def _at_exit(evidence: Evidence) -> Fault | None:
     return Fault("hung_at_exit", [rank.number for rank in rest], True, message + _last_lines(rest[0]))
 
 
-def _ended_well(evidence: Evidence) -> tuple[list[Rank], list[Rank]]:
+def _ended_well(evidence: FaultEvidence) -> tuple[list[RankProcess], list[RankProcess]]:
     """And those that did not."""
     well = [rank for rank in evidence.ranks if rank.exit_code == 0]
     return well, [rank for rank in evidence.ranks if rank.exit_code != 0]
 
 
-def _hung(evidence: Evidence) -> Fault:
+def _hung(evidence: FaultEvidence) -> Fault:
     """The rank that the others wait for is in no wait itself, or has not come as far; it does not complain."""
     suspects = [rank for rank in evidence.ranks if rank.exit_code != 0 and not _complains(rank)]
     stacks = {rank.number: stack for rank in suspects if (stack := read_stack(_text(rank)))}
@@ -152,14 +152,14 @@ def _hung(evidence: Evidence) -> Fault:
     return Fault(kind, [rank.number for rank in suspects or evidence.ranks], False, message)
 
 
-def _complains(rank: Rank) -> bool:
+def _complains(rank: RankProcess) -> bool:
     """Whether it is a witness: it failed, maybe just when it was asked itself."""
     return rank.failed or (not read_stack(_text(rank)) and symptom_of(_last_words(rank)) in ("late", "gone"))
 
 
 def _suspect(
-    suspects: Sequence[Rank], stacks: Mapping[int, Sequence[Frame]], evidence: Evidence
-) -> tuple[Rank | None, str]:
+    suspects: Sequence[RankProcess], stacks: Mapping[int, Sequence[Frame]], evidence: FaultEvidence
+) -> tuple[RankProcess | None, str]:
     """The rank that hangs, and by what evidence; or None, and what there is."""
     if len(suspects) == 1:
         return suspects[0], ", as the only one that does not complain" if len(evidence.ranks) > 1 else ""
@@ -178,11 +178,11 @@ def _suspect(
     return None, f"; only rank {odd} is elsewhere than all the others" if odd is not None else ""
 
 
-def _text(rank: Rank) -> list[str]:
+def _text(rank: RankProcess) -> list[str]:
     return [line for _, line in rank.lines]
 
 
-def _last_words(rank: Rank) -> list[str]:
+def _last_words(rank: RankProcess) -> list[str]:
     """The end of its log, without the stacks that it was asked for."""
     lines = _text(rank)
     if asked := [at for at, line in enumerate(lines) if line.startswith(ABORTED)]:
@@ -190,19 +190,19 @@ def _last_words(rank: Rank) -> list[str]:
     return lines[-_SEARCHED:]
 
 
-def _last_lines(rank: Rank) -> str:
+def _last_lines(rank: RankProcess) -> str:
     lines = [line.strip()[:_SHOWN] for line in _last_words(rank)[-_SHOWN_LINES:]]
     return f": {' / '.join(lines) or 'it printed nothing'}"
 
 
-def _signal(rank: Rank) -> signal.Signals | None:
+def _signal(rank: RankProcess) -> signal.Signals | None:
     """That ended it; a shell or a container tells it as 128 and its number."""
     code = rank.exit_code or 0
     number = -code if code < 0 else code - 128
     return signal.Signals(number) if number in set(signal.Signals) else None
 
 
-def _how(rank: Rank, kind: Kind) -> str:
+def _how(rank: RankProcess, kind: Kind) -> str:
     ended_by = _signal(rank)
     code = f"signal {ended_by.value} ({ended_by.name})" if ended_by else f"exit code {rank.exit_code}"
     if kind == "memory":
@@ -212,20 +212,20 @@ def _how(rank: Rank, kind: Kind) -> str:
     return f"was ended by {code}" if ended_by else f"ended with {code}"
 
 
-def _name(rank: Rank) -> str:
+def _name(rank: RankProcess) -> str:
     device = rank.facts.get("device")
     place = [f"node {rank.node}"] * bool(rank.node) + [f"device {device}"] * (device is not None)
     return f"rank {rank.number} ({', '.join(place)})" if place else f"rank {rank.number}"
 
 
-def _names(ranks: Sequence[Rank]) -> str:
+def _names(ranks: Sequence[RankProcess]) -> str:
     if len(ranks) == 1:
         return _name(ranks[0])
     *most, last = (str(rank.number) for rank in ranks)
     return f"ranks {', '.join(most)} and {last}"
 
 
-def _after(ranks: Sequence[Rank], evidence: Evidence) -> str:
+def _after(ranks: Sequence[RankProcess], evidence: FaultEvidence) -> str:
     steps = [step for rank in ranks if (step := evidence.last_steps.get(rank.number)) is not None]
     return f" after step {max(steps)}" if steps else " before the first step"
 

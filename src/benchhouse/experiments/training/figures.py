@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchhouse.analysis.changes import find_changes
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 
 _FEWEST_STEPS, _SLOW_STEPS, _SLOW_SHARE, _SLOW_S = 10, 0.9, 0.1, 1e-3  # see straggler_of
 
@@ -21,7 +21,7 @@ class WholeStep:
 
     number: int
     attempt: int
-    ranks: Sequence[Step]
+    ranks: Sequence[TrainingStep]
 
     @property
     def begin_s(self) -> float:
@@ -48,7 +48,7 @@ class WholeStep:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StepProgress:
     """Which steps counted, and what was done for nothing."""
 
     useful: Sequence[WholeStep]
@@ -62,9 +62,9 @@ class Progress:
         return math.fsum(step.took_s for step in self.lost)
 
 
-def progress_of(steps: Iterable[Step], world: int) -> Progress:
+def progress_of(steps: Iterable[TrainingStep], world: int) -> StepProgress:
     """A step counts when every rank has done it, in the last attempt that did."""
-    together: dict[tuple[int, int], dict[int, Step]] = {}
+    together: dict[tuple[int, int], dict[int, TrainingStep]] = {}
     for step in steps:
         together.setdefault((step.attempt, step.number), {})[step.rank] = step
     useful: dict[int, WholeStep] = {}
@@ -77,7 +77,7 @@ def progress_of(steps: Iterable[Step], world: int) -> Progress:
         if number in useful:
             lost.append(useful.pop(number))
         useful[number] = whole
-    return Progress([useful[number] for number in sorted(useful)], lost, world)
+    return StepProgress([useful[number] for number in sorted(useful)], lost, world)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
     return None
 
 
-def own_s(step: Step) -> float | None:
+def own_s(step: TrainingStep) -> float | None:
     """Of one rank, without the wait for the others; None where it is not told."""
     return step.took_s - step.amounts["comm_s"] if "comm_s" in step.amounts else None
 

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from benchhouse.experiments.training.faults import CODES, Evidence, Fault, diagnose
-from benchhouse.experiments.training.figures import Progress
-from benchhouse.experiments.training.launch import Rank, Training
-from benchhouse.experiments.training.rank import own_node
+from benchhouse.experiments.training.faults import CODES, Fault, FaultEvidence, diagnose
+from benchhouse.experiments.training.figures import StepProgress
+from benchhouse.experiments.training.launch import RankProcess, Training
+from benchhouse.experiments.training.rank import node_of_rank
 from benchhouse.experiments.training.reliability import PARTS, Interrupt, interrupt_interval, wall_of
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context
 
@@ -26,7 +26,7 @@ METRICS = (
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportedFault:
     """A fault, and the attempt that it ended."""
 
     attempt: int
@@ -39,9 +39,9 @@ class Told:
         return None if self.noticed_s is None else Interrupt(self.attempt, moment_s, self.noticed_s)
 
 
-def find_faults(training: Training, steps: Sequence[Step]) -> list[Told]:
+def find_faults(training: Training, steps: Sequence[TrainingStep]) -> list[ReportedFault]:
     """Of every attempt that did not end well."""
-    faults, here = [], own_node()
+    faults, here = [], node_of_rank()
     for attempt, ranks in enumerate(training.attempts):
         if any(rank.exit_code != 0 for rank in ranks):
             last: dict[int, int] = {}
@@ -49,23 +49,23 @@ def find_faults(training: Training, steps: Sequence[Step]) -> list[Told]:
                 if step.attempt == attempt:
                     last[step.rank] = max(step.number, last.get(step.rank, step.number))
             timed_out = training.timed_out and attempt == len(training.attempts) - 1
-            fault, ours = diagnose(Evidence(ranks, last, timed_out)), [rank for rank in ranks if rank.node == here]
+            fault, ours = diagnose(FaultEvidence(ranks, last, timed_out)), [rank for rank in ranks if rank.node == here]
             if not {rank.number for rank in ours}.issuperset(fault.ranks):
                 fault = replace(fault, moment_s=None)  # of another node's clock
-            faults.append(Told(attempt, fault, _noticed_s(ours)))
+            faults.append(ReportedFault(attempt, fault, _noticed_s(ours)))
     return faults
 
 
-def _noticed_s(ranks: Sequence[Rank]) -> float | None:
+def _noticed_s(ranks: Sequence[RankProcess]) -> float | None:
     """When the first of the other ranks was told to end; of a rank alone, when it ended."""
     told = [rank.facts["told_to_end_s"] for rank in ranks if "told_to_end_s" in rank.facts]
     ended = [rank.ended_s for rank in ranks if rank.ended_s is not None]
     return min(told) if told else max(ended, default=None)
 
 
-def tell_failure(faults: Sequence[Told], training: Training, ctx: Context) -> None:
+def tell_failure(faults: Sequence[ReportedFault], training: Training, ctx: Context) -> None:
     """Fail the trial by the fault that ended the last attempt. A rank that hung at exit has trained before."""
-    here = own_node()
+    here = node_of_rank()
     for ranks in training.attempts[:-1]:  # those of this node are in one cgroup: the last one to end has seen them all
         ctx.overcame_oom_kills(max((rank.facts.get("oom_kills", 0) for rank in ranks if rank.node == here), default=0))
     if not faults or faults[-1].attempt < len(training.attempts) - 1:
@@ -82,7 +82,11 @@ def tell_failure(faults: Sequence[Told], training: Training, ctx: Context) -> No
 
 
 def report_reliability(
-    faults: Sequence[Told], progress: Progress, times_s: tuple[float, float], training: Training, ctx: Context
+    faults: Sequence[ReportedFault],
+    progress: StepProgress,
+    times_s: tuple[float, float],
+    training: Training,
+    ctx: Context,
 ) -> None:
     ended_early = [told for told in faults if told.fault.kind != "hung_at_exit"]
     ctx.emit("restarts", float(len(training.attempts) - 1))
@@ -91,7 +95,7 @@ def report_reliability(
         ctx.warn("interrupted", f"attempt {told.attempt + 1}: {told.fault.message}")
     if ended_early:
         ctx.metadata(interrupts=[{"attempt": told.attempt, **asdict(told.fault)} for told in ended_early])
-    _tell_left(progress, ctx)
+    _report_early_ranks(progress, ctx)
     interrupts = [told.interrupt for told in ended_early]
     wall = wall_of(progress, [item for item in interrupts if item is not None], *times_s)
     if wall is None:
@@ -117,7 +121,7 @@ def report_reliability(
         ctx.metadata(mtti_at_least_s=shortest_s, mtti_level=0.95, interrupted=0)
 
 
-def _tell_left(progress: Progress, ctx: Context) -> None:
+def _report_early_ranks(progress: StepProgress, ctx: Context) -> None:
     """Ranks that told their last step before the others, though all ended well."""
     last: dict[int, int] = {}
     for whole in (*progress.useful, *progress.lost):

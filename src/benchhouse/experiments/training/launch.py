@@ -19,15 +19,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from benchhouse.experiments.training.launchers import (
-    Command,
     Launch,
+    LaunchCommand,
     Launcher,
     Processes,
-    Ranks,
+    RankSettings,
     free_port,
     write_order,
 )
-from benchhouse.experiments.training.rank import ASK, own_node
+from benchhouse.experiments.training.rank import ASK, node_of_rank
 
 _GRACE_S = 5.0  # between telling the other ranks to end and killing them
 _SETTLE_S = 0.2  # in which ranks that fail together do so before the others are told to end
@@ -41,7 +41,7 @@ _FILE = re.compile(r"rank-(\d+)\.attempt-(\d+)\.jsonl")
 
 
 @dataclass
-class Rank:
+class RankProcess:
     """One process: where it ran, what it printed, each line with the moment of its arrival, and how it ended.
 
     Moments are of the monotonic clock of its node.
@@ -111,7 +111,7 @@ class NotLaunched(Exception):  # noqa: N818 - an outcome, not a bug
     """No rank was started; says why."""
 
 
-class Watcher(Protocol):
+class RankWatcher(Protocol):
     """Looks after ranks while they run; one for each start of the launcher."""
 
     every_s: float
@@ -124,7 +124,7 @@ class Watcher(Protocol):
     def waited_in_vain(self) -> bool:
         """Whether a rank that ended says that it has waited too long for another."""
 
-    def is_final(self, ranks: Sequence[Rank]) -> bool:
+    def is_final(self, ranks: Sequence[RankProcess]) -> bool:
         """Whether an attempt that did not end well needs no other one, or none can follow."""
 
 
@@ -138,7 +138,7 @@ class Unwatched:
 
     is_silent = waited_in_vain = hangs
 
-    def is_final(self, ranks: Sequence[Rank]) -> bool:
+    def is_final(self, ranks: Sequence[RankProcess]) -> bool:
         return False
 
 
@@ -146,22 +146,22 @@ class Unwatched:
 class Training:
     """All attempts of the ranks."""
 
-    attempts: list[list[Rank]]
+    attempts: list[list[RankProcess]]
     ports_taken: int = 0
     timed_out: bool = False
 
     @property
-    def last(self) -> list[Rank]:
+    def last(self) -> list[RankProcess]:
         return self.attempts[-1]
 
 
 def run_here(
     argv: Sequence[str], ranks: int, environment: Mapping[str, str], logs: Path, timeout_s: float | None
-) -> list[Rank]:
+) -> list[RankProcess]:
     """Processes of this node, started once. Raises NotLaunched."""
     with TemporaryDirectory(dir=logs.resolve(), prefix="ranks-") as name:
-        folder, node = Path(name), own_node()
-        write_order(folder, logs, ranks, Ranks())
+        folder, node = Path(name), node_of_rank()
+        write_order(folder, logs, ranks, RankSettings())
         launch = Launch(argv, ranks, environment, logs, folder, [node], lambda node: [])
         return run_training(launch, Processes(), 0, timeout_s).last
 
@@ -171,7 +171,7 @@ def run_training(
     launcher: Launcher,
     max_restarts: int,
     timeout_s: float | None,
-    watch: Callable[[], Watcher] = Unwatched,
+    watch: Callable[[], RankWatcher] = Unwatched,
 ) -> Training:
     """Until an attempt ends well, or none is left. A port that somebody else took meanwhile costs no attempt.
 
@@ -204,12 +204,12 @@ class _Following:
     others are told to end, then killed; where ranks hang, or waited for one that does, all are asked first where they
     are."""
 
-    def __init__(self, launch: Launch, launcher: Launcher, watcher: Watcher) -> None:
+    def __init__(self, launch: Launch, launcher: Launcher, watcher: RankWatcher) -> None:
         self._launch, self._launcher, self._watcher = launch, launcher, watcher
         self._tell_at_s = self._kill_at_s = self._look_at_s = math.inf
         self._noticed = self.timed_out = False
 
-    def run(self, commands: Sequence[Command], timeout_s: float | None) -> bool:
+    def run(self, commands: Sequence[LaunchCommand], timeout_s: float | None) -> bool:
         """Start them and wait for their end; whether one failed."""
         with contextlib.ExitStack() as stack:
             said = stack.enter_context(self._launch.launcher_log.open("ab"))
@@ -283,28 +283,28 @@ class RankFiles:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._ranks: dict[Path, Rank] = {}
+        self._ranks: dict[Path, RankProcess] = {}
 
-    def read(self) -> list[list[Rank]]:
-        attempts: dict[int, list[Rank]] = {}
+    def read(self) -> list[list[RankProcess]]:
+        attempts: dict[int, list[RankProcess]] = {}
         for path in self._launch.folder.glob("rank-*.jsonl"):
             if (match := _FILE.fullmatch(path.name)) is not None:
                 number, attempt = int(match[1]), int(match[2])
                 log = self._launch.logs / f"{path.stem}.log"
-                rank = self._ranks.setdefault(path, Rank(number, log, path))
+                rank = self._ranks.setdefault(path, RankProcess(number, log, path))
                 rank.read()
                 attempts.setdefault(attempt, []).append(rank)
         return [sorted(attempts[attempt], key=lambda rank: rank.number) for attempt in sorted(attempts)]
 
 
-def _port_was_taken(ranks: Sequence[Rank], launch: Launch, port: int) -> bool:
+def _port_was_taken(ranks: Sequence[RankProcess], launch: Launch, port: int) -> bool:
     """Somebody took it between our look and the rank's: torch then names it."""
     texts = [line for rank in ranks if rank.failed for _, line in rank.lines]
     texts += _said(launch)
     return any(str(port) in text and _TAKEN.search(text) for text in texts)
 
 
-def _why(ranks: Sequence[Rank], launch: Launch) -> str:
+def _why(ranks: Sequence[RankProcess], launch: Launch) -> str:
     for rank in ranks:
         if "not_started" in rank.facts:
             return f"rank {rank.number} on {rank.node}: {rank.facts['not_started']}"

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, Self
 from pydantic import Field, model_validator
 
 from benchhouse.experiments.training import rank
-from benchhouse.experiments.training.rank import own_node
+from benchhouse.experiments.training.rank import node_of_rank
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
@@ -28,7 +28,7 @@ _NODES = "BENCHHOUSE_NODES"  # names the file that lists the nodes of the trial,
 _OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|ROLE_NAME")
 
 
-class Ranks(Model):
+class RankSettings(Model):
     """How many ranks there are, and how they are started."""
 
     launcher: Literal["processes", "torchrun", "srun"] = Field(
@@ -102,7 +102,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Command:
+class LaunchCommand:
     """One process of this node, which starts ranks here or elsewhere."""
 
     argv: Sequence[str]
@@ -113,7 +113,7 @@ class Launcher(Protocol):
     restarts: bool
     """Whether it begins again by itself when a rank fails."""
 
-    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
         """What starts all ranks; `port` of the first node is free."""
 
 
@@ -122,7 +122,7 @@ class Processes:
 
     restarts = False
 
-    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
         commands = []
         for number in range(launch.ranks):
             node, local = divmod(number, launch.per_node)
@@ -132,7 +132,7 @@ class Processes:
             }  # fmt: skip
             variables |= _meeting(launch, attempt, port)
             words = [*launch.prefix(launch.nodes[node]), *launch.program]
-            commands.append(Command(words, {name: str(value) for name, value in variables.items()}))
+            commands.append(LaunchCommand(words, {name: str(value) for name, value in variables.items()}))
         return commands
 
 
@@ -144,14 +144,14 @@ class Torchrun:
     max_restarts: int
     restarts = True
 
-    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
         # Alone, it takes a port by itself; a store of several nodes must be at one that all of them know.
         meets = f"{launch.master}:{port if len(launch.nodes) > 1 else 0}"
         options = [f"--nnodes={len(launch.nodes)}", f"--nproc-per-node={launch.per_node}"]
         options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={meets}", f"--rdzv-id=benchhouse-{port}"]
         options += [f"--max-restarts={self.max_restarts}", f"--log-dir={launch.folder / 'torchrun'}", "--no-python"]
         return [
-            Command([*launch.prefix(node), self.path, *options, *self._of_node(launch, node), *launch.program])
+            LaunchCommand([*launch.prefix(node), self.path, *options, *self._of_node(launch, node), *launch.program])
             for node in launch.nodes
         ]
 
@@ -171,14 +171,14 @@ class Srun:
     own_cores: bool
     restarts = False
 
-    def commands(self, launch: Launch, attempt: int, port: int) -> list[Command]:
+    def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
         count = len(launch.nodes)
         options = ["--overlap", "--overcommit", "--export=ALL", "--kill-on-bad-exit=1", "--chdir=/tmp"]
         options += [f"--nodes={count}", f"--ntasks={launch.ranks}", f"--ntasks-per-node={launch.per_node}"]
         options += [f"--nodelist={','.join(launch.nodes)}", "--distribution=block", "--label"]
         if self.own_cores:
             options.append("--cpu-bind=none")  # all tasks see all cores of the job there, and share them out
-        return [Command([self.path, *options, *launch.program], _meeting(launch, attempt, port))]
+        return [LaunchCommand([self.path, *options, *launch.program], _meeting(launch, attempt, port))]
 
 
 def _meeting(launch: Launch, attempt: int, port: int) -> dict[str, str]:
@@ -186,7 +186,9 @@ def _meeting(launch: Launch, attempt: int, port: int) -> dict[str, str]:
     return {"MASTER_ADDR": launch.master, "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
 
 
-def prepare(argv: Sequence[str], torchrun: str, ranks: Ranks, folder: Path, ctx: Context) -> tuple[Launch, Launcher]:
+def prepare(
+    argv: Sequence[str], torchrun: str, ranks: RankSettings, folder: Path, ctx: Context
+) -> tuple[Launch, Launcher]:
     """What to start and by what; the trial fails where that is not there. `folder` is for `rank.py`."""
     count = len(ctx.nodes)
     world = ranks.ranks_per_node * count if ranks.ranks_per_node else ranks.ranks
@@ -215,10 +217,10 @@ def prepare(argv: Sequence[str], torchrun: str, ranks: Ranks, folder: Path, ctx:
     return launch, Processes()
 
 
-def write_order(folder: Path, logs: Path, per_node: int, ranks: Ranks) -> None:
+def write_order(folder: Path, logs: Path, per_node: int, ranks: RankSettings) -> None:
     """What `rank.py` must know that its environment does not say."""
     order = {
-        "logs": str(logs.resolve()), "cwd": ranks.cwd, "node": own_node(), "ranks_per_node": per_node,
+        "logs": str(logs.resolve()), "cwd": ranks.cwd, "node": node_of_rank(), "ranks_per_node": per_node,
         "affinity": ranks.affinity, "rank_environment": ranks.rank_environment,
     }  # fmt: skip
     (folder / "order.json").write_text(json.dumps(order))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from benchhouse.experiments.training.measured import Measured, Operation, bus_factor
+from benchhouse.experiments.training.operation_rounds import Operation, OperationRounds, bus_factor
 
 PROGRAMS: dict[Operation, str] = {
     "all_reduce": "all_reduce_perf",
@@ -31,7 +31,7 @@ def options(*, size: int, dtype: str, gpus: int, warmup: int, iterations: int) -
     return [word for name, value in pairs.items() for word in (name, str(value))]
 
 
-def read(lines: Iterable[str], operation: Operation, ranks: int) -> Measured:
+def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRounds:
     """The row of the table, out of place (alltoall and sendrecv know no other). Raises ValueError for what is no such
     table, or one of another world."""
     facts: dict[str, object] = {}
@@ -66,7 +66,7 @@ def read(lines: Iterable[str], operation: Operation, ranks: int) -> Measured:
         wrong = max(wrong, out_of_bounds or 0)
     hosts = {host for _, _, host in devices}
     facts |= {"device": ", ".join(sorted(set(devices.values()))), "nodes": sorted(hosts)}
-    return Measured(
+    return OperationRounds(
         bytes=size, seconds=[seconds], wrong=wrong, facts={key: item for key, item in facts.items() if item}
     )
 

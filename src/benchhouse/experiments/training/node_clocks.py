@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchhouse.analysis.clocks import Clock, RoundTrip
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.analysis.clocks import NodeClock, RoundTrip
+from benchhouse.experiments.emitted_records import Emitted
 from benchhouse.experiments.training import rank
-from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.launch import RankProcess
 from benchhouse.experiments.training.launchers import Launch
 from benchhouse.schema.experiment import Context
 
@@ -28,13 +28,13 @@ class NodeClocks:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._askers: dict[str, subprocess.Popen[bytes]] = {}
+        self._clock_processes: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[str, list[RoundTrip]] = {}
         self._after: dict[str, list[RoundTrip]] = {}
 
     def __enter__(self) -> "NodeClocks":
         for node in self._launch.nodes[1:]:
-            self._askers[node] = subprocess.Popen(
+            self._clock_processes[node] = subprocess.Popen(
                 [*self._launch.on_node(node), sys.executable, "-I", "-S", rank.__file__, "--clock"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -42,40 +42,40 @@ class NodeClocks:
                 start_new_session=True,
                 bufsize=0,
             )
-        self._before = {node: _ask(asker, _START_S) for node, asker in self._askers.items()}
+        self._before = {node: _ask(process, _START_S) for node, process in self._clock_processes.items()}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for asker in self._askers.values():
-            asker.kill()
-            asker.wait()
-            for pipe in (asker.stdin, asker.stdout):
+        for process in self._clock_processes.values():
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
                 if pipe:
                     pipe.close()
 
-    def ask_again(self) -> None:
-        self._after = {node: _ask(asker, _ANSWER_S) for node, asker in self._askers.items()}
+    def remeasure(self) -> None:
+        self._after = {node: _ask(process, _ANSWER_S) for node, process in self._clock_processes.items()}
 
-    def by_node(self) -> dict[str, Clock]:
+    def by_node(self) -> dict[str, NodeClock]:
         """Those that are known."""
-        return {node: Clock(trips, self._after.get(node, ())) for node, trips in self._before.items() if trips}
+        return {node: NodeClock(trips, self._after.get(node, ())) for node, trips in self._before.items() if trips}
 
     @property
     def unknown(self) -> list[str]:
         return [node for node, trips in self._before.items() if not trips]
 
 
-def _ask(asker: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
+def _ask(process: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
     """None where it does not answer."""
-    assert asker.stdin is not None and asker.stdout is not None
+    assert process.stdin is not None and process.stdout is not None
     trips: list[RoundTrip] = []
     with contextlib.suppress(OSError, ValueError):
         for _ in range(_ROUND_TRIPS):
             asked_s, ours_s = time.monotonic(), time.time()
-            asker.stdin.write(b"\n")
-            if not select.select([asker.stdout], [], [], _ANSWER_S if trips else most_s)[0]:
+            process.stdin.write(b"\n")
+            if not select.select([process.stdout], [], [], _ANSWER_S if trips else most_s)[0]:
                 break
-            answer = os.read(asker.stdout.fileno(), 100)  # one line, as it is one write
+            answer = os.read(process.stdout.fileno(), 100)  # one line, as it is one write
             heard_s = time.monotonic()
             there_s, wall_s = map(float, answer.split())
             trips.append(RoundTrip(asked_s, heard_s, there_s, (wall_s - there_s) - (ours_s - asked_s)))
@@ -83,7 +83,7 @@ def _ask(asker: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
 
 
 def put_on_one_clock(
-    asked: NodeClocks, emitted: Iterable[Emitted], attempts: Sequence[Sequence[Rank]], ctx: Context
+    asked: NodeClocks, emitted: Iterable[Emitted], attempts: Sequence[Sequence[RankProcess]], ctx: Context
 ) -> None:
     """Move all times to the clock of the first node, and say how far the others are from it."""
     clocks = asked.by_node()
@@ -96,7 +96,7 @@ def put_on_one_clock(
         ctx.metadata(clocks={node: _facts(clock) for node, clock in clocks.items()})
 
 
-def _facts(clock: Clock) -> dict[str, float]:
+def _facts(clock: NodeClock) -> dict[str, float]:
     return {
         "monotonic_ahead_s": clock.offset_s,
         "time_of_day_ahead_s": clock.ahead_s,
@@ -105,7 +105,7 @@ def _facts(clock: Clock) -> dict[str, float]:
     }
 
 
-def move_ranks(attempts: Iterable[Sequence[Rank]], clocks: Mapping[str, Clock]) -> None:
+def move_ranks(attempts: Iterable[Sequence[RankProcess]], clocks: Mapping[str, NodeClock]) -> None:
     """Put what was seen on other nodes on the clock of the first one."""
     for process in (process for ranks in attempts for process in ranks):
         if clock := clocks.get(process.node):
@@ -115,7 +115,9 @@ def move_ranks(attempts: Iterable[Sequence[Rank]], clocks: Mapping[str, Clock]) 
             process.facts |= {name: clock.here_s(process.facts[name]) for name in moments}
 
 
-def move_records(emitted: Iterable[Emitted], attempts: Sequence[Sequence[Rank]], clocks: Mapping[str, Clock]) -> None:
+def move_records(
+    emitted: Iterable[Emitted], attempts: Sequence[Sequence[RankProcess]], clocks: Mapping[str, NodeClock]
+) -> None:
     """The same for records, by the node on which their rank was in that attempt."""
     nodes = {(attempt, process.number): process.node for attempt, ranks in enumerate(attempts) for process in ranks}
     for item in emitted:

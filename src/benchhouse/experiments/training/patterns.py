@@ -22,14 +22,14 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Line:
+class TimedLine:
     process: int  # of the caller's list
     at_s: float
     text: str
 
 
 @dataclass(frozen=True)
-class Found:
+class PatternSearchResult:
     records: list[tuple[int, Record]]
     """With the process whose line it was."""
     matches: Mapping[str, int]
@@ -38,20 +38,20 @@ class Found:
     """The pattern that took too long, with the line: the search ended there."""
 
 
-def search(lines: Iterable[Line], patterns: Mapping[str, str]) -> Found:
+def search(lines: Iterable[TimedLine], patterns: Mapping[str, str]) -> PatternSearchResult:
     given = [json.dumps(patterns), *(json.dumps([line.process, line.at_s, line.text]) for line in lines)]
     argv = [sys.executable, "-I", "-S", __file__]
     done = subprocess.run(argv, input="\n".join(given), capture_output=True, text=True, check=True)
     *records, last = done.stdout.splitlines()
-    return Found([(process, record) for process, record in map(json.loads, records)], **json.loads(last))
+    return PatternSearchResult([(process, record) for process, record in map(json.loads, records)], **json.loads(last))
 
 
-class _TooLong(Exception):  # noqa: N818 - never leaves this module
+class _PatternTooLong(Exception):  # noqa: N818 - never leaves this module
     pass
 
 
 def _too_long(_signal: int, _frame: FrameType | None) -> None:
-    raise _TooLong
+    raise _PatternTooLong
 
 
 def _numbers(text: str, patterns: Mapping[str, "re.Pattern[str]"], current: list[str]) -> dict[str, float]:
@@ -80,7 +80,7 @@ def _main() -> None:
             signal.setitimer(signal.ITIMER_VIRTUAL, max(0.01, min(_LINE_S, _ALL_S - time.process_time())))
             numbers = _numbers(text, patterns, current)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        except _TooLong:
+        except _PatternTooLong:
             spent = "all lines together" if time.process_time() >= _ALL_S else "one line"
             slow = f"{current[0]} ({given[current[0]]!r}) takes too long on {spent}: {text[:80]!r}"
             break

@@ -82,7 +82,7 @@ class Peak(Model):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPeak:
     """What the ranks' devices reached, all at once."""
 
     mean: float  # FLOPs a second of one rank
@@ -102,7 +102,7 @@ def python_of(argv: Sequence[str], path: str) -> str | None:
     return str(beside) if beside.is_file() else None
 
 
-def measure_peak(python: str, peak: Peak, launch: Launch) -> Measured:
+def measure_peak(python: str, peak: Peak, launch: Launch) -> MeasuredPeak:
     """As many processes on each node as it has ranks, at the same time: cores that they share are shared here, too.
 
     Raises NotMeasured.
@@ -115,7 +115,7 @@ def measure_peak(python: str, peak: Peak, launch: Launch) -> Measured:
             for node, probe in probes.items()
             for answer in _answers(probe, node, launch.per_node, _START_S + peak.seconds)
         ]
-    return Measured(sum(answer["flops"] for answer in answers) / len(answers), answers)
+    return MeasuredPeak(sum(answer["flops"] for answer in answers) / len(answers), answers)
 
 
 @contextmanager

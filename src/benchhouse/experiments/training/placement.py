@@ -7,10 +7,10 @@ from math import fsum
 from pathlib import Path
 
 from benchhouse.experiments.training.figures import WholeStep
-from benchhouse.experiments.training.launch import Rank, Training
-from benchhouse.experiments.training.launchers import Launch, Ranks
-from benchhouse.experiments.training.rank import own_node
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.launch import RankProcess, Training
+from benchhouse.experiments.training.launchers import Launch, RankSettings
+from benchhouse.experiments.training.rank import node_of_rank
+from benchhouse.experiments.training.steps import TrainingStep
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.secrets import is_secret_variable
 
@@ -20,7 +20,7 @@ _OWN_CORE = 0.8  # of the time in which a rank could work, at least
 _JUDGED_S = 0.5  # of such time; less tells nothing
 
 
-def tell_placement(training: Training, launch: Launch, ranks: Ranks, ctx: Context) -> None:
+def record_placement(training: Training, launch: Launch, ranks: RankSettings, ctx: Context) -> None:
     """Of the last attempt; `ranks` in the metadata says of each where it was."""
     if training.ports_taken:
         ctx.warn("port_taken", f"the port to meet at was taken meanwhile; begun again {training.ports_taken} times")
@@ -53,7 +53,7 @@ def nccl_files(environment: Mapping[str, str], site: Path = Path("/etc/nccl.conf
     return files
 
 
-def check_world(steps: Iterable[Step], asked: int, ctx: Context) -> int:
+def check_world(steps: Iterable[TrainingStep], asked: int, ctx: Context) -> int:
     """How many ranks the records are of; more than were started where the program starts some itself."""
     seen: set[int] = set()
     worlds: set[int] = set()
@@ -71,12 +71,14 @@ def check_world(steps: Iterable[Step], asked: int, ctx: Context) -> int:
     return max(asked, len(seen))
 
 
-def check_cores(steps: Sequence[WholeStep], ranks: Sequence[Rank], launch: Launch, threads: int, ctx: Context) -> None:
+def check_cores(
+    steps: Sequence[WholeStep], ranks: Sequence[RankProcess], launch: Launch, threads: int, ctx: Context
+) -> None:
     """Ranks that fight for cores measure the fight: the figures are then invalid.
 
     What a rank had of a core is by its own `cpu_s` while it waited for nobody, else by the kernel for its first thread.
     """
-    cores = len({core for rank in ranks if rank.node == own_node() for core in rank.facts.get("cores", ())})
+    cores = len({core for rank in ranks if rank.node == node_of_rank() for core in rank.facts.get("cores", ())})
     if launch.per_node * threads <= cores:
         return
     what = f"{launch.per_node} ranks of {threads} threads share {cores} cores"

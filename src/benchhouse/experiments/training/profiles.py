@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.emitted_records import Emitted
 from benchhouse.experiments.training.figures import WholeStep
 from benchhouse.experiments.training.traces import TRACES, Spans, read_trace, union
 from benchhouse.schema.experiment import Context
@@ -85,7 +85,7 @@ def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[Whol
     return best
 
 
-def tell_profile(
+def record_profile(
     profiles: ProfileFolder, useful: Sequence[WholeStep], measured: Sequence[WholeStep], ctx: Context
 ) -> None:
     """Which steps, what they cost against those that were measured, and where their time went (medians over ranks)."""

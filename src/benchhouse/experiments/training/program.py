@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from benchhouse.experiments.training.launch import NotLaunched, Rank, run_here, run_training
-from benchhouse.experiments.training.launchers import Ranks, prepare
-from benchhouse.experiments.training.placement import tell_placement
+from benchhouse.experiments.training.launch import NotLaunched, RankProcess, run_here, run_training
+from benchhouse.experiments.training.launchers import RankSettings, prepare
+from benchhouse.experiments.training.placement import record_placement
 from benchhouse.schema.experiment import Context
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -25,7 +25,7 @@ _SHOWN = 300  # characters of what a rank printed, in a message
 
 
 @dataclass(frozen=True)
-class Program:
+class TrainingProgram:
     """What to start, and with what."""
 
     name: str
@@ -33,14 +33,14 @@ class Program:
     python: str
     settings: Mapping[str, Any]
     """Its one argument, as JSON; secrets go into the environment."""
-    ranks: Ranks | None = None
+    ranks: RankSettings | None = None
     """On all nodes of the trial; without them it is one process of this node."""
     environment: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
     """By the code of a failure: a pattern on what the rank printed. The first that is found is what the trial says."""
 
 
-def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
+def run_program(program: TrainingProgram, ctx: Context) -> list[list[dict[str, Any]]]:
     """The records of each rank; the logs are kept as artifacts. A program that fails ends the trial."""
     argv = [program.python, str(_PROGRAMS / f"{program.name}.py"), json.dumps(program.settings)]
     try:
@@ -48,34 +48,34 @@ def run_program(program: Program, ctx: Context) -> list[list[dict[str, Any]]]:
     except (NotLaunched, OSError) as error:
         ctx.fail("not_launched", str(error))
     if any(rank.exit_code for rank in ranks):
-        _tell_failure(program, ranks, ctx)
+        _record_failure(program, ranks, ctx)
     return [_records(rank) for rank in ranks]
 
 
-def world_of(ranks: Ranks, ctx: Context) -> int:
+def world_of(ranks: RankSettings, ctx: Context) -> int:
     return ranks.ranks_per_node * len(ctx.nodes) if ranks.ranks_per_node else ranks.ranks
 
 
-def _start(argv: Sequence[str], program: Program, ranks: Ranks, ctx: Context) -> list[Rank]:
+def _start(argv: Sequence[str], program: TrainingProgram, ranks: RankSettings, ctx: Context) -> list[RankProcess]:
     ranks = ranks.model_copy(update={"environment": {**ranks.environment, **program.environment}})
     with TemporaryDirectory(dir=ctx.artifacts.resolve(), prefix="ranks-") as folder:
         launch, launcher = prepare(argv, "", ranks, Path(folder) / "ranks", ctx)
         training = run_training(launch, launcher, ranks.max_restarts, ranks.timeout)
-    tell_placement(training, launch, ranks, ctx)
+    record_placement(training, launch, ranks, ctx)
     return training.last
 
 
-def _start_here(argv: Sequence[str], program: Program, ctx: Context) -> list[Rank]:
+def _start_here(argv: Sequence[str], program: TrainingProgram, ctx: Context) -> list[RankProcess]:
     logs = ctx.artifacts / program.name
     logs.mkdir(exist_ok=True)
     return run_here(argv, 1, {**os.environ, **program.environment}, logs, None)
 
 
-def _records(rank: Rank) -> list[dict[str, Any]]:
+def _records(rank: RankProcess) -> list[dict[str, Any]]:
     return [json.loads(line) for _, line in rank.lines if line.startswith("{")]
 
 
-def _tell_failure(program: Program, ranks: Sequence[Rank], ctx: Context) -> NoReturn:
+def _record_failure(program: TrainingProgram, ranks: Sequence[RankProcess], ctx: Context) -> NoReturn:
     """The rank that failed first, by its own exit."""
     own = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended_s or 0.0)
     if not own:

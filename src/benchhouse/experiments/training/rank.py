@@ -115,7 +115,7 @@ def _identity(order: dict[str, Any]) -> dict[str, Any]:
         "rank": rank,
         "local_rank": local,
         "attempt": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        "node": own_node(),
+        "node": node_of_rank(),
         "cores": cores,
         "device": device_of(local, visible or [path.name[6:] for path in _cards()]),
     }
@@ -132,7 +132,7 @@ def device_of(local: int, visible: list[str]) -> str | None:
     return visible[local] if local < len(visible) else None
 
 
-def own_node() -> str:
+def node_of_rank() -> str:
     return os.environ.get("BENCHHOUSE_NODE") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from benchhouse.experiments.training.figures import WholeStep, own_s, straggler_of
-from benchhouse.experiments.training.steps import Step
+from benchhouse.experiments.training.steps import TrainingStep
 from benchhouse.load.metrics import lower
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.ranks import FILE, RankRow, RankTimes
@@ -23,7 +23,7 @@ METRICS = (
 
 def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Context) -> None:
     """`nodes` by rank. Of several nodes each has a number too, in the window `node:NAME`: that of its slowest rank."""
-    by_rank: dict[int, list[Step]] = {}
+    by_rank: dict[int, list[TrainingStep]] = {}
     for whole in steps:
         for step in whole.ranks:
             by_rank.setdefault(step.rank, []).append(step)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchhouse.experiments.training.figures import Progress, WholeStep
+from benchhouse.experiments.training.figures import StepProgress, WholeStep
 
 PARTS = {
     "useful": "a rank was at a step that counts",
@@ -51,7 +51,7 @@ class Wall:
         return 1.0 - math.fsum(self.parts[name] for name in ("lost", "detection", "restart")) / self.total_s
 
 
-def wall_of(progress: Progress, interrupts: Sequence[Interrupt], began_s: float, ended_s: float) -> Wall | None:
+def wall_of(progress: StepProgress, interrupts: Sequence[Interrupt], began_s: float, ended_s: float) -> Wall | None:
     """None where steps were told by another clock than `began_s` and `ended_s`."""
     steps = [*progress.useful, *progress.lost]
     if any(step.begin_s < began_s - _FOREIGN_S or step.end_s > ended_s + _FOREIGN_S for step in steps):

@@ -12,38 +12,44 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.experiments.emitted import VARIABLE, Emitted, lend_client
-from benchhouse.experiments.printed import OutputMetric, PrintedValues
+from benchhouse.experiments.emitted_records import VARIABLE, Emitted, install_emit_client
+from benchhouse.experiments.printed_metrics import PrintedMetric, PrintedValues
 from benchhouse.experiments.staging import WithData, fill_data, fill_variables, staged_data
 from benchhouse.experiments.training import figures
 from benchhouse.experiments.training.convergence import mean_loss
 from benchhouse.experiments.training.efficiency import (
     EFFICIENCY,
     Goals,
-    Place,
+    RankPlacement,
     report_convergence,
     report_spending,
     report_utilisation,
 )
-from benchhouse.experiments.training.inside import check_inside, run_inside
+from benchhouse.experiments.training.in_process import check_inside, run_inside
 from benchhouse.experiments.training.interrupts import METRICS as RELIABILITY
 from benchhouse.experiments.training.interrupts import find_faults, report_reliability, tell_failure
-from benchhouse.experiments.training.launch import NotLaunched, Rank, run_training
-from benchhouse.experiments.training.launchers import Ranks, prepare
+from benchhouse.experiments.training.launch import NotLaunched, RankProcess, run_training
+from benchhouse.experiments.training.launchers import RankSettings, prepare
 from benchhouse.experiments.training.node_clocks import NodeClocks, put_on_one_clock
-from benchhouse.experiments.training.placement import check_cores, check_world, tell_placement
+from benchhouse.experiments.training.placement import check_cores, check_world, record_placement
 from benchhouse.experiments.training.profiles import (
     ProfiledSteps,
     ProfileFolder,
     longest_untouched,
-    tell_profile,
+    record_profile,
 )
 from benchhouse.experiments.training.ranks import METRICS as RANK_METRICS
 from benchhouse.experiments.training.ranks import report_ranks
-from benchhouse.experiments.training.sources import Records, find_records, keep_emitted, say_unmatched, tell_records
+from benchhouse.experiments.training.sources import (
+    Records,
+    check_records,
+    describe_unmatched,
+    find_records,
+    keep_emitted,
+)
 from benchhouse.experiments.training.stacks import TELLS_STACK
 from benchhouse.experiments.training.steps import steps_of
-from benchhouse.experiments.training.watch import FLOOR_S, TIMES, Watch
+from benchhouse.experiments.training.watch import FLOOR_S, TIMES, ProgressWatch
 from benchhouse.load.metrics import higher, lower
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.model import Model, empty_list
@@ -103,7 +109,7 @@ class Trainer(Model):
         return self
 
 
-class TrainingWorkload(Ranks, Goals, WithData):
+class TrainingWorkload(RankSettings, Goals, WithData):
     """How many ranks, how they are started, and where their records come from."""
 
     warmup: int | None = Field(
@@ -120,7 +126,7 @@ class TrainingWorkload(Ranks, Goals, WithData):
         description="For a program that emits nothing: by name (step, loss, tokens, ...) a regular expression with one "
         "group around the number; a line in which `step` is found is a record.",
     )
-    metrics: list[OutputMetric] = Field(
+    metrics: list[PrintedMetric] = Field(
         default_factory=empty_list,
         description="Further numbers that ranks print, each by its pattern, or emit, each by its name; with them a "
         "program need not tell its steps.",
@@ -145,7 +151,7 @@ class TrainingWorkload(Ranks, Goals, WithData):
 
     @field_validator("metrics")
     @classmethod
-    def _own_names(cls, metrics: list[OutputMetric]) -> list[OutputMetric]:
+    def _own_names(cls, metrics: list[PrintedMetric]) -> list[PrintedMetric]:
         taken = {metric.name for metric in METRICS}
         for metric in metrics:
             if metric.name in taken:
@@ -166,10 +172,10 @@ def _train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         workload = workload.model_copy(update={"environment": fill_variables(workload.environment, data)})
         argv = [fill_data(word, data) for word in target.argv] or [sys.executable]
         launch, launcher = prepare(argv, target.torchrun, workload, Path(folder) / "ranks", ctx)
-        variables = {VARIABLE: folder, **profiles.variables, **lend_client(Path(folder), launch.environment)}
+        variables = {VARIABLE: folder, **profiles.variables, **install_emit_client(Path(folder), launch.environment)}
         launch = replace(launch, environment={**TELLS_STACK, **launch.environment, **variables})
         workload = workload.model_copy(update={"ranks": launch.ranks})
-        watch = partial(Watch, Path(folder), launch, workload.hang_after, lines=bool(workload.patterns))
+        watch = partial(ProgressWatch, Path(folder), launch, workload.hang_after, lines=bool(workload.patterns))
         clocks = stack.enter_context(NodeClocks(launch))
         began_s = time.monotonic()
         try:
@@ -181,13 +187,13 @@ def _train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
             ctx.fail("not_launched", str(error))
         attempts = training.attempts
         ended_s = time.monotonic()
-        clocks.ask_again()
+        clocks.remeasure()
         emitted = keep_emitted(Path(folder), ctx.artifacts)
     put_on_one_clock(clocks, [*emitted, *profiles.processes], attempts, ctx)
     records = find_records(emitted, attempts, workload.patterns, profiles.processes)
     ctx.metadata(records_from=records.source, attempts=len(attempts))
-    tell_placement(training, launch, workload, ctx)
-    tell_records(records, ctx)
+    record_placement(training, launch, workload, ctx)
+    check_records(records, ctx)
     told = steps_of(records.processes)
     progress = figures.progress_of(told, check_world(told, workload.ranks, ctx))
     faults = find_faults(training, told)
@@ -201,10 +207,10 @@ def _train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
         _no_steps(progress, attempts[-1], workload.patterns, ctx)
     steps = _report(progress, records, began_s, workload, ctx)
     report_ranks(steps, {rank.number: rank.node for rank in attempts[-1]}, ctx)
-    tell_profile(profiles, progress.useful, steps, ctx)
+    record_profile(profiles, progress.useful, steps, ctx)
     report_reliability(faults, progress, (began_s, ended_s), training, ctx)
     check_cores(steps, attempts[-1], launch, workload.threads, ctx)
-    place = Place(target.python, launch)
+    place = RankPlacement(target.python, launch)
     report_spending(steps, target.price_per_hour, ctx)
     report_convergence(progress, began_s, workload, ctx)
     report_utilisation(steps, progress.world, workload, place, ctx)
@@ -215,7 +221,7 @@ train = replace(_train, strict_metrics=False)
 
 
 def _report_printed(
-    emitted: Sequence[Emitted], ranks: Sequence[Rank], metrics: Sequence[OutputMetric], ctx: Context
+    emitted: Sequence[Emitted], ranks: Sequence[RankProcess], metrics: Sequence[PrintedMetric], ctx: Context
 ) -> None:
     """Numbers that the scenario names, of the last attempt."""
     names = {metric.name for metric in metrics if metric.pattern is None}
@@ -228,21 +234,23 @@ def _report_printed(
     printed.report(1, ctx)
 
 
-def _no_steps(progress: figures.Progress, ranks: Sequence[Rank], patterns: Mapping[str, str], ctx: Context) -> None:
+def _no_steps(
+    progress: figures.StepProgress, ranks: Sequence[RankProcess], patterns: Mapping[str, str], ctx: Context
+) -> None:
     if progress.lost:
         seen = sorted({step.rank for whole in progress.lost for step in whole.ranks})
         told = f"only of ranks {', '.join(map(str, seen))} of {progress.world}"
         ctx.fail(
             "no_steps", f"no step has a record of every rank: {told}; is the world that the program made as large?"
         )
-    if unmatched := say_unmatched(patterns, ranks):
+    if unmatched := describe_unmatched(patterns, ranks):
         ctx.fail("no_steps", f"no record of a step was found: {unmatched}")
     ways = "emit({'step': ...}), print JSON lines with step, or give workload.patterns"
     ctx.fail("no_steps", f"no record of a step was found: {ways}; rank 0: {ranks[0].last_lines()[:_SHOWN]}")
 
 
 def _report(
-    progress: figures.Progress,
+    progress: figures.StepProgress,
     records: Records,
     began_s: float,
     workload: TrainingWorkload,

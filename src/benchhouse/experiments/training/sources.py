@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.experiments.emitted import Emitted, take_emitted
-from benchhouse.experiments.training.launch import Rank
-from benchhouse.experiments.training.patterns import Found, Line, search
+from benchhouse.experiments.emitted_records import Emitted, collect_emitted
+from benchhouse.experiments.training.launch import RankProcess
+from benchhouse.experiments.training.patterns import PatternSearchResult, TimedLine, search
 from benchhouse.experiments.training.profiles import profiled_times
-from benchhouse.experiments.training.steps import not_finite, told_twice
+from benchhouse.experiments.training.steps import not_finite, repeated_records
 from benchhouse.experiments.training.traces import Spans
 from benchhouse.schema.experiment import Context
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 2**28  # of the records of one process
 
 def keep_emitted(folder: Path, artifacts: Path) -> list[Emitted]:
     """What was emitted, kept as it is: a file a process."""
-    emitted = take_emitted(folder, _MOST_BYTES)
+    emitted = collect_emitted(folder, _MOST_BYTES)
     for at, process in enumerate(emitted):
         rank, attempt = process.writer.get("rank", 0), process.writer.get("attempt", 0)
         (artifacts / f"steps.rank-{rank}.attempt-{attempt}.{at}.jsonl").write_bytes(process.raw)
@@ -40,7 +40,7 @@ class Records:
 
 def find_records(
     emitted: list[Emitted],
-    attempts: Sequence[Sequence[Rank]],
+    attempts: Sequence[Sequence[RankProcess]],
     patterns: Mapping[str, str],
     traced: list[Emitted],
 ) -> Records:
@@ -64,7 +64,7 @@ def find_records(
     return Records("nothing")
 
 
-def tell_records(records: Records, ctx: Context) -> None:
+def check_records(records: Records, ctx: Context) -> None:
     """What is wrong with them; a pattern that takes too long ends the trial."""
     if records.slow_pattern:
         ctx.fail("pattern_slow", f"workload.patterns: {records.slow_pattern}; let it not repeat what repeats, as (a+)+")
@@ -75,7 +75,7 @@ def tell_records(records: Records, ctx: Context) -> None:
     if counts := not_finite(records.processes):
         names = ", ".join(f"{name}: {count} values" for name, count in counts.items())
         ctx.warn("not_finite", f"{names} are no finite numbers (nan, inf): in no figure")
-    if again := told_twice(records.processes):
+    if again := repeated_records(records.processes):
         ctx.warn("steps_told_twice", f"{again} records tell a step of a rank again: the one that ends last counts; "
             "number the steps of a training through, and let one process of a rank tell them")  # fmt: skip
 
@@ -84,7 +84,7 @@ def _has_steps(processes: Sequence[Emitted]) -> bool:
     return any(isinstance(record.get("step"), int) for process in processes for record in process.records)
 
 
-def _json(rank: Rank) -> Iterator[dict[str, Any]]:
+def _json(rank: RankProcess) -> Iterator[dict[str, Any]]:
     for at_s, line in rank.lines:
         if line.lstrip().startswith("{"):
             try:
@@ -97,12 +97,12 @@ def _json(rank: Rank) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Matched:
-    found: Found
+    found: PatternSearchResult
     warnings: Mapping[str, str]
 
 
-def _matches(ranks: Sequence[Rank], patterns: Mapping[str, str]) -> _Matched:
-    lines = (Line(process, at_s, text) for process, rank in enumerate(ranks) for at_s, text in rank.lines)
+def _matches(ranks: Sequence[RankProcess], patterns: Mapping[str, str]) -> _Matched:
+    lines = (TimedLine(process, at_s, text) for process, rank in enumerate(ranks) for at_s, text in rank.lines)
     found = search(lines, patterns)
     missed = [name for name, count in found.matches.items() if not count]
     warnings = {}
@@ -114,7 +114,7 @@ def _matches(ranks: Sequence[Rank], patterns: Mapping[str, str]) -> _Matched:
     return _Matched(found, warnings)
 
 
-def say_unmatched(patterns: Mapping[str, str], ranks: Sequence[Rank]) -> str:
+def describe_unmatched(patterns: Mapping[str, str], ranks: Sequence[RankProcess]) -> str:
     """The pattern of a step that no line has, and a line; empty without patterns, or without a line."""
     rank = next((rank for rank in ranks if rank.lines), None)
     if not patterns or rank is None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.emitted_records import Emitted
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """Times are seconds of the node's monotonic clock; what the record does not have is None."""
 
     rank: int
@@ -26,9 +26,9 @@ class Step:
         return self.end_s - self.begin_s
 
 
-def steps_of(processes: Iterable[Emitted]) -> list[Step]:
+def steps_of(processes: Iterable[Emitted]) -> list[TrainingStep]:
     """Every record that has a `step`, by rank and in the order of its process."""
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     for process in processes:
         before: float | None = None
         for record in process.records:
@@ -48,13 +48,13 @@ def not_finite(processes: Iterable[Emitted]) -> Counter[str]:
     )  # fmt: skip
 
 
-def told_twice(processes: Iterable[Emitted]) -> int:
+def repeated_records(processes: Iterable[Emitted]) -> int:
     """Records of a step that its rank has told before, in the same attempt."""
     steps = steps_of(processes)
     return len(steps) - len({(step.attempt, step.rank, step.number) for step in steps})
 
 
-def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> Step | None:
+def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> TrainingStep | None:
     """Its end is `t_end`, else when it was emitted, less the checkpoint that was written in between; its beginning
     `t_start`, else `step_s` before the end, else the record before: the first of a process then tells no time."""
     number, emitted_s = record.get("step"), _number(record.get("t"))
@@ -72,7 +72,9 @@ def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | 
     if begin_s is None or end_s < begin_s:
         return None
     rank, attempt = _whole(record, "rank"), _whole(writer, "attempt")
-    return Step(_whole(writer, "rank") or 0 if rank is None else rank, number, attempt or 0, begin_s, end_s, amounts)
+    return TrainingStep(
+        _whole(writer, "rank") or 0 if rank is None else rank, number, attempt or 0, begin_s, end_s, amounts
+    )
 
 
 def _whole(members: Mapping[str, Any], name: str) -> int | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.experiments.storage.s3_place import own_place
+from benchhouse.experiments.storage.s3_place import trial_prefix
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.experiment import Context
 
@@ -26,7 +26,7 @@ class S3Place:
 @contextmanager
 def s3_place(target: S3Target, ctx: Context) -> Iterator[S3Place]:
     """Objects below it are removed afterwards; those of others are left alone."""
-    with own_place(target, ctx, key="target.s3") as place:
+    with trial_prefix(target, ctx, key="target.s3") as place:
         url = f"s3://{place.name}/{place.places.prefix.rstrip('/')}"
         yield S3Place(url, place.where, _environment(target, place.driver, place.address))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.experiments.emitted import Emitted
+from benchhouse.experiments.emitted_records import Emitted
 
 TRACES = "*.trace.json.gz"
 _MOST_BYTES = 2**30  # of a trace, unpacked

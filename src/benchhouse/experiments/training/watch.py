@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.experiments.training.faults import Evidence, diagnose
-from benchhouse.experiments.training.launch import Rank
+from benchhouse.experiments.training.faults import FaultEvidence, diagnose
+from benchhouse.experiments.training.launch import RankProcess
 from benchhouse.experiments.training.launchers import Launch
 from benchhouse.experiments.training.symptoms import symptom_of
 
@@ -33,7 +33,7 @@ class _Signs:
     last_s: float = 0.0
 
 
-class Watch:
+class ProgressWatch:
     """A sign of life is the record of a step, emitted or printed as JSON; with `lines`, for a program whose records
     patterns find, every line that it prints."""
 
@@ -63,11 +63,11 @@ class Watch:
         ended = [rank for rank, signs in self._signs.items() if not signs.runs]
         return any(symptom_of(self._tail(rank)) == "late" for rank in ended)
 
-    def is_final(self, ranks: Sequence[Rank]) -> bool:
+    def is_final(self, ranks: Sequence[RankProcess]) -> bool:
         """Ranks that did all that those did which ended well, and then hung, have trained; a lost node has none."""
         self._look()
         counts = {rank: signs.count for rank, signs in self._signs.items() if signs.count}
-        return diagnose(Evidence(ranks, counts)).kind in ("hung_at_exit", "node")
+        return diagnose(FaultEvidence(ranks, counts)).kind in ("hung_at_exit", "node")
 
     def _limit_s(self) -> float:
         """How long a rank may be silent."""

@@ -25,7 +25,7 @@ _HELD_OUT = 0.1  # of the rows become queries, at most, where nothing says how m
 
 
 @dataclass(frozen=True)
-class Dataset:
+class VectorDataset:
     """Vectors for the index and queries that are not among them."""
 
     digest: str  # of all that decides both
@@ -43,7 +43,7 @@ class Synthetic(Model):
     clusters: int = Field(200, ge=1, description="Overlapping clusters that vectors and queries are drawn from.")
     seed: int = Field(0, ge=0, description="The same for all trials, so that the truth is computed once.")
 
-    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> VectorDataset:
         import numpy
 
         vectors = vectors or self.standard or 0
@@ -57,7 +57,7 @@ class Synthetic(Model):
         rotation = numpy.linalg.qr(rng.standard_normal((self.dimensions, self.dimensions)))[0]
         points = numpy.ascontiguousarray(points @ rotation.astype(numpy.float32))
         made = digest({"generator": _GENERATOR, **self.model_dump(), "vectors": vectors, "queries": queries})
-        return Dataset(made, points[:vectors], points[vectors:])
+        return VectorDataset(made, points[:vectors], points[vectors:])
 
 
 class VectorFile(Model):
@@ -85,7 +85,7 @@ class VectorFile(Model):
             raise ValueError("truth is of queries of your own: name their file too")
         return self
 
-    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> VectorDataset:
         path = Path(self.path)
         identity = {name: file_digest(Path(name)) for name in filter(None, (self.path, self.queries, self.truth))}
         if self.sha256 and identity[self.path] != self.sha256:
@@ -109,16 +109,16 @@ class VectorFile(Model):
         _check_count(vectors, len(rows), self.path)
         query_rows = query_rows[:queries]
         made = digest({"file": mark, "vectors": len(rows), "queries": len(query_rows)})
-        return Dataset(made, rows, query_rows, truth[: len(query_rows)] if truth is not None else None)
+        return VectorDataset(made, rows, query_rows, truth[: len(query_rows)] if truth is not None else None)
 
 
-def _held_out(rows: "NDArray[float32]", vectors: int | None, queries: int, mark: str) -> Dataset:
+def _held_out(rows: "NDArray[float32]", vectors: int | None, queries: int, mark: str) -> VectorDataset:
     """The last rows are the queries."""
     count = min(queries, max(1, int(len(rows) * _HELD_OUT)) if vectors is None else max(1, len(rows) - vectors))
     _check_count(vectors, len(rows) - count, "the data, one query held out,")
     kept = vectors or len(rows) - count
     made = digest({"data": mark, "vectors": kept, "queries": count})
-    return Dataset(made, rows[:kept], rows[len(rows) - count :])
+    return VectorDataset(made, rows[:kept], rows[len(rows) - count :])
 
 
 def _check_count(vectors: int | None, there: int, what: str) -> None:

@@ -7,7 +7,7 @@ import numpy
 from numpy import bool_, float64
 from numpy.typing import NDArray
 
-from benchhouse.experiments.vector.data import Dataset
+from benchhouse.experiments.vector.data import VectorDataset
 from benchhouse.experiments.vector.truth import Ids, costs, nearest
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.protocols.vector import LABELS, Distance
@@ -27,7 +27,7 @@ def labels(vectors: int) -> Ids:
     return numpy.random.default_rng(LABELS).integers(0, LABELS, vectors)
 
 
-def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> Ids:
+def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> Ids:
     """Ids of at least the k nearest of each query, best first, -1 where there are fewer; computed once, then cached."""
     if data.truth is not None and workload.below is None and data.truth.shape[1] >= workload.k:
         check_given(data, workload)
@@ -47,7 +47,7 @@ def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> Ids:
     return truth
 
 
-def check_given(data: Dataset, workload: VectorWorkload) -> None:
+def check_given(data: VectorDataset, workload: VectorWorkload) -> None:
     """Neighbours that came with the data are those of another distance, or of other vectors, surprisingly often."""
     assert data.truth is not None
     queries = data.queries[:_SAMPLE]
@@ -79,7 +79,7 @@ class Recall:
 
 
 def recall(
-    answers: Ids, asked: Ids, truth: Ids, data: Dataset, workload: VectorWorkload, known: Ids | None = None
+    answers: Ids, asked: Ids, truth: Ids, data: VectorDataset, workload: VectorWorkload, known: Ids | None = None
 ) -> Recall:
     """Of the answers to the queries with the numbers `asked`. Equally near vectors are equally right; a repeated id
     counts once. `known`: how many vectors, from the first, had been acknowledged when each one was asked.
@@ -96,7 +96,7 @@ def recall(
 
 
 def limits(
-    best: Ids, data: Dataset, workload: VectorWorkload, asked: Ids | None = None
+    best: Ids, data: VectorDataset, workload: VectorWorkload, asked: Ids | None = None
 ) -> tuple[NDArray[float64], Ids]:
     """How far the furthest true neighbour of each query is, and how many there are."""
     queries = data.queries[: len(best)] if asked is None else data.queries[asked]
@@ -105,7 +105,7 @@ def limits(
     return costs(last, data.vectors, queries, workload.distance)[:, 0], there
 
 
-def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: Dataset, distance: Distance) -> Ids:
+def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: VectorDataset, distance: Distance) -> Ids:
     """How many different answers of each query are as near as its mark; nearly so counts, for engines use float32."""
     ordered = numpy.sort(answers, axis=1)
     fresh: NDArray[bool_] = numpy.ones(ordered.shape, dtype=bool)
@@ -116,7 +116,7 @@ def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: Datas
     return counts
 
 
-def _of_the_known(asked: Ids, truth: Ids, known: Ids, data: Dataset, workload: VectorWorkload) -> Ids:
+def _of_the_known(asked: Ids, truth: Ids, known: Ids, data: VectorDataset, workload: VectorWorkload) -> Ids:
     """The k nearest among the first `known` vectors: those of the whole truth, and exactly where these are too few."""
     best = numpy.full((len(asked), workload.k), -1, dtype=numpy.int64)
     for row, (query, count) in enumerate(zip(asked.tolist(), known.tolist(), strict=True)):

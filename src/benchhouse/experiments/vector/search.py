@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.experiments.vector.data import Dataset
-from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
-from benchhouse.experiments.vector.search_load import AnswerTally, SampleTally, Searcher, Tide
+from benchhouse.experiments.vector.collection import CollectionHandle, Made, alive, fill, find_place, put
+from benchhouse.experiments.vector.data import VectorDataset
+from benchhouse.experiments.vector.search_load import AnswerTally, BackgroundIngest, SampleTally, Searcher
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
-from benchhouse.load.book import Book
 from benchhouse.load.calls import CallTally
-from benchhouse.load.endpoint import Servers
+from benchhouse.load.endpoint import EndpointServers
+from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import VectorDriver, VectorStats
-from benchhouse.load.source import Planned, Pool
+from benchhouse.load.source import Planned, RequestPool
 from benchhouse.load.trial import emit_rate, emit_rates, emit_times, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
@@ -102,7 +102,7 @@ def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None
     _report_recall(answered, book, truth, data, workload, ctx)
 
 
-def _describe(driver: VectorDriver, target: VectorTarget, data: Dataset, calls: "Calls", ctx: Context) -> None:
+def _describe(driver: VectorDriver, target: VectorTarget, data: VectorDataset, calls: "Calls", ctx: Context) -> None:
     ctx.metadata(
         engine=f"{target.driver} {driver.version}",
         index={"kind": target.index, **target.options},
@@ -111,7 +111,7 @@ def _describe(driver: VectorDriver, target: VectorTarget, data: Dataset, calls: 
     )
 
 
-def _load(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> Dataset:
+def _load(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> VectorDataset:
     with _named_failures("bad_data", ctx):
         data = workload.data.load(workload.vectors, workload.queries, ctx.cache)
         if workload.k > len(data.vectors):
@@ -145,8 +145,13 @@ def _probe(driver: VectorDriver, call: "NDArray[float32]", workload: VectorWorkl
 
 
 def _measure(
-    driver: VectorDriver, place: Place, data: Dataset, calls: "Calls", workload: VectorWorkload, ctx: Context
-) -> tuple[Book, Tide | None]:
+    driver: VectorDriver,
+    place: CollectionHandle,
+    data: VectorDataset,
+    calls: "Calls",
+    workload: VectorWorkload,
+    ctx: Context,
+) -> tuple[LoadRecord, BackgroundIngest | None]:
     """Offer the load; meanwhile, if asked, the rest of the vectors comes in."""
     with contextlib.ExitStack() as stack:
         tide = None
@@ -157,7 +162,7 @@ def _measure(
                 stack.callback(giver.close)
             batch, count = workload.ingest_batch, len(data.vectors)
             edges = range(count - int(count * workload.ingest_during), count, batch)
-            tide = Tide(
+            tide = BackgroundIngest(
                 lambda start, stop: put(giver, data, None, start, stop, batch),
                 [*edges, count],
                 workload.warmup,
@@ -172,9 +177,9 @@ def _measure(
         alone = "all threads share one client of the database" if driver.shared else ""
         if tide:
             alone = "it must know what was ingested before each search"
-        pool = Pool([Planned(number) for number in range(len(calls))], ctx.seed, alone=alone)
+        pool = RequestPool([Planned(number) for number in range(len(calls))], ctx.seed, alone=alone)
         kind = SampleTally if workload.ingest_during else AnswerTally
-        servers = Servers((place.endpoint,))
+        servers = EndpointServers((place.endpoint,))
         book = offer(
             make, pool, workload, lambda: kind(workload.objectives), ctx, where=place.endpoint, servers=servers
         )
@@ -183,7 +188,9 @@ def _measure(
     return book, tide
 
 
-def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorWorkload) -> "list[tuple[int, Any]]":
+def _answers(
+    driver: VectorDriver, calls: "Calls", book: LoadRecord, workload: VectorWorkload
+) -> "list[tuple[int, Any]]":
     """Calls and their answers; more are made after a short window, for as long as it was at most, and in no latency."""
     kept: list[tuple[int, Any]] = book.tally.kept()
     if workload.ingest_during:
@@ -208,7 +215,12 @@ def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorW
 
 
 def _report(
-    book: Book, made: Made, stats: VectorStats, tide: Tide | None, workload: VectorWorkload, ctx: Context
+    book: LoadRecord,
+    made: Made,
+    stats: VectorStats,
+    tide: BackgroundIngest | None,
+    workload: VectorWorkload,
+    ctx: Context,
 ) -> None:
     tally: CallTally = book.tally
     times = {"latency": tally.latency} | ({"latency_sent": tally.latency_sent} if workload.open_loop else {})
@@ -225,7 +237,12 @@ def _report(
 
 
 def _report_recall(
-    answered: "list[tuple[int, Any]]", book: Book, truth: Any, data: Dataset, workload: VectorWorkload, ctx: Context
+    answered: "list[tuple[int, Any]]",
+    book: LoadRecord,
+    truth: Any,
+    data: VectorDataset,
+    workload: VectorWorkload,
+    ctx: Context,
 ) -> None:
     import numpy
 

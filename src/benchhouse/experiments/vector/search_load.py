@@ -6,9 +6,9 @@ from random import Random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from benchhouse.load.book import Answers, Call
 from benchhouse.load.calls import CallTally
-from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.load_record import Answers, Call
+from benchhouse.load.protocols.calls import CallResult
 from benchhouse.load.protocols.vector import VectorDriver
 from benchhouse.load.slo import Slo
 
@@ -27,7 +27,7 @@ class Searcher:
     transport: ClassVar[Literal["call"]] = "call"
 
     def __init__(
-        self, driver: VectorDriver, calls: "Calls", k: int, below: int | None, tide: "Tide | None" = None
+        self, driver: VectorDriver, calls: "Calls", k: int, below: int | None, tide: "BackgroundIngest | None" = None
     ) -> None:
         self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
         self.ask: Callable[[int], Any] = self._with_tide(self._search_by_number())  # better yet once it is open
@@ -55,13 +55,13 @@ class Searcher:
 
         return ask
 
-    def reply(self, item: int, answer: Any) -> Reply:
-        return Reply(count=len(self._calls[item]), value=answer)
+    def reply(self, item: int, answer: Any) -> CallResult:
+        return CallResult(count=len(self._calls[item]), value=answer)
 
     def operations(self, items: Sequence[int], _: Sequence[Any]) -> int:
         return sum([len(self._calls[item]) for item in items])
 
-    def call(self, item: int) -> Reply:
+    def call(self, item: int) -> CallResult:
         return self.reply(item, self.ask(item))
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class AnswerTally(CallTally):
         super().__init__(slo)
         self.answers: dict[int, Any] = {}
 
-    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+    def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
         super().add_many(ended)
         for call, reply in ended:
             self.answers.setdefault(call.item, reply.value)
@@ -107,7 +107,7 @@ class SampleTally(CallTally):
         self._seen = 0
         self._random = Random(0)
 
-    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+    def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
         super().add_many(ended)
         for call, reply in ended:
             self._seen += 1
@@ -120,7 +120,7 @@ class SampleTally(CallTally):
         return self._sample
 
 
-class Tide:
+class BackgroundIngest:
     """Vectors ingested while others search: batches at even steps from the end of the warm-up, in one thread, begun by
     the first search. A batch that takes longer than its step delays the next ones."""
 

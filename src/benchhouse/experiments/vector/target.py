@@ -33,7 +33,7 @@ class VectorTarget(Model):
     }
 
     @model_validator(mode="after")
-    def _own_options(self) -> "VectorTarget":
+    def _index_options(self) -> "VectorTarget":
         for option, index in self._owner.items():
             if index != self.index and getattr(self, option) != type(self).model_fields[option].default:
                 raise ValueError(f"{option} is an option of {index}, and the index is {self.index}")

@@ -39,7 +39,7 @@ def nearest(
     depth = min(k, len(ids))
     if not depth:
         return result
-    search = _Search(vectors, ids, distance, _centre(vectors, distance), scan or best_scan())
+    search = _NeighborSearch(vectors, ids, distance, _centre(vectors, distance), scan or best_scan())
     unproven = numpy.arange(len(queries))
     for width in (depth + _SPARE, _WIDER * (depth + _SPARE)):
         ranked, proven = search.rank(queries[unproven], depth, min(width, len(ids)))
@@ -107,7 +107,7 @@ def numpy_scan(queries: Rows, vectors: Rows, width: int, inner: bool) -> tuple[R
 
 
 @dataclass(frozen=True)
-class _Search:
+class _NeighborSearch:
     vectors: Rows
     ids: Ids  # of the vectors that count, ascending
     distance: Distance

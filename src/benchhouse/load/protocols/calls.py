@@ -22,11 +22,11 @@ class Exchange:
     earliest."""
     ended_ns: int = 0
     size: int = 0  # of the body, kept or not
-    sink: "Sink | None" = None  # what took the body of a good answer, where it was not to be kept
+    sink: "BodySink | None" = None  # what took the body of a good answer, where it was not to be kept
     sending_ns: int = 0  # how long handing over the request took: it may have left at the end of that
 
 
-class Sink(Protocol):
+class BodySink(Protocol):
     """Takes the body of a good answer piece by piece, as it comes. A piece is valid during the call only."""
 
     def __call__(self, piece: bytes | memoryview, /) -> None: ...
@@ -37,7 +37,7 @@ def discard(piece: bytes | memoryview, /) -> None:
 
 
 @dataclass(slots=True)
-class Reply:
+class CallResult:
     """What one request came to. Exactly one of `error` and a good answer; an error never counts as a latency."""
 
     error: str | None = None  # a kind from ERRORS, or `http_<status>`
@@ -84,7 +84,7 @@ class HttpDriver(Protocol):
     def request(self, item: Any) -> bytes:
         """The whole HTTP request for one item of the workload: request line, headers, body."""
 
-    def read(self, exchange: Exchange) -> Reply: ...
+    def read(self, exchange: Exchange) -> CallResult: ...
 
 
 class CallFailed(Exception):  # noqa: N818 - an outcome of one call, not a bug
@@ -109,6 +109,6 @@ class CallDriver(Protocol):
     def open(self) -> None:
         """Connect; called once in the thread, before the measured time."""
 
-    def call(self, item: Any) -> Reply: ...
+    def call(self, item: Any) -> CallResult: ...
 
     def close(self) -> None: ...

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from benchhouse.load.shape import ERROR_LIMIT_S
-from benchhouse.load.streams import SharedWaits, Stream
+from benchhouse.load.streams import SharedWaits, ValueStream
 from benchhouse.schema.histogram import Histogram
 
 Pattern = Literal["read", "write", "rw", "randread", "randwrite", "randrw"]
@@ -60,7 +60,7 @@ class FileJob:
 
 
 @dataclass
-class Moved:
+class MovedBytes:
     """What was moved in the measured time. Latencies are of single operations, without the syncs between them."""
 
     reads: Histogram = field(default_factory=Histogram)
@@ -79,7 +79,9 @@ class Moved:
     no_core_s: float = 0.0  # of that, ready to run and without a core
     late_s: float = 0.0  # of that, and of stops of their process: waits of more than a millisecond
     delays: dict[str, SharedWaits] = field(default_factory=dict)  # by kind, what is in these times; empty: not known
-    waits: tuple[Stream, Stream] = field(default_factory=lambda: (Stream(), Stream()))  # as of a load (`Book.waits`)
+    waits: tuple[ValueStream, ValueStream] = field(
+        default_factory=lambda: (ValueStream(), ValueStream())
+    )  # as of a load (`Book.waits`)
     fetched_bytes: int | None = None  # that these processes made the kernel read from a device
     checked: int = 0  # blocks whose content was compared as they were read, sampled
     corrupt: list[int] = field(default_factory=list)  # offsets of those that held something else
@@ -100,7 +102,7 @@ class FileEngine(Protocol):
 
     known_content: ClassVar[bool]  # whether it writes blocks that `FileLife.misfits` can check
 
-    def transfer(self, job: FileJob) -> Moved:
+    def transfer(self, job: FileJob) -> MovedBytes:
         """Raises OSError where the file can't be opened, BenchError where the job can't be done."""
 
 

@@ -96,7 +96,7 @@ class Statement:
         return "".join(parts)
 
 
-class Step(NamedTuple):
+class StatementCall(NamedTuple):
     """One round trip: a statement and its values in the order of its names, or COPY with its rows."""
 
     statement: Statement
@@ -119,7 +119,7 @@ class Work:
 
     __slots__ = ("effect", "kind", "ready", "rows", "steps")
 
-    def __init__(self, kind: str, steps: Sequence[Step], effect: Effect | None = None) -> None:
+    def __init__(self, kind: str, steps: Sequence[StatementCall], effect: Effect | None = None) -> None:
         self.kind, self.steps, self.effect = kind, tuple(steps), effect
         self.rows = sum(step.rows or 0 for step in steps)
         self.ready: Any = None  # as its driver sends it, made before any time is measured

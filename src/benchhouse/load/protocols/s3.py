@@ -54,7 +54,7 @@ class S3Target(Model):
         return endpoint
 
 
-class Content(Protocol):
+class ObjectContent(Protocol):
     """Bytes of an object or of a part."""
 
     @property
@@ -72,7 +72,7 @@ class S3Item:
 
     kind: Kind
     key: str  # of an object; of a listing, the prefix
-    content: Content | None = None  # what is sent, or what is to come back
+    content: ObjectContent | None = None  # what is sent, or what is to come back
     upload_id: str = ""
     part: int = 0
     etags: Sequence[str] = ()  # of all parts, to complete an upload
@@ -82,7 +82,7 @@ class S3Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """One page of a listing."""
 
     keys: tuple[str, ...]

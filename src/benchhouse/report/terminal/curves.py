@@ -13,7 +13,7 @@ from benchhouse.results.numbers import number, quantity, spread_text, titled
 if TYPE_CHECKING:
     from benchhouse.results.comparisons import SideBySide
     from benchhouse.results.curves import Scaling, Tradeoff
-    from benchhouse.results.series import Member
+    from benchhouse.results.series import FlatPoint
 
 
 def show_curves(curves: "Tradeoff | Scaling") -> None:
@@ -81,7 +81,7 @@ class BesideTable:
     """Their last cell is the verdict."""
 
 
-def beside_tables(beside: "SideBySide") -> "list[BesideTable]":
+def incomparable_tables(beside: "SideBySide") -> "list[BesideTable]":
     from statistics import fmean, stdev
 
     tables, by_place = [], {member.at: member for member in beside.members}
@@ -106,9 +106,9 @@ def beside_tables(beside: "SideBySide") -> "list[BesideTable]":
     return tables
 
 
-def show_beside(beside: "SideBySide") -> None:
+def show_incomparable(beside: "SideBySide") -> None:
     case = ""
-    for table in beside_tables(beside):
+    for table in incomparable_tables(beside):
         if table.case not in ("", case):
             click.echo(f"{table.case}\n")
         case = table.case
@@ -126,7 +126,7 @@ def show_beside(beside: "SideBySide") -> None:
         screen.note(note)
 
 
-def _names(members: "Sequence[Member]") -> dict[int, str]:
+def _names(members: "Sequence[FlatPoint]") -> dict[int, str]:
     """The targets' names, or as much more as tells the points apart: their axes, their runs, both."""
     short = {member.at: member.target_name for member in members}
     whole = {}

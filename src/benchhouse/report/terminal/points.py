@@ -22,7 +22,7 @@ SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
 
 @dataclass(frozen=True)
-class Grid:
+class PointGrid:
     """Points as rows, metrics as columns: the headline statistic of each, in the experiment's own order."""
 
     columns: dict[Column, str]  # what is shown, and its title
@@ -53,7 +53,7 @@ class Grid:
         return INVALID if (key, column) in self.refused else _cell(self.cells[key].get(column))
 
 
-def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> Grid:
+def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> PointGrid:
     """`tried` names points without a number too, and how many trials failed."""
     columns: dict[Column, str] = {}
     cells: dict[Key, dict[Column, PointValue]] = {_key(point): {} for point in tried or points}
@@ -71,7 +71,7 @@ def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> 
         counts = {_key(point): f"{point.succeeded}/{point.trials}" for point in tried}
     else:
         counts = {key: str(max((point.n for point in row.values()), default=0)) for key, row in cells.items()}
-    return Grid(columns, cells, labels, refused, counts)
+    return PointGrid(columns, cells, labels, refused, counts)
 
 
 def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:

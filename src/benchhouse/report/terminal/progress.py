@@ -8,7 +8,7 @@ from benchhouse.report.terminal import screen
 
 if TYPE_CHECKING:
     from benchhouse.plan.expand import Plan
-    from benchhouse.runs.orchestrate import Progress
+    from benchhouse.runs.orchestrate import ProgressReport
 
 _NEWS_S, _STILL_S = 10.0, 60.0
 
@@ -32,12 +32,17 @@ class RunProgress:
         amount = f"{screen.count(plan.points, 'point')}, {most}{screen.count(total, 'trial')}"
         screen.note(f"run {run_id}: {amount} of {experiment} on {plan.scenario.executor}")
         if sys.stderr.isatty() and (console := screen.console(stderr=True)).is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich import progress as bars
 
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[figures]}"), console=console, transient=True,
-            )  # fmt: skip
+            self.bar = bars.Progress(
+                bars.TextColumn("{task.description}"),
+                bars.BarColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TimeElapsedColumn(),
+                bars.TextColumn("{task.fields[figures]}"),
+                console=console,
+                transient=True,
+            )
             self.bar.start()
             self.task = self.bar.add_task(plan.scenario.scenario, total=total, figures="")
 
@@ -53,7 +58,7 @@ class RunProgress:
         else:
             screen.note(text)
 
-    def update(self, progress: "Progress") -> None:
+    def update(self, progress: "ProgressReport") -> None:
         if self.first is None:
             self.first = progress.done
         elapsed, fresh = time.monotonic() - self.started, progress.done - self.first

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from benchhouse.runs.execution import Collected
+    from benchhouse.runs.execution import CollectionReport
     from benchhouse.runs.status import RunStatus
 
 _WRAPPED = 14  # the least width of a column that wraps beside others that don't
@@ -194,7 +194,7 @@ def outcomes(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {outcome_words(name)}" for name, count in sorted(counts.items())) or "none"
 
 
-def unread_events(run: "RunStatus | Collected") -> None:
+def unread_events(run: "RunStatus | CollectionReport") -> None:
     """Of a run whose ledger a newer version wrote on: more may have happened than is shown."""
     if run.unread_events:
         events = count(run.unread_events, "event")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from benchhouse.results.lineage import Trace
+    from benchhouse.results.lineage import LineageTrace
 
 
-def show_trace(trace: "Trace", *, sql: bool = False) -> None:
+def show_trace(trace: "LineageTrace", *, sql: bool = False) -> None:
     """With `sql`, the text of the query too."""
     for number, step in enumerate(trace.steps, start=1):
         mark = click.style("✓", fg="green") if step.ok else click.style("✗", fg="red")

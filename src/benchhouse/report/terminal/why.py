@@ -10,12 +10,12 @@ from benchhouse.results.numbers import quantity
 from benchhouse.results.why import filled_in
 
 if TYPE_CHECKING:
-    from benchhouse.results.why import PointWhy, Why
+    from benchhouse.results.why import PointWhy, WhyAnswer
 
 _MOST_MOVED = 5
 
 
-def show_why(why: "Why") -> None:
+def show_why(why: "WhyAnswer") -> None:
     click.echo(f"RUN   {why.run_id}")
     click.echo(f"BASE  {why.base or '-'}  ({why.base_chosen})")
     for reason, count in why.pending.items():
@@ -40,7 +40,7 @@ def show_why(why: "Why") -> None:
         screen.note(f"compare it with another:  bench why {why.run_id} --vs RUN")
 
 
-def _show_point(why: "Why", point: "PointWhy") -> None:
+def _show_point(why: "WhyAnswer", point: "PointWhy") -> None:
     click.echo(f"\n{point.point or 'all of it'}")
     for text in (symptom_sentence(number) for number in point.numbers):
         click.echo(f"  worse     {text}")

@@ -1,4 +1,4 @@
-"""Forms that write: a button for a verb, bound to the asker's session, done once however often it is pressed."""
+"""Forms that write: a button for a verb, bound to the caller's session, done once however often it is pressed."""
 
 import json
 import secrets
@@ -14,30 +14,30 @@ from starlette.routing import Route
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, tag
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.access import asker_of
-from benchhouse.serve.answering import MisfitError, asked_of, status_of, words_of
+from benchhouse.serve.access import caller_of
 from benchhouse.serve.guard import FORM_TOKEN, local_path
+from benchhouse.serve.idempotent_writes import ServerWrites
 from benchhouse.serve.pages.shell import link, not_found, trouble, written
+from benchhouse.serve.verb_requests import MisfitError, params_of, status_of, words_of
 from benchhouse.serve.verbs import VERBS
-from benchhouse.serve.writes import Writes
 
 _KEY, _THEN = "idempotency_key", "then"
 
 
 def may(request: Request, verb: str) -> bool:
-    """Whether the asker may do it: what they may not is not shown."""
-    return asker_of(request).may(VERBS[verb].scope)
+    """Whether the caller may do it: what they may not is not shown."""
+    return caller_of(request).may(VERBS[verb].scope)
 
 
 def form(request: Request, verb: str, label: str, given: Mapping[str, str], *fields: Content, then: str = "") -> Markup:
-    """A form that does `verb` with `given` and with what is filled into `fields`; empty where the asker may not.
+    """A form that does `verb` with `given` and with what is filled into `fields`; empty where the caller may not.
 
     Then it shows the page `then`, in which `{run_id}` is that of the answer; by default this page.
     """
     if not may(request, verb):
         return Markup("")
     hidden = dict(given) | {
-        FORM_TOKEN: request.scope["form_token"](asker_of(request)),
+        FORM_TOKEN: request.scope["form_token"](caller_of(request)),
         _KEY: secrets.token_hex(16),
         _THEN: then or request.url.path.removeprefix(request.scope["root_path"]),
     }
@@ -46,22 +46,22 @@ def form(request: Request, verb: str, label: str, given: Mapping[str, str], *fie
     return tag("form", *inputs, *fields, button, method="post", action=link(request, f"/do/{verb}"), class_="action")
 
 
-def route(workspace: Workspace, writes: Writes) -> Route:
+def route(workspace: Workspace, writes: ServerWrites) -> Route:
     """Where such forms are sent."""
 
     async def do(request: Request) -> Response:
-        verb, asker = VERBS.get(request.path_params["verb"]), asker_of(request)
+        verb, caller = VERBS.get(request.path_params["verb"]), caller_of(request)
         if verb is None or not verb.writes:
             return not_found(request)
-        if not asker.may(verb.scope):
-            words = f"This is for the role {verb.scope}. You are {asker.name} and may {asker.role}."
+        if not caller.may(verb.scope):
+            words = f"This is for the role {verb.scope}. You are {caller.name} and may {caller.role}."
             return written(request, trouble("That is refused", words, "", 403))
         values = parse_qs((await request.body()).decode("utf-8", "replace"))
         given = {name: items[0] for name, items in values.items()}
         key, then = given.pop(_KEY, ""), given.pop(_THEN, "/")
         given.pop(FORM_TOKEN, None)
         try:
-            answer = await run_in_threadpool(writes.carry_out, verb, asked_of(verb, given), asker, key)
+            answer = await run_in_threadpool(writes.carry_out, verb, params_of(verb, given), caller, key)
         except MisfitError as error:
             return written(request, trouble("That did not work", error.hint, "Go back and correct it.", 400))
         except BenchError as error:

@@ -15,14 +15,14 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, table, tag
 from benchhouse.results.numbers import duration, number
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import hide_places
-from benchhouse.serve.given import refuse_variables
 from benchhouse.serve.pages import actions, parts
 from benchhouse.serve.pages.forms import ask, choice
-from benchhouse.serve.pages.shell import Page, anchor, link
+from benchhouse.serve.pages.shell import WebPage, anchor, link
+from benchhouse.serve.scenario_text import refuse_variables
+from benchhouse.serve.verb_requests import hide_places
 
 if TYPE_CHECKING:
-    from benchhouse.api.catalog import ExperimentDetails, Input
+    from benchhouse.api.catalog import ExperimentDetails, InputKey
     from benchhouse.api.workspace import PlanSummary
 
 _PLACE = {"executor": "str", "price_per_hour": "float"}
@@ -47,15 +47,15 @@ class _Filled:
         return dump_yaml(self.scenario)
 
 
-def new(workspace: Workspace, request: Request) -> Page:
-    asked = parts.asked(request, "experiment")["experiment"]
+def new(workspace: Workspace, request: Request) -> WebPage:
+    params = parts.form_fields(request, "experiment")["experiment"]
     names = [item.name for item in workspace.catalog.experiments() if item.installed and not item.broken]
     chosen = [("", "choose one"), *((name, name) for name in dict.fromkeys(names))]
-    select = ask(request, "/new", choice("experiment", "Experiment", chosen, asked), button="Choose")
-    if not asked:
+    select = ask(request, "/new", choice("experiment", "Experiment", chosen, params), button="Choose")
+    if not params:
         words = "Choose an experiment; its form comes next. What is filled in stands in the address, to be shared."
-        return Page("New run", (select, tag("p", words, class_="soft")))
-    details = workspace.catalog.show(asked)
+        return WebPage("New run", (select, tag("p", words, class_="soft")))
+    details = workspace.catalog.show(params)
     filled = _read(request.query_params, details)
     plan, trouble = _plan(workspace, filled) if not filled.faults else (None, [])
     form = tag(
@@ -77,7 +77,7 @@ def new(workspace: Workspace, request: Request) -> Page:
         "p", anchor(request, details.name, f"/catalogue/{details.name}"), f": {details.description}", class_="soft"
     )
     columns = tag("div", form, outcome, class_="columns")
-    return Page(f"New run of {details.name}", (select, about, columns), scripts=("builder.js",))
+    return WebPage(f"New run of {details.name}", (select, about, columns), scripts=("builder.js",))
 
 
 def download(workspace: Workspace) -> Callable[[Request], Response]:
@@ -94,7 +94,7 @@ def download(workspace: Workspace) -> Callable[[Request], Response]:
     return answer
 
 
-def _groups(details: "ExperimentDetails") -> Iterator[tuple[str, str, "list[Input]"]]:
+def _groups(details: "ExperimentDetails") -> Iterator[tuple[str, str, "list[InputKey]"]]:
     yield from (
         (title, title.lower(), some) for title, some in (("Target", details.target), ("Workload", details.workload))
     )
@@ -186,7 +186,7 @@ def _places(filled: _Filled) -> list[tuple[int, str]]:
     return sorted(places)
 
 
-def _group(title: str, prefix: str, inputs: "list[Input]", request: Request, filled: _Filled) -> Markup | None:
+def _group(title: str, prefix: str, inputs: "list[InputKey]", request: Request, filled: _Filled) -> Markup | None:
     if not inputs:
         return None
     lines = [
@@ -245,11 +245,11 @@ def _outcome(request: Request, filled: _Filled, plan: "PlanSummary | None", trou
             )
         )
     names = ("experiment", *_OWN)
-    asked = {key: value for key, value in request.query_params.items() if key in names or key.startswith(_PREFIXES)}
+    params = {key: value for key, value in request.query_params.items() if key in names or key.startswith(_PREFIXES)}
     content += [
         tag("h2", "As a file"),
         tag("pre", filled.text, tabindex=0, id="yaml"),
-        tag("p", anchor(request, "Download it", "/new/scenario.yaml", **asked), ", then: ",
+        tag("p", anchor(request, "Download it", "/new/scenario.yaml", **params), ", then: ",
             tag("code", "bench run scenario.yaml")),
         _start(request, filled) if plan else None,
     ]  # fmt: skip

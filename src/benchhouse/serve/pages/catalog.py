@@ -12,17 +12,17 @@ from benchhouse.results.numbers import number, spread_text, titled
 from benchhouse.schema.errors import BenchError
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, choice, field
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
 
 if TYPE_CHECKING:
-    from benchhouse.api.catalog import Input
+    from benchhouse.api.catalog import InputKey
     from benchhouse.api.packages import Board
 
 _DEEPEST = 2
 
 
-def catalogue(workspace: Workspace, request: Request) -> Page:
-    wanted = parts.asked(request, "q")["q"]
+def catalogue(workspace: Workspace, request: Request) -> WebPage:
+    wanted = parts.form_fields(request, "q")["q"]
 
     def fits(*texts: object) -> bool:
         return wanted.lower() in " ".join(map(str, texts)).lower()
@@ -54,7 +54,7 @@ def catalogue(workspace: Workspace, request: Request) -> Page:
         )
         for item in targets
     ]
-    return Page(
+    return WebPage(
         "Catalogue",
         (
             ask(request, "/catalogue", field("q", "Name or words", wanted, "search"), button="Find"),
@@ -88,7 +88,7 @@ def _packages(workspace: Workspace, wanted: str) -> Content:
     return _listed("Packages of the nexus", ("package", "experiments", "models", "benchmarks", "broken"), rows)
 
 
-def experiment(workspace: Workspace, request: Request) -> Page:
+def experiment(workspace: Workspace, request: Request) -> WebPage:
     """Inputs, metrics, data and resources of an experiment, and the benchmarks that use it."""
     details = workspace.catalog.show(request.path_params["name"])
     fixed = details.benchmark.workload if details.benchmark else {}
@@ -103,7 +103,7 @@ def experiment(workspace: Workspace, request: Request) -> Page:
     used = [(item.benchmark, item.description, ", ".join(item.used_by)) for item in users]
     resources = [f"{key} {value}" for key, value in details.resources if value is not None]
     deprecated = f"Deprecated: {details.deprecated.reason}" if details.deprecated else ""
-    return Page(
+    return WebPage(
         f"{details.name} {details.version}",
         (
             tag("p", f"{details.distribution} {details.distribution_version}", class_="kind"),
@@ -127,7 +127,7 @@ def experiment(workspace: Workspace, request: Request) -> Page:
 
 
 def _inputs(
-    inputs: "Sequence[Input]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
+    inputs: "Sequence[InputKey]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, ...]]:
     """A row a key; below it those of the models that it may hold, by their full names."""
     for item in inputs:
@@ -140,7 +140,7 @@ def _inputs(
             yield from _inputs(variant.fields, {}, f"{name}{variant.above}", variant.kind, depth + 1)
 
 
-def leaderboards(workspace: Workspace, request: Request) -> Page:
+def leaderboards(workspace: Workspace, request: Request) -> WebPage:
     listed = workspace.leaderboards.list()
     broken = [item.broken for item in listed if item.broken]
     rows = [
@@ -152,32 +152,32 @@ def leaderboards(workspace: Workspace, request: Request) -> Page:
     heads = ("logical benchmark", "ranks", "properties", "metrics", "answered by")
     words = "No logical benchmark yet: a file benchmarks/ID.yaml with logicalBenchmark: and bindings:. Then:"
     shown = table(heads, rows, label="Logical benchmarks") if rows else empty(words, "bench leaderboard ID")
-    return Page("Leaderboards", (shown, parts.notes([item or "" for item in broken], "Files that can't be read")))
+    return WebPage("Leaderboards", (shown, parts.notes([item or "" for item in broken], "Files that can't be read")))
 
 
-def leaderboard(workspace: Workspace, request: Request) -> Page:
+def leaderboard(workspace: Workspace, request: Request) -> WebPage:
     name = request.path_params["benchmark"]
-    asked = parts.asked(request, "experiment", "where")
-    pairs = [part.partition("=") for part in asked["where"].replace(",", " ").split()]
+    params = parts.form_fields(request, "experiment", "where")
+    pairs = [part.partition("=") for part in params["where"].replace(",", " ").split()]
     if wrong := [key for key, equals, _ in pairs if not equals]:
         raise BenchError(f"'{wrong[0]}' is no condition", "write property=value, several with a space between")
     where = {key: value for key, _, value in pairs}
-    ranking = workspace.leaderboards.rank(name, where=where, experiment=asked["experiment"] or None)
+    ranking = workspace.leaderboards.rank(name, where=where, experiment=params["experiment"] or None)
     form = ask(
         request,
         f"/leaderboards/{name}",
-        field("where", "Where", asked["where"], placeholder="property=value"),
+        field("where", "Where", params["where"], placeholder="property=value"),
         choice(
             "experiment",
             "Measured by",
             [("", "any"), *((item, item) for item in ranking.experiments)],
-            asked["experiment"],
+            params["experiment"],
         ),
     )
     measure = f"bench run logical:{ranking.benchmark} --target NAME --repetitions 5"
     nothing = None if ranking.boards else empty("No result answers it yet. Measure one:", measure)
     boards = [_board(ranking.target, board) for board in ranking.boards]
-    return Page(f"Leaderboard {ranking.benchmark}", (form, nothing, *boards, parts.notes(ranking.notes)))
+    return WebPage(f"Leaderboard {ranking.benchmark}", (form, nothing, *boards, parts.notes(ranking.notes)))
 
 
 def _board(target: str, board: "Board") -> Markup:

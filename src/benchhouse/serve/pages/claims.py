@@ -10,17 +10,17 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import name_of, quantity
 from benchhouse.serve.pages import parts
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
 
 if TYPE_CHECKING:
-    from benchhouse.results.lineage import Step
+    from benchhouse.results.lineage import LineageStep
     from benchhouse.schema.claim import Claim
 
 _MOST_DOCUMENTS = 50
 _MOST_TRIALS = 200
 
 
-def claims(workspace: Workspace, request: Request) -> Page:
+def claims(workspace: Workspace, request: Request) -> WebPage:
     entries = workspace.claims.list()
     beside = tag(
         "p",
@@ -31,14 +31,14 @@ def claims(workspace: Workspace, request: Request) -> Page:
         anchor(request, "One release against another", "/views/release"),
     )
     if not entries:
-        return Page("Claims", (empty("No claim yet. Make one:", "bench claim make @last:METRIC"), beside))
+        return WebPage("Claims", (empty("No claim yet. Make one:", "bench claim make @last:METRIC"), beside))
     rows = [
         (anchor(request, entry.id, f"/claims/{entry.id}"), entry.statement, parts.verdict(entry.label),
          parts.verdict(entry.signature), _value(entry.value, entry.unit, entry.interval), str(entry.n or ""))
         for entry in entries
     ]  # fmt: skip
     heads = ("claim", "statement", "label", "signature", "value (interval)", "n")
-    return Page("Claims", (beside, table(heads, rows, (4, 5), label="Claims")))
+    return WebPage("Claims", (beside, table(heads, rows, (4, 5), label="Claims")))
 
 
 def _value(value: float | None, unit: str, interval: tuple[float, float] | None) -> str:
@@ -48,7 +48,7 @@ def _value(value: float | None, unit: str, interval: tuple[float, float] | None)
     return f"{quantity(value, unit)}{ends}"
 
 
-def one_claim(workspace: Workspace, request: Request) -> Page:
+def one_claim(workspace: Workspace, request: Request) -> WebPage:
     shown = workspace.claims.show(request.path_params["claim"])
     claim, verify = shown.claim, bool(request.query_params.get("verify"))
     facts: list[tuple[str, Content]] = [
@@ -65,7 +65,7 @@ def one_claim(workspace: Workspace, request: Request) -> Page:
     ]
     lacks = [f"{reason.code}: {reason.message}" for reason in claim.reasons]
     changed = [(item.dimension, item.a, item.b) for item in claim.changed]
-    return Page(
+    return WebPage(
         f"Claim {shown.id}",
         (
             tag("p", claim.statement, class_="verdict"),
@@ -74,7 +74,7 @@ def one_claim(workspace: Workspace, request: Request) -> Page:
             join(tag("h2", "What changed from the base"), table(("what", "before", "after"), changed, label="Changed"))
             if changed
             else None,
-            _checked(workspace, shown.id) if verify else _ask_to_verify(request, shown.id),
+            _checked(workspace, shown.id) if verify else _verify_button(request, shown.id),
             _trials(request, claim),
             *(tag("details", tag("summary", f"Query {digest[:12]} ({spec.engine} {spec.engine_version})"),
                   tag("pre", spec.sql, tabindex=0)) for digest, spec in claim.queries.items()),
@@ -82,7 +82,7 @@ def one_claim(workspace: Workspace, request: Request) -> Page:
     )  # fmt: skip
 
 
-def _ask_to_verify(request: Request, claim: str) -> Markup:
+def _verify_button(request: Request, claim: str) -> Markup:
     again = anchor(request, "Verify it now", f"/claims/{claim}", verify="1")
     return tag("p", again, ": its bytes, its query run again, its statistics, label and signature.")
 
@@ -99,7 +99,7 @@ def _checked(workspace: Workspace, claim: str) -> Markup:
     )
 
 
-def steps(walked: "list[Step]") -> Markup:
+def steps(walked: "list[LineageStep]") -> Markup:
     """From the number to its bytes."""
     return tag(
         "ol",
@@ -119,11 +119,11 @@ def _trials(request: Request, claim: "Claim") -> Markup:
     return join(tag("h2", "Trials behind it"), table(("trial", "run", "value"), rows, (2,), label="Trials"))
 
 
-def documents(workspace: Workspace, request: Request) -> Page:
+def documents(workspace: Workspace, request: Request) -> WebPage:
     """Markdown files of the workspace: numbers that no claim stands behind."""
     inside = workspace.claims.documents()
     if not inside:
-        return Page("Documents", (empty("There is no Markdown file in this workspace or its docs/."),))
+        return WebPage("Documents", (empty("There is no Markdown file in this workspace or its docs/."),))
     content: list[Content] = [
         tag("p", "Numbers that cite no claim, cite a wrong value, or cite one that is unsafe.", class_="small soft")
     ]
@@ -136,10 +136,10 @@ def documents(workspace: Workspace, request: Request) -> Page:
         content.append(table(("line", "what is wrong", "expected"), rows, (0,), label=name) if rows else None)
     left = len(inside) - _MOST_DOCUMENTS
     content.append(tag("p", f"{left} more: bench claim lint", class_="note") if left > 0 else None)
-    return Page("Documents", tuple(content))
+    return WebPage("Documents", tuple(content))
 
 
-def contracts(workspace: Workspace, request: Request) -> Page:
+def contracts(workspace: Workspace, request: Request) -> WebPage:
     rows = [
         (anchor(request, item.contract, f"/contracts/{item.contract}"), item.benchmark_class, item.workload,
          ", ".join(item.metrics), str(item.min_replicates))
@@ -148,16 +148,16 @@ def contracts(workspace: Workspace, request: Request) -> Page:
     heads = ("contract", "class", "workload", "metrics", "fewest replicates")
     words = "What is promised before a run, and what is left of it afterwards. Begin with one of these:"
     more = tag("p", "Run under one: ", tag("code", "bench run SCENARIO.yaml --contract FILE"), class_="note")
-    return Page("Contracts", (tag("p", words), table(heads, rows, (4,), label="Contracts"), more))
+    return WebPage("Contracts", (tag("p", words), table(heads, rows, (4,), label="Contracts"), more))
 
 
-def one_contract(workspace: Workspace, request: Request) -> Page:
+def one_contract(workspace: Workspace, request: Request) -> WebPage:
     name = request.path_params["contract"]
     text = workspace.contracts.text(workspace.contracts.show(name))
-    return Page(f"Contract {name}", (tag("pre", text, tabindex=0),))
+    return WebPage(f"Contract {name}", (tag("pre", text, tabindex=0),))
 
 
-def run_contract(workspace: Workspace, request: Request) -> Page:
+def run_contract(workspace: Workspace, request: Request) -> WebPage:
     """The contract that governs a run, what was seen of each guarantee, and what is left of its class."""
     run = workspace[request.path_params["run"]]
     governs = run.contract()
@@ -177,4 +177,4 @@ def run_contract(workspace: Workspace, request: Request) -> Page:
             parts.notes(rendered.to_confirm, "To be confirmed by whoever publishes"),
             tag("pre", workspace.contracts.text(rendered.contract), tabindex=0),
         ]
-    return Page("Contract of a run", tuple(content))
+    return WebPage("Contract of a run", tuple(content))

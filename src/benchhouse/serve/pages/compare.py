@@ -9,10 +9,10 @@ from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, details, join, table, tag
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, choice, field
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
+from benchhouse.serve.verb_requests import words_of
 
 _FIELDS = ("a", "b", "metric", "confidence", "outliers", "every", "at", "along", "of", "mde")
 _MOST_LISTED = 100
@@ -20,37 +20,37 @@ _MOST_ROWS = 200
 _HEADS = ("point", "metric", "A", "B", "change (interval)", "effect g", "p, corrected", "n", "verdict")
 
 
-def compare(workspace: Workspace, request: Request) -> Page:
-    asked = parts.asked(request, *_FIELDS)
-    content: list[Content] = [_form(workspace, request, asked)]
-    if not asked["a"]:
+def compare(workspace: Workspace, request: Request) -> WebPage:
+    params = parts.form_fields(request, *_FIELDS)
+    content: list[Content] = [_form(workspace, request, params)]
+    if not params["a"]:
         content.append(empty("Choose two sides: B is judged against A. With A alone, its targets stand side by side."))
-        return Page("Compare", tuple(content))
-    sides = [side for side in (asked["a"], asked["b"]) if side]
+        return WebPage("Compare", tuple(content))
+    sides = [side for side in (params["a"], params["b"]) if side]
     try:
-        answer = workspace.compare(*sides, **_options(asked))
+        answer = workspace.compare(*sides, **_options(params))
     except BenchError as error:
         message, hint, _ = words_of(error, workspace)
         content += [tag("p", message, class_="verdict trouble"), tag("p", hint, class_="hint")]
-        return Page("Compare", tuple(content), 400)
+        return WebPage("Compare", tuple(content), 400)
     if isinstance(answer, Comparison):
-        content += [*_two_sides(request, answer), _gate(workspace, asked)]
+        content += [*_two_sides(request, answer), _gate(workspace, params)]
     elif isinstance(answer, CurveComparison):
         content.append(_curves(answer))
     else:
         content.append(_beside(answer))
-    return Page("Compare", tuple(content))
+    return WebPage("Compare", tuple(content))
 
 
-def _options(asked: dict[str, str]) -> Any:
+def _options(params: dict[str, str]) -> Any:
     """The keywords of `Workspace.compare`, of what was filled in."""
-    options: dict[str, Any] = {name: asked[name] for name in ("at", "along", "of", "outliers") if asked[name]}
-    if asked["metric"]:
-        options["metrics"] = asked["metric"].replace(",", " ").split()
-    if asked["every"]:
+    options: dict[str, Any] = {name: params[name] for name in ("at", "along", "of", "outliers") if params[name]}
+    if params["metric"]:
+        options["metrics"] = params["metric"].replace(",", " ").split()
+    if params["every"]:
         options["every"] = True
-    if asked["confidence"]:
-        options["confidence"] = _share(asked["confidence"], "the confidence", "95%")
+    if params["confidence"]:
+        options["confidence"] = _share(params["confidence"], "the confidence", "95%")
     return options
 
 
@@ -64,31 +64,31 @@ def _share(text: str, what: str, example: str) -> float:
     return value
 
 
-def _form(workspace: Workspace, request: Request, asked: dict[str, str]) -> Markup:
+def _form(workspace: Workspace, request: Request, params: dict[str, str]) -> Markup:
     runs = [tag("option", value=run.id) for run in reversed(workspace.runs()[-_MOST_LISTED:])]
     more = details(
         "More",
         ": which numbers, how sure, at equal quality, along an axis",
         tag(
             "div",
-            field("metric", "Metrics", asked["metric"], placeholder="latency.p99 qps"),
-            field("confidence", "Confidence", asked["confidence"], placeholder="95%"),
-            choice("outliers", "Outliers", (("", "keep"), ("mad", "leave out, by MAD")), asked["outliers"]),
-            choice("every", "Statistics", (("", "those that lead"), ("1", "every one")), asked["every"]),
-            field("at", "At equal quality", asked["at"], placeholder="recall=0.95"),
-            field("along", "Along", asked["along"], placeholder="concurrency"),
-            field("of", "Metric compared there", asked["of"]),
-            field("mde", "Smallest worsening that matters", asked["mde"], placeholder="3%"),
+            field("metric", "Metrics", params["metric"], placeholder="latency.p99 qps"),
+            field("confidence", "Confidence", params["confidence"], placeholder="95%"),
+            choice("outliers", "Outliers", (("", "keep"), ("mad", "leave out, by MAD")), params["outliers"]),
+            choice("every", "Statistics", (("", "those that lead"), ("1", "every one")), params["every"]),
+            field("at", "At equal quality", params["at"], placeholder="recall=0.95"),
+            field("along", "Along", params["along"], placeholder="concurrency"),
+            field("of", "Metric compared there", params["of"]),
+            field("mde", "Smallest worsening that matters", params["mde"], placeholder="3%"),
             class_="bar",
         ),
-        open=any(asked[name] for name in _FIELDS[2:]),
+        open=any(params[name] for name in _FIELDS[2:]),
     )
     return ask(
         request,
         "/compare",
         tag("datalist", *runs, id="runs"),
-        field("a", "A, the base", asked["a"], placeholder="@last-1, or RUN:key=value", list="runs"),
-        field("b", "B", asked["b"], placeholder="@last", list="runs"),
+        field("a", "A, the base", params["a"], placeholder="@last-1, or RUN:key=value", list="runs"),
+        field("b", "B", params["b"], placeholder="@last", list="runs"),
         more,
         button="Compare",
     )
@@ -130,11 +130,11 @@ def _side(request: Request, selector: str) -> Markup:
     return join(anchor(request, run, f"/runs/{run}"), f"{colon}{rest}")
 
 
-def _gate(workspace: Workspace, asked: dict[str, str]) -> Markup:
+def _gate(workspace: Workspace, params: dict[str, str]) -> Markup:
     """What `bench gate` would say of it; looking here is no ruling, so nothing is recorded."""
-    mde = _share(asked["mde"] or "3%", "the smallest worsening that matters", "3%")
+    mde = _share(params["mde"] or "3%", "the smallest worsening that matters", "3%")
     try:
-        gate = workspace.gate(asked["a"], asked["b"], record=False, mde=mde)
+        gate = workspace.gate(params["a"], params["b"], record=False, mde=mde)
     except BenchError as error:
         message, hint, _ = words_of(error, workspace)
         return tag("section", tag("h2", "Gate"), tag("p", message), tag("p", hint, class_="note"))
@@ -163,10 +163,10 @@ def _curves(answer: CurveComparison) -> Markup:
 
 
 def _beside(answer: TargetComparison) -> Markup:
-    from benchhouse.report.terminal.curves import beside_tables
+    from benchhouse.report.terminal.curves import incomparable_tables
 
     shown = []
-    for item in beside_tables(answer.beside):
+    for item in incomparable_tables(answer.beside):
         title = f"{item.metric} at {item.case}" if item.case else item.metric
         numbers = [at for at, name in enumerate(item.columns) if name in ("place", item.metric, "n")]
         rows = [(*row[:-1], parts.verdict(row[-1])) for row in item.rows]

@@ -13,11 +13,11 @@ from benchhouse.report.evidence_sections import when
 from benchhouse.report.tags import table, tag
 from benchhouse.results.numbers import number, plural
 from benchhouse.schema.trial import outcome_words
-from benchhouse.serve.pages.shell import Page, anchor
+from benchhouse.serve.pages.shell import WebPage, anchor
 from benchhouse.serve.pages.team import follows
 
 if TYPE_CHECKING:
-    from benchhouse.api.sealed import TrialEvidence
+    from benchhouse.api.sealed_trials import TrialEvidence
     from benchhouse.evidence.verify import Damage
 
 _SHOWN_BYTES = 256 << 10
@@ -25,7 +25,7 @@ _PAGE = 200
 _BLOCK = 1 << 18
 
 
-def all_trials(workspace: Workspace, request: Request) -> Page:
+def all_trials(workspace: Workspace, request: Request) -> WebPage:
     run = workspace[request.path_params["run"]]
     at, trials = f"/runs/{run.id}/evidence", run.trials()
     first = _first(request)
@@ -46,7 +46,7 @@ def all_trials(workspace: Workspace, request: Request) -> Page:
         verdict = tag("p", anchor(request, "Verify: hash every file again", at, verify="yes"))
     further = anchor(request, "Next", at, first=first + _PAGE) if first + _PAGE < len(trials) else None
     heads = ("trial", "point", "outcome", "manifest (sha256)", "files")
-    return Page(
+    return WebPage(
         "Evidence",
         (
             tag("p", anchor(request, f"Run {run.id}", f"/runs/{run.id}"), f", {plural(len(trials), 'sealed trial')}"),
@@ -57,7 +57,7 @@ def all_trials(workspace: Workspace, request: Request) -> Page:
     )
 
 
-def one_trial(workspace: Workspace, request: Request) -> Page:
+def one_trial(workspace: Workspace, request: Request) -> WebPage:
     run = workspace[request.path_params["run"]]
     found = run.evidence(request.path_params["trial"], fetch=follows(request))
     trial, at = found.trial, f"/runs/{run.id}/evidence/{found.trial.name}"
@@ -69,7 +69,7 @@ def one_trial(workspace: Workspace, request: Request) -> Page:
         verdict = _verdict(found.verify(), plural(len(found.files), "file"))
     else:
         verdict = tag("p", anchor(request, "Verify: hash every file again", at, verify="yes"))
-    return Page(
+    return WebPage(
         f"Trial {trial.name}",
         (
             _way(request, run.id),
@@ -81,7 +81,7 @@ def one_trial(workspace: Workspace, request: Request) -> Page:
     )
 
 
-def one_file(workspace: Workspace, request: Request) -> Page | Response:
+def one_file(workspace: Workspace, request: Request) -> WebPage | Response:
     """Text as text; anything can be downloaded, and is never shown by the browser as what it claims to be."""
     run = workspace[request.path_params["run"]]
     found = run.evidence(request.path_params["trial"], fetch=follows(request))
@@ -93,7 +93,7 @@ def one_file(workspace: Workspace, request: Request) -> Page | Response:
     at = f"/runs/{run.id}/evidence/{found.trial.name}"
     entry = next(file for file in found.files if file.name == name)
     cut = f"The first {number(_SHOWN_BYTES)} of {number(entry.size)} bytes." if len(content) > _SHOWN_BYTES else None
-    return Page(
+    return WebPage(
         name,
         (
             _way(request, run.id, found),

@@ -11,29 +11,29 @@ from benchhouse.report.evidence_sections import when
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.results.numbers import plural
 from benchhouse.runs.status import RunStatus
-from benchhouse.serve.access import asker_of
+from benchhouse.serve.access import caller_of
 from benchhouse.serve.pages.actions import form
 from benchhouse.serve.pages.forms import ask, choice
 from benchhouse.serve.pages.runs import runs_table, short
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
 from benchhouse.serve.pages.team import freshness
 
 if TYPE_CHECKING:
     from benchhouse.api.approvals import ApprovalStanding
-    from benchhouse.api.changes import Changes, Moved
+    from benchhouse.api.changes import Changes, MovedLevel
 
 _SPANS = {"24h": "yesterday", "168h": "last week", "720h": "30 days ago"}
 _MOST_RUNS = 20
 _MOST = 30
 
 
-def front(workspace: Workspace, request: Request) -> Page:
-    asked = request.query_params.get("since", "")
-    since = asked if asked in _SPANS else "24h"
+def front(workspace: Workspace, request: Request) -> WebPage:
+    params = request.query_params.get("since", "")
+    since = params if params in _SPANS else "24h"
     found = workspace.changes(since)
     span = ask(request, "/", choice("since", "Since", _SPANS.items(), since))
     notes = tag("ul", *(tag("li", line) for line in found.notes), class_="small soft") if found.notes else None
-    return Page(
+    return WebPage(
         "Overview",
         (
             span,
@@ -45,11 +45,11 @@ def front(workspace: Workspace, request: Request) -> Page:
     )
 
 
-def _needs(request: Request, found: "Changes", asked: "Sequence[ApprovalStanding]") -> Markup:
+def _needs(request: Request, found: "Changes", params: "Sequence[ApprovalStanding]") -> Markup:
     failed = [(run, _trouble(run)) for run in found.failed]
     invalid = [(run, f"numbers of {plural(len(run.invalid), 'trial')} are refused") for run in found.invalid]
     items: list[Content] = [
-        *(_request(request, item) for item in asked),
+        *(_request(request, item) for item in params),
         *(join(tag("b", item.alarm), f": {item.sentence} ", _case(request, item.case)) for item in found.unmuted),
         *(join(tag("b", "Baseline broken"), ": ", _moved(request, item)) for item in found.broken),
         *(join(_run(request, run), f": {words}") for run, words in [*failed, *invalid]),
@@ -61,14 +61,14 @@ def _needs(request: Request, found: "Changes", asked: "Sequence[ApprovalStanding
     return tag("section", tag("h2", "Needs a person" + (f" ({len(items)})" if items else "")), shown, quiet)
 
 
-def _request(request: Request, asked: "ApprovalStanding") -> Markup:
+def _request(request: Request, params: "ApprovalStanding") -> Markup:
     """A plan that waits, with a button for those who may approve; never for whoever asked."""
-    by_other = asker_of(request).name != asked.asked_by
-    what = f"{short(asked.scenario)} on {asked.executor} at {asked.site}, for {asked.asked_by}"
-    words = f": {what}: {'; '.join(asked.over)} "
-    given = {"request": asked.name, "shown": asked.request_digest}
+    by_other = caller_of(request).name != params.asked_by
+    what = f"{short(params.scenario)} on {params.executor} at {params.site}, for {params.asked_by}"
+    words = f": {what}: {'; '.join(params.over)} "
+    given = {"request": params.name, "shown": params.request_digest}
     button = form(request, "approve_plan", "Approve", given) if by_other else None
-    return join(tag("b", "Approval"), words, tag("code", asked.name), " ", button)
+    return join(tag("b", "Approval"), words, tag("code", params.name), " ", button)
 
 
 def _changed(request: Request, workspace: Workspace, found: "Changes") -> Markup:
@@ -113,7 +113,7 @@ def _run(request: Request, run: RunStatus) -> Markup:
     return join(anchor(request, run.run_id, f"/runs/{run.run_id}"), f" {short(run.scenario)}")
 
 
-def _moved(request: Request, item: "Moved") -> Markup:
+def _moved(request: Request, item: "MovedLevel") -> Markup:
     since = anchor(request, item.run_id, f"/runs/{item.run_id}")
     return join(_case(request, item.case), f" {item.metric} {item.sentence}, since run ", since)
 

@@ -10,29 +10,29 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import NONE, name_of, number, percent, quantity, titled
 from benchhouse.schema.errors import BenchError
-from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import actions, parts
 from benchhouse.serve.pages.forms import ask, choice, field
 from benchhouse.serve.pages.runs import short
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
+from benchhouse.serve.verb_requests import words_of
 
 if TYPE_CHECKING:
-    from benchhouse.automation.alarms import Standing
+    from benchhouse.automation.alarms import AlarmState
     from benchhouse.results.history import Watched
 
 _MOST_CASES = 500
 
 
-def cases(workspace: Workspace, request: Request) -> Page:
-    asked = parts.asked(request, "q")
-    search = ask(request, "/history", field("q", "Case", asked["q"], kind="search"), button="Find")
+def cases(workspace: Workspace, request: Request) -> WebPage:
+    params = parts.form_fields(request, "q")
+    search = ask(request, "/history", field("q", "Case", params["q"], kind="search"), button="Find")
     try:
         listed = workspace.cases()
     except BenchError as error:
         message, hint, _ = words_of(error, workspace)
-        return Page("History", (empty(f"{message[:1].upper()}{message[1:]}.", hint), _alarms(workspace, request)))
+        return WebPage("History", (empty(f"{message[:1].upper()}{message[1:]}.", hint), _alarms(workspace, request)))
     labels = Counter(case.case for case in listed)
-    found = [case for case in listed if asked["q"].lower() in f"{case.case} {case.experiment}".lower()]
+    found = [case for case in listed if params["q"].lower() in f"{case.case} {case.experiment}".lower()]
     rows = []
     for case in found[:_MOST_CASES]:
         # A label that several cases share does not name one of them.
@@ -40,7 +40,7 @@ def cases(workspace: Workspace, request: Request) -> Page:
         shown = anchor(request, short(case.case), f"/history/{name}")
         rows.append((shown, f"{case.experiment} {case.version}", str(case.runs)))
     more = len(found) - len(rows)
-    return Page(
+    return WebPage(
         "History",
         (
             _alarms(workspace, request),
@@ -52,17 +52,17 @@ def cases(workspace: Workspace, request: Request) -> Page:
     )
 
 
-def one_case(workspace: Workspace, request: Request) -> Page:
-    asked = parts.asked(request, "metric", "stat")
+def one_case(workspace: Workspace, request: Request) -> WebPage:
+    params = parts.form_fields(request, "metric", "stat")
     case = request.path_params["case"]
-    watched = workspace.history(asked["metric"] or None, case, stat=asked["stat"] or None).watched
+    watched = workspace.history(params["metric"] or None, case, stat=params["stat"] or None).watched
     past = watched.history
     from benchhouse.report.history_chart import history_chart
 
     chart = tag(
         "div", history_chart(watched), class_="drawing", tabindex=0, role="region", aria_label="Chart over runs"
     )
-    return Page(
+    return WebPage(
         f"{past.case.label}: {past.name}",
         (
             tag("p", f"{past.case.experiment} {past.case.version}", class_="kind"),
@@ -200,7 +200,7 @@ def _alarms(workspace: Workspace, request: Request) -> Content:
     return join(tag("h2", "Alarms"), table(heads, rows, label="Alarms"))
 
 
-def _mute(request: Request, alarm: "Standing") -> Markup:
+def _mute(request: Request, alarm: "AlarmState") -> Markup:
     """Why nobody is notified of it, and the way back; else a form to mute it: for those who may."""
     if alarm.muted:
         again = actions.form(request, "unmute_alarm", "Notify again", {"alarm": alarm.alarm})

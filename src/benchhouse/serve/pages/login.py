@@ -8,13 +8,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from benchhouse.report.tags import tag
-from benchhouse.serve.access import COOKIE, Access
+from benchhouse.serve.access import COOKIE, Authenticator
 from benchhouse.serve.guard import local_path
 from benchhouse.serve.pages.forms import field
-from benchhouse.serve.pages.shell import Page, link, written
+from benchhouse.serve.pages.shell import WebPage, link, written
 
 
-def routes(access: Access) -> list[Route]:
+def routes(access: Authenticator) -> list[Route]:
     async def log_in(request: Request) -> Response:
         if request.method != "POST":
             return _form(request, local_path(request.query_params.get("next", "/")))
@@ -43,13 +43,13 @@ def routes(access: Access) -> list[Route]:
 
 
 def _form(request: Request, there: str, wrong: str = "") -> Response:
-    asker = request.scope["asker"]
+    caller = request.scope["caller"]
     content = [
         tag("p", wrong, class_="verdict trouble", role="alert") if wrong else None,
-        tag("p", f"You are {asker.name} and may {asker.role}.") if asker else None,
+        tag("p", f"You are {caller.name} and may {caller.role}.") if caller else None,
         tag(
             "form",
-            tag("input", type="hidden", name="form_token", value=request.scope["form_token"](asker)),
+            tag("input", type="hidden", name="form_token", value=request.scope["form_token"](caller)),
             tag("input", type="hidden", name="next", value=there),
             field("token", "Token", kind="password", autocomplete="current-password", required=True),
             tag("button", "Log in", type="submit"),
@@ -59,4 +59,4 @@ def _form(request: Request, there: str, wrong: str = "") -> Response:
         ),
         tag("p", "Whoever runs this server makes a token for you: ", tag("code", "bench token make NAME")),
     ]
-    return written(request, Page("Log in", tuple(content), 401 if wrong else 200))
+    return written(request, WebPage("Log in", tuple(content), 401 if wrong else 200))

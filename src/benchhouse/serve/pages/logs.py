@@ -10,7 +10,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import tag
 from benchhouse.schema.logs import LogLine
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page, anchor, empty, link, relative
+from benchhouse.serve.pages.shell import WebPage, anchor, empty, link, relative
 
 if TYPE_CHECKING:
     from benchhouse.api.observation import LogFilters
@@ -19,19 +19,19 @@ _LINES = 200
 _MOST = 5000
 
 
-def logs(workspace: Workspace, request: Request) -> Page:
+def logs(workspace: Workspace, request: Request) -> WebPage:
     run = workspace[request.path_params["run"]]
-    asked, path = _asked(request), f"/runs/{run.id}/logs"
+    params, path = _asked(request), f"/runs/{run.id}/logs"
     form = ask(
         request,
         path,
-        field("component", "Component", asked["component"], placeholder="experiment, worker, ..."),
-        field("trial", "Trial", asked["trial"], placeholder="beginning of its id"),
-        field("since", "Since", asked["since"], placeholder="10m, or a time in UTC"),
+        field("component", "Component", params["component"], placeholder="experiment, worker, ..."),
+        field("trial", "Trial", params["trial"], placeholder="beginning of its id"),
+        field("since", "Since", params["since"], placeholder="10m, or a time in UTC"),
         field("lines", "Lines", str(_lines(request)), "number", min=1, max=_MOST),
     )
     back = tag("p", anchor(request, f"Run {run.id}", f"/runs/{run.id}"))
-    return Page("Logs", (back, form, _part(workspace, request)), scripts=("live.js",))
+    return WebPage("Logs", (back, form, _part(workspace, request)), scripts=("live.js",))
 
 
 def live(workspace: Workspace, request: Request) -> Response:
@@ -40,17 +40,17 @@ def live(workspace: Workspace, request: Request) -> Response:
 
 
 def _part(workspace: Workspace, request: Request) -> Markup:
-    run, asked = workspace[request.path_params["run"]], _asked(request)
-    filters: LogFilters = {"since": asked["since"] or None}
-    if asked["component"]:
-        filters["components"] = asked["component"].replace(",", " ").split()
-    if asked["trial"]:
-        filters["trials"] = [asked["trial"]]
+    run, params = workspace[request.path_params["run"]], _asked(request)
+    filters: LogFilters = {"since": params["since"] or None}
+    if params["component"]:
+        filters["components"] = params["component"].replace(",", " ").split()
+    if params["trial"]:
+        filters["trials"] = [params["trial"]]
     lines = workspace.logs.tail(run.id, _lines(request), **filters)
     under_way = run.status().state in ("running", "waiting")
     shown = tag("pre", *map(_line, lines), tabindex=0, class_="log", aria_label="Lines") if lines else None
     shown = relative(shown, workspace) if shown else None
-    here = asked | {"lines": str(_lines(request))}
+    here = params | {"lines": str(_lines(request))}
     reload = tag("a", "Reload", href=link(request, f"/runs/{run.id}/logs", **here))
     return tag(
         "section",

@@ -10,7 +10,7 @@ from benchhouse.report.tags import Content, tag
 _GOOD, _BAD = ("better", "good", "best", "signed", "holds", "accepted"), ("worse", "regression", "wrong", "CHANGED")
 
 
-def asked(request: Request, *names: str) -> dict[str, str]:
+def form_fields(request: Request, *names: str) -> dict[str, str]:
     """What the form was sent with; empty where it was not."""
     return {name: request.query_params.get(name, "").strip() for name in names}
 

@@ -10,15 +10,15 @@ from benchhouse.report import html
 from benchhouse.report.evidence_sections import when
 from benchhouse.report.payload import payload
 from benchhouse.report.tags import Content, join, table, tag
-from benchhouse.results.content import Number, Point, ReportData
+from benchhouse.results.content import Point, PointNumber, ReportData
 from benchhouse.results.numbers import duration, number, plural
 from benchhouse.runs.status import RunStatus
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.trial import outcome_words
-from benchhouse.serve.answering import words_of
 from benchhouse.serve.pages import actions
 from benchhouse.serve.pages.runs import state_of
-from benchhouse.serve.pages.shell import Page, anchor, link, relative
+from benchhouse.serve.pages.shell import WebPage, anchor, link, relative
+from benchhouse.serve.verb_requests import words_of
 
 _MOST_FAILURES = 20
 _MOST_NUMBERS = 1000  # of all statistics; of more, the leading ones are shown at first
@@ -26,7 +26,7 @@ _MOST_POINTS, _MOST_COLUMNS = 200, 8  # in the table that needs no JavaScript
 _UNDER_WAY = ("running", "waiting")
 
 
-def one_run(workspace: Workspace, request: Request) -> Page:
+def one_run(workspace: Workspace, request: Request) -> WebPage:
     """The report of the run in the page, below how it stands."""
     run = workspace[request.path_params["run"]]
     status = run.status()
@@ -37,14 +37,14 @@ def one_run(workspace: Workspace, request: Request) -> Page:
         so_far = anchor(request, "Show the numbers so far", f"/runs/{run.id}", so_far="yes")
         note = tag("p", "Charts and numbers come when the run is over. ", so_far)
         title = status.scenario
-        return Page(title, (*head, note), top=_top(title, run.id), scripts=("live.js",))
+        return WebPage(title, (*head, note), top=_top(title, run.id), scripts=("live.js",))
     try:
         data = _data(run, made_here=made_here, every="every" in request.query_params)
     except BenchError as error:  # its numbers can't be had now: the orchestrator puts them into the tables, say
         title, (message, hint, _) = status.scenario, words_of(error, workspace)
         part = live_part(request, status, settles=status.state == "finished")
         said = (tag("p", message, class_="verdict trouble"), tag("p", hint))
-        return Page(
+        return WebPage(
             title, (rooms, part, _actions(request, status), *said), top=_top(title, run.id), scripts=("live.js",)
         )
     links, sections = html.body(data, _silent(request, data))
@@ -54,7 +54,7 @@ def one_run(workspace: Workspace, request: Request) -> Page:
     every = anchor(request, f"Show {more} of each point", f"/runs/{run.id}", every="yes")
     left_out = tag("p", every, class_="small soft") if data.statistics_left_out else None
     content = (*head, left_out, links, relative(sections, workspace), relative(script_data, workspace))
-    return Page(data.scenario, content, top=html.top(data), scripts=("report.js", "live.js"))
+    return WebPage(data.scenario, content, top=html.top(data), scripts=("report.js", "live.js"))
 
 
 def live(workspace: Workspace, request: Request) -> Response:
@@ -81,7 +81,7 @@ def _rooms(request: Request, run_id: str, *, made_here: bool) -> list[Content]:
 
 
 def _actions(request: Request, status: RunStatus) -> Markup | None:
-    """What the asker may do with it now."""
+    """What the caller may do with it now."""
     if status.state not in (*_UNDER_WAY, "interrupted"):
         return None
     verb, label = ("resume", "Resume this run") if status.state == "interrupted" else ("stop", "Stop this run")
@@ -163,7 +163,7 @@ def _silent(request: Request, data: ReportData) -> Markup:
     return join(table(heads, rows, right=range(1, len(heads)), label="Numbers of the points"), left_out)
 
 
-def _cell(request: Request, point: Point, item: Number | None) -> str:
+def _cell(request: Request, point: Point, item: PointNumber | None) -> str:
     if item is None:
         return "–"
     ref = f"{point.run_id}:instance={point.instance_digest}:{item.metric}.{item.stat}"

@@ -13,7 +13,7 @@ from benchhouse.results.numbers import number
 from benchhouse.runs.status import RunStatus, State
 from benchhouse.schema.trial import outcome_words
 from benchhouse.serve.pages.forms import ask, choice, field
-from benchhouse.serve.pages.shell import Page, anchor, empty
+from benchhouse.serve.pages.shell import WebPage, anchor, empty
 
 if TYPE_CHECKING:
     from benchhouse.api.run_list import RunFilters
@@ -22,7 +22,7 @@ _PAGE = 50
 _LONGEST = 80  # characters of a name
 
 
-def all_runs(workspace: Workspace, request: Request) -> Page:
+def all_runs(workspace: Workspace, request: Request) -> WebPage:
     """Some of them, by scenario and state; the cursor of the next page stays true when runs are added."""
     scenario, state, after = (request.query_params.get(name, "").strip() for name in ("scenario", "state", "after"))
     states = [("", "any"), *((item, item) for item in get_args(State))]
@@ -43,13 +43,13 @@ def all_runs(workspace: Workspace, request: Request) -> Page:
             if scenario or state or after
             else empty("No run yet. Start one:", "bench run SCENARIO.yaml")
         )
-        return Page("Runs", (form, unreadable, nothing))
+        return WebPage("Runs", (form, unreadable, nothing))
     further = (
         tag("p", anchor(request, "Older runs", "/runs", scenario=scenario, state=state, after=found.cursor))
         if found.cursor
         else None
     )
-    return Page("Runs", (form, unreadable, runs_table(request, found.runs, "Runs"), further))
+    return WebPage("Runs", (form, unreadable, runs_table(request, found.runs, "Runs"), further))
 
 
 def runs_table(request: Request, runs: Iterable[RunStatus], label: str) -> Markup:

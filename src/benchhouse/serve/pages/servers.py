@@ -5,15 +5,15 @@ from starlette.requests import Request
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, table, tag
 from benchhouse.results.numbers import quantity
-from benchhouse.serve.answering import hide_places
 from benchhouse.serve.pages import parts
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page, anchor, empty, relative
+from benchhouse.serve.pages.shell import WebPage, anchor, empty, relative
+from benchhouse.serve.verb_requests import hide_places
 
 _MOST_LINES = 2000
 
 
-def servers(workspace: Workspace, request: Request) -> Page:
+def servers(workspace: Workspace, request: Request) -> WebPage:
     running = [
         (anchor(request, item.id, f"/servers/{item.id}"), f"{item.recipe} {item.version}", item.phase,
          ", ".join(item.endpoints), item.host,
@@ -29,7 +29,7 @@ def servers(workspace: Workspace, request: Request) -> Page:
     watched = ("monitor", "state", "watches", "host", "started", "what it saw")
     none = empty("No server runs. Start one, or have a scenario start it:", "bench servers start RECIPE")
     no_monitor = empty("No monitor yet. Sample this machine:", "bench monitors start")
-    return Page(
+    return WebPage(
         "Servers",
         (
             table(heads, running, label="Servers") if running else none,
@@ -38,10 +38,10 @@ def servers(workspace: Workspace, request: Request) -> Page:
     )
 
 
-def one_server(workspace: Workspace, request: Request) -> Page:
+def one_server(workspace: Workspace, request: Request) -> WebPage:
     name = request.path_params["server"]
-    asked = parts.asked(request, "lines")["lines"]
-    lines = min(int(asked), _MOST_LINES) if asked.isdecimal() and len(asked) < 6 else 100
+    params = parts.form_fields(request, "lines")["lines"]
+    lines = min(int(params), _MOST_LINES) if params.isdecimal() and len(params) < 6 else 100
     output = workspace.servers.logs(name, lines=lines)
     server = next((item for item in workspace.servers.running() if item.id.startswith(name)), None)
     content: list[Content] = []
@@ -64,4 +64,4 @@ def one_server(workspace: Workspace, request: Request) -> Page:
         ask(request, f"/servers/{name}", field("lines", "Lines", str(lines), "number", min=1, max=_MOST_LINES)),
         relative(tag("pre", "".join(output.lines) or "nothing yet", tabindex=0), workspace),
     ]
-    return Page(f"Server {name}", tuple(content))
+    return WebPage(f"Server {name}", tuple(content))

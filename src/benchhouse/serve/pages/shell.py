@@ -13,10 +13,10 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import Content, join, tag
 from benchhouse.schema.errors import BenchError, NotFoundError
 from benchhouse.schema.version import __version__
-from benchhouse.serve.access import asker_of
-from benchhouse.serve.answering import hide_places, words_of
+from benchhouse.serve.access import caller_of
 from benchhouse.serve.limits import Turns
 from benchhouse.serve.pages import team
+from benchhouse.serve.verb_requests import hide_places, words_of
 
 NAVIGATION = (
     ("/", "Overview"),
@@ -34,7 +34,7 @@ _STYLES = ("report.css", "serve.css")
 
 
 @dataclass(frozen=True)
-class Page:
+class WebPage:
     """A page; the shell adds the rest. `top` stands in place of the heading, where a page has more to say there."""
 
     title: str
@@ -48,8 +48,8 @@ class Page:
 def link(request: Request, path: str, **query: str | int | None) -> str:
     """The address of one of our pages, below the path that a proxy has for us. What is None or empty is left out."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
-    asked = f"?{urlencode(given)}" if given else ""
-    return f"{request.scope.get('root_path', '')}{quote(path, safe='/@:=,+')}{asked}"
+    params = f"?{urlencode(given)}" if given else ""
+    return f"{request.scope.get('root_path', '')}{quote(path, safe='/@:=,+')}{params}"
 
 
 def anchor(request: Request, text: Content, path: str, **query: str | int | None) -> Markup:
@@ -68,7 +68,7 @@ def empty(words: str, *commands: str) -> Markup:
     return tag("div", tag("p", words), *lines, class_="empty")
 
 
-def written(request: Request, page: Page, banner: Markup | None = None) -> Response:
+def written(request: Request, page: WebPage, banner: Markup | None = None) -> Response:
     """The whole page as a response; a banner stands above what it says."""
     head = tag(
         "head",
@@ -103,13 +103,13 @@ def _navigation(request: Request) -> Markup:
 
 
 def page(
-    workspace: Workspace, make: Callable[[Workspace, Request], Page | Response], turns: Turns
+    workspace: Workspace, make: Callable[[Workspace, Request], WebPage | Response], turns: Turns
 ) -> Callable[[Request], Awaitable[Response]]:
     """A function that makes a page, or a response that is none, as an endpoint; what it raises is a page."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            made = await turns.run(asker_of(request).name, make, workspace, request)
+            made = await turns.run(caller_of(request).name, make, workspace, request)
         except BenchError as error:
             missing = isinstance(error, NotFoundError)
             title, status = ("That is not here", 404) if missing else ("That did not work", 400)
@@ -122,9 +122,9 @@ def page(
     return endpoint
 
 
-def trouble(title: str, message: str, hint: str, status: int) -> Page:
+def trouble(title: str, message: str, hint: str, status: int) -> WebPage:
     """What is wrong, and what to do next, as a page."""
-    return Page(title, (tag("p", message, class_="verdict trouble"), tag("p", hint) if hint else None), status)
+    return WebPage(title, (tag("p", message, class_="verdict trouble"), tag("p", hint) if hint else None), status)
 
 
 def not_found(request: Request) -> Response:

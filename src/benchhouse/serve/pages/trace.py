@@ -5,16 +5,16 @@ from starlette.requests import Request
 from benchhouse.api.workspace import Workspace
 from benchhouse.report.tags import join, tag
 from benchhouse.serve.pages.forms import ask, field
-from benchhouse.serve.pages.shell import Page, relative
+from benchhouse.serve.pages.shell import WebPage, relative
 
 _HELP = "The reference that a report prints beside a number, a claim, a trial, or RUN:metric such as @last:qps."
 
 
-def trace(workspace: Workspace, request: Request) -> Page:
+def trace(workspace: Workspace, request: Request) -> WebPage:
     ref = request.query_params.get("ref", "").strip()
     form = ask(request, "/trace", field("ref", "Reference", ref, size=40, required=True), button="Trace")
     if not ref:
-        return Page("Trace", (tag("p", _HELP), form))
+        return WebPage("Trace", (tag("p", _HELP), form))
     found = workspace.trace(ref)
     verdict = "Every step holds." if found.ok else "The lineage is broken: not every step holds."
     steps = [
@@ -33,7 +33,7 @@ def trace(workspace: Workspace, request: Request) -> Page:
     shown = join(
         tag("p", verdict, class_="verdict" if found.ok else "verdict trouble"), tag("ol", *steps, class_="steps")
     )
-    return Page("Trace", (form, tag("p", tag("code", f"bench trace {ref}")), shown))
+    return WebPage("Trace", (form, tag("p", tag("code", f"bench trace {ref}")), shown))
 
 
 def _side(ok: bool) -> str:

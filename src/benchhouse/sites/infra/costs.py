@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchhouse.schema.infra import InfraRequest, Prices
+from benchhouse.schema.infra import InfraRequest, PriceTable
 from benchhouse.sites.infra.providers import DISK_GB
 
 HOURS_A_MONTH = 730
@@ -38,7 +38,7 @@ class Cost:
     """What the sums leave out."""
 
 
-def estimate(request: InfraRequest, prices: Prices) -> Cost:
+def estimate(request: InfraRequest, prices: PriceTable) -> Cost:
     """Of AWS; the other providers use this machine, which nobody is charged for."""
     if request.provider != "aws":
         return Cost([], 0.0, 0.0, 0.0, 0.0, prices.currency, "", "", ["it runs on this machine: nothing is charged"])
@@ -68,7 +68,7 @@ def estimate(request: InfraRequest, prices: Prices) -> Cost:
     )  # fmt: skip
 
 
-def _left_out(request: InfraRequest, prices: Prices, lines: list[CostLine]) -> list[str]:
+def _left_out(request: InfraRequest, prices: PriceTable, lines: list[CostLine]) -> list[str]:
     evidence = prices.monthly_gb.get("evidence")
     price = "" if evidence is None else f" ({evidence:g} {prices.currency} a GB and month)"
     notes = [f"not in the sums: evidence on S3{price}, data transfer, requests, taxes"]

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from benchhouse.evidence.writing import write_model, write_text
-from benchhouse.processes.owned import sweep_temporaries
+from benchhouse.processes.owned_names import sweep_temporaries
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.infra import InfraManifest, Stage

@@ -29,7 +29,7 @@ Command = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Steps:
+class ProvisioningCommands:
     """What is run: to make it, and to remove it. `{tofu}` is OpenTofu or Terraform, whichever is there."""
 
     create: tuple[Command, ...]
@@ -40,19 +40,21 @@ class Steps:
     """What these programs leave in the folder."""
 
 
-def steps(request: InfraRequest, folder: Path) -> Steps:
+def steps(request: InfraRequest, folder: Path) -> ProvisioningCommands:
     """The commands, by name of the program."""
     name, at = request.name, str(folder)
     kubectl = ("kubectl", "--context", _context(request), "apply", "--filename")
     if request.provider == "kind":
         create = ("kind", "create", "cluster", "--name", name, "--config", f"{at}/kind.yaml", "--wait", "120s")
-        return Steps((create, (*kubectl, f"{at}/kubernetes.yaml")), (("kind", "delete", "cluster", "--name", name),))
+        return ProvisioningCommands(
+            (create, (*kubectl, f"{at}/kubernetes.yaml")), (("kind", "delete", "cluster", "--name", name),)
+        )
     if request.provider == "slurm":
         script = ("bash", f"{at}/cluster.sh")
-        return Steps(((*script, "start"),), ((*script, "stop"),), makes=("cluster",))
+        return ProvisioningCommands(((*script, "start"),), ((*script, "stop"),), makes=("cluster",))
     tofu = ("{tofu}", f"-chdir={at}")
     manifests = ["kubernetes.yaml", "autoscaler.yaml", *(["nvidia.yaml"] if request.gpu_nodes.max else [])]
-    return Steps(
+    return ProvisioningCommands(
         (
             (*tofu, "init", "-input=false"),
             (*tofu, "plan", "-input=false", f"-out={_PLANS[0]}"),

@@ -6,7 +6,7 @@ from math import nan
 from pathlib import Path
 
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors.procfs import Kept, series
+from benchhouse.worker.monitors.procfs import OpenFile, series
 
 _process = partial(series, family="process")
 _CPU = _process("cgroup_cpu", "s", "CPU time that the cgroup used.", counter=True)
@@ -41,10 +41,10 @@ class Cgroup:
     def __init__(self, folders: Mapping[str, Path]) -> None:
         groups = {"v2": V2, **_V1}
         wanted = [(folders[group], file) for group, files in groups.items() if group in folders for file in files]
-        self._files: list[tuple[Kept, list[tuple[bytes, float]]]] = []
+        self._files: list[tuple[OpenFile, list[tuple[bytes, float]]]] = []
         self.series: Sequence[Series] = []
         for folder, (name, columns) in wanted:
-            file = Kept(folder / name)
+            file = OpenFile(folder / name)
             fields = file.read().split()
             known = {series.name for series in self.series}  # v1's cpu and cpuacct are often one folder
             there = [

@@ -16,7 +16,7 @@ _WIDEST = 32.0  # lanes; an idle port reads 63
 
 
 @dataclass(frozen=True)
-class Metric:
+class ExporterMetric:
     """How a metric is read: its value times `factor` is in `unit`, one series for each value of its labels."""
 
     unit: str
@@ -37,29 +37,29 @@ class Exporter:
     name: ExporterName
     family: Family
     programs: str
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, ExporterMetric]
     state: str = "contract-tested"
 
 
-def _gpu(unit: str, factor: float = 1.0, family: Family = "gpu", *, counter: bool = False) -> Metric:
+def _gpu(unit: str, factor: float = 1.0, family: Family = "gpu", *, counter: bool = False) -> ExporterMetric:
     mean = not counter and unit in ("1", "degC", "MHz", "code")
-    return Metric(unit, ("gpu",), factor, counter, mean, family, below=_BLANK)
+    return ExporterMetric(unit, ("gpu",), factor, counter, mean, family, below=_BLANK)
 
 
-def _link(unit: str, labels: tuple[str, ...], below: float = math.inf) -> Metric:
-    return Metric(unit, labels, mean=True, family="pcie", least=0.0, below=below)
+def _link(unit: str, labels: tuple[str, ...], below: float = math.inf) -> ExporterMetric:
+    return ExporterMetric(unit, labels, mean=True, family="pcie", least=0.0, below=below)
 
 
-def _ping(unit: str, factor: float = 1.0) -> Metric:
-    return Metric(unit, ("target", "dest_nodename"), factor, mean=True, family="network")
+def _ping(unit: str, factor: float = 1.0) -> ExporterMetric:
+    return ExporterMetric(unit, ("target", "dest_nodename"), factor, mean=True, family="network")
 
 
-def _queue(unit: str = "workloads", *labels: str, counter: bool = False) -> Metric:
-    return Metric(unit, ("cluster_queue", *labels), counter=counter, family="scheduler")
+def _queue(unit: str = "workloads", *labels: str, counter: bool = False) -> ExporterMetric:
+    return ExporterMetric(unit, ("cluster_queue", *labels), counter=counter, family="scheduler")
 
 
-def _slurm(unit: str, *labels: str, factor: float = 1.0) -> Metric:
-    return Metric(unit, labels, factor, family="scheduler")
+def _slurm(unit: str, *labels: str, factor: float = 1.0) -> ExporterMetric:
+    return ExporterMetric(unit, labels, factor, family="scheduler")
 
 
 _DCGM = {
@@ -114,8 +114,8 @@ _PING = {
     "ping_rtt_mean_ms": _ping("s", 1e-3),
 }
 _PROBLEMS = {
-    "problem_counter": Metric("problems", ("reason",), counter=True),
-    "problem_gauge": Metric("1", ("type",)),  # of all reasons of a type one is 1 while the node has the problem
+    "problem_counter": ExporterMetric("problems", ("reason",), counter=True),
+    "problem_gauge": ExporterMetric("1", ("type",)),  # of all reasons of a type one is 1 while the node has the problem
 }
 _KUEUE = {
     "kueue_pending_workloads": _queue("workloads", "status"),
@@ -128,8 +128,8 @@ _KUEUE = {
     "kueue_admission_wait_time_seconds_sum": _queue("s", counter=True),
     "kueue_admission_wait_time_seconds_count": _queue(counter=True),
     "kueue_admission_checks_wait_time_seconds_sum": _queue("s", counter=True),
-    "kueue_admission_attempt_duration_seconds_sum": Metric("s", ("result",), counter=True, family="scheduler"),
-    "kueue_admission_attempts_total": Metric("attempts", ("result",), counter=True, family="scheduler"),
+    "kueue_admission_attempt_duration_seconds_sum": ExporterMetric("s", ("result",), counter=True, family="scheduler"),
+    "kueue_admission_attempts_total": ExporterMetric("attempts", ("result",), counter=True, family="scheduler"),
     "kueue_cluster_queue_resource_usage": _queue("1", "flavor", "resource"),
     "kueue_cluster_queue_resource_reservation": _queue("1", "flavor", "resource"),
     "kueue_cluster_queue_nominal_quota": _queue("1", "flavor", "resource"),
@@ -175,5 +175,7 @@ KNOWN: dict[str, Exporter] = {
         Exporter("slinky", "scheduler", "SLINKY's slurm-exporter, slurmctld from 25.11 on", _SLINKY),
     )
 }
-METRICS: dict[str, Metric] = {name: metric for exporter in KNOWN.values() for name, metric in exporter.metrics.items()}
+METRICS: dict[str, ExporterMetric] = {
+    name: metric for exporter in KNOWN.values() for name, metric in exporter.metrics.items()
+}
 assert tuple(KNOWN) == EXPORTERS

@@ -19,7 +19,7 @@ class NodeOrder(Model):
     sources: list[SourceKind]
 
 
-class Ask(Model):
+class SampleRequest(Model):
     """Every further one; several may be asked in one."""
 
     clock: bool = Field(False, description="Read your clocks, at once.")
@@ -36,7 +36,7 @@ class PartTrack(Model):
     rows: str = Field(description="Doubles, base64.")
 
 
-class Part(Model):
+class SampleBatch(Model):
     """What was sampled since the last one; the counts are of the whole time."""
 
     tracks: list[PartTrack]
@@ -47,23 +47,23 @@ class Part(Model):
     problems: list[str]
 
 
-class Reply(Model):
+class SamplerReply(Model):
     """What a sampler answers."""
 
     monotonic_s: float | None = None
     wall_s: float | None = None
-    part: Part | None = None
+    part: SampleBatch | None = None
     last: bool = False
 
 
-def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> Part:
+def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> SampleBatch:
     """`known` are the scopes whose series were told; it is kept up to date."""
     tracks = []
     for track in recording.tracks:
         series = [] if track.scope in known else list(track.series)
         known.add(track.scope)
         tracks.append(PartTrack(scope=track.scope, series=series, rows=b64encode(track.rows.tobytes()).decode()))
-    return Part(
+    return SampleBatch(
         tracks=tracks,
         zero_s=zero_s,
         lasted_s=time.monotonic() - zero_s,
@@ -73,7 +73,7 @@ def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> 
     )
 
 
-def unpack(part: Part, tracks: dict[str, Track]) -> None:
+def unpack(part: SampleBatch, tracks: dict[str, Track]) -> None:
     """Add its rows to `tracks`."""
     for item in part.tracks:
         track = tracks.setdefault(item.scope, Track(item.scope, item.series))

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from benchhouse.analysis.clocks import Clock, RoundTrip
-from benchhouse.processes.own_python import own_python
-from benchhouse.processes.owner import TAG
+from benchhouse.analysis.clocks import NodeClock, RoundTrip
+from benchhouse.processes.process_identity import TAG
+from benchhouse.processes.python_command import python_command
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.telemetry import Monitors, NodeSummary
+from benchhouse.schema.telemetry import MonitorSettings, NodeSummary
 from benchhouse.worker import nodes
-from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Part, Reply, unpack
+from benchhouse.worker.monitors.node_messages import NodeOrder, SampleBatch, SampleRequest, SamplerReply, unpack
 from benchhouse.worker.monitors.sampler import Track
 
 _ROUND_TRIPS = 32
@@ -41,7 +41,7 @@ class _Step:
     trips: list[RoundTrip] = field(default_factory=list)
     known: int = 0  # round trips before the trial began
     tracks: dict[str, Track] = field(default_factory=dict)
-    part: Part | None = None  # the newest
+    part: SampleBatch | None = None  # the newest
     over: bool = False  # it has told all, or never will
     problem: str = ""
 
@@ -54,7 +54,7 @@ class _Step:
     def handle(self) -> int:
         return self.output.fileno()
 
-    def ask(self, ask: Ask | NodeOrder) -> None:
+    def ask(self, ask: SampleRequest | NodeOrder) -> None:
         assert self.process.stdin is not None
         self.asked_s = time.monotonic()
         with contextlib.suppress(OSError):  # it is gone, which the end of its output tells
@@ -68,11 +68,11 @@ class _Step:
                 block = os.read(self.handle, 1 << 16)
                 *lines, self.rest = (self.rest + block).split(b"\n")
                 for line in lines:
-                    self._take(Reply.model_validate_json(line))
+                    self._take(SamplerReply.model_validate_json(line))
                 if not block:
                     self.lose("its sampler ended during the trial" if self.known else "no sampler could be started")
 
-    def _take(self, reply: Reply) -> None:
+    def _take(self, reply: SamplerReply) -> None:
         """Keep the answer of one round trip, or a part."""
         if reply.monotonic_s is not None and reply.wall_s is not None:
             heard_s = time.monotonic()
@@ -94,7 +94,10 @@ class NodeMonitors:
     """`start`, `look` now and then, `end`, `close`. `command` gets a command onto a node."""
 
     def __init__(
-        self, monitors: Monitors | None, trial_id: str, command: Callable[[str, int], list[str]] = nodes.command_on
+        self,
+        monitors: MonitorSettings | None,
+        trial_id: str,
+        command: Callable[[str, int], list[str]] = nodes.command_on,
     ) -> None:
         self._monitors, self._trial_id, self._command = monitors, trial_id, command
         self.own = ""  # the node that the worker is on
@@ -119,7 +122,7 @@ class NodeMonitors:
             step.known = len(step.trips)
 
     def _begin(self, name: str) -> _Step:
-        command = [*self._command(name, 1), *own_python(), "-m", "benchhouse.worker", "--sample"]
+        command = [*self._command(name, 1), *python_command(), "-m", "benchhouse.worker", "--sample"]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the step
         environment = {key: value for key, value in os.environ.items() if key != TAG}  # it is no part of the trial
         process = subprocess.Popen(
@@ -143,7 +146,7 @@ class NodeMonitors:
         """Sample a process tree of that node from now on; False where there is no sampler."""
         if node not in self._steps:
             return False
-        self._steps[node].ask(Ask(scope=scope, pid=pid))
+        self._steps[node].ask(SampleRequest(scope=scope, pid=pid))
         return True
 
     def look(self) -> None:
@@ -156,7 +159,7 @@ class NodeMonitors:
         self.look()
         self._measure_clocks(_ROUND_TRIPS // 4, _END_S, "its sampler did not answer within {:g} s at the end")
         for step in self._steps.values():
-            step.ask(Ask(end=True))
+            step.ask(SampleRequest(end=True))
         self._until(lambda step: step.over, _END_S, "its sampler did not give its last samples within {:g} s")
 
     def close(self) -> None:
@@ -177,7 +180,7 @@ class NodeMonitors:
     def tracks(self, zero_s: float) -> list[Track]:
         """All that was sampled, at seconds since `zero_s` of this node's monotonic clock."""
         return [
-            _placed(track, step, Clock(step.trips[: step.known], step.trips[step.known :]), zero_s)
+            _placed(track, step, NodeClock(step.trips[: step.known], step.trips[step.known :]), zero_s)
             for step in self._steps.values()
             if step.known and step.part
             for track in step.tracks.values()
@@ -193,14 +196,16 @@ class NodeMonitors:
         """`count` more round trips with each, all at a time."""
         aims = {name: len(step.trips) + count for name, step in self._steps.items()}
         for step in self._steps.values():
-            step.ask(Ask(clock=True))
+            step.ask(SampleRequest(clock=True))
 
         def known(step: _Step) -> bool:
             return step.over or len(step.trips) >= aims[step.node]
 
-        self._until(known, most_s, late, again=Ask(clock=True))
+        self._until(known, most_s, late, again=SampleRequest(clock=True))
 
-    def _until(self, done: Callable[[_Step], bool], most_s: float, late: str, again: Ask | None = None) -> None:
+    def _until(
+        self, done: Callable[[_Step], bool], most_s: float, late: str, again: SampleRequest | None = None
+    ) -> None:
         """Until all are; after each answer of one that is not, it is asked `again`. Who is late is given up."""
         deadline = time.monotonic() + most_s
         while waiting := [step for step in self._steps.values() if not done(step)]:
@@ -224,7 +229,7 @@ def _readable(steps: Iterable[_Step], most_s: float) -> list[_Step]:
     return [by_handle[handle] for handle, _ in poll.poll(most_s * 1000)]
 
 
-def _placed(track: Track, step: _Step, clock: Clock, zero_s: float) -> Track:
+def _placed(track: Track, step: _Step, clock: NodeClock, zero_s: float) -> Track:
     assert step.part is not None
     rows = track.rows[:]
     for at in range(0, len(rows), track.width):
@@ -235,7 +240,7 @@ def _placed(track: Track, step: _Step, clock: Clock, zero_s: float) -> Track:
 def _summary(step: _Step) -> NodeSummary:
     if not step.known:
         return NodeSummary(name=step.node, problem=step.problem)
-    clock, part = Clock(step.trips[: step.known], step.trips[step.known :]), step.part
+    clock, part = NodeClock(step.trips[: step.known], step.trips[step.known :]), step.part
     problem = step.problem
     if step.part is None:
         problem = f"{problem}: nothing of it was sampled"

@@ -8,10 +8,10 @@ import select
 import time
 
 from benchhouse.worker.monitors.machine import node
-from benchhouse.worker.monitors.node_messages import Ask, NodeOrder, Reply, pack
+from benchhouse.worker.monitors.node_messages import NodeOrder, SampleRequest, SamplerReply, pack
 from benchhouse.worker.monitors.procfs import driver_is_here
 from benchhouse.worker.monitors.sampler import Sampler
-from benchhouse.worker.monitors.tagged import TrialProcesses
+from benchhouse.worker.monitors.tagged_processes import TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
 _PART_S = 10.0  # at most so much is lost with a node that dies
@@ -42,15 +42,15 @@ def _serve(sampler: Sampler, lines: "_Lines") -> int:
         line = lines.next(max(0.0, due_s - time.monotonic()))
         if line == b"":
             return 1
-        ask = Ask.model_validate_json(line) if line else Ask()
+        ask = SampleRequest.model_validate_json(line) if line else SampleRequest()
         if ask.clock:
-            _send(Reply(monotonic_s=time.monotonic(), wall_s=time.time()))
+            _send(SamplerReply(monotonic_s=time.monotonic(), wall_s=time.time()))
         if ask.scope:
             sampler.add(ProcessTree(ask.scope, ask.pid))
         if ask.end or line is None:
             recording = sampler.stop() if ask.end else sampler.cut()
             part = pack(recording, known, sampler.zero_s, time.process_time() - used_s)
-            _send(Reply(part=part, last=ask.end))
+            _send(SamplerReply(part=part, last=ask.end))
             due_s = time.monotonic() + _PART_S
         if ask.end:
             return 0
@@ -75,7 +75,7 @@ class _Lines:
         return line + b"\n"
 
 
-def _send(reply: Reply) -> None:
+def _send(reply: SamplerReply) -> None:
     line = reply.model_dump_json(exclude_defaults=True).encode() + b"\n"
     while line:
         line = line[os.write(1, line) :]

@@ -98,7 +98,7 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of
 
 
 @dataclass(frozen=True)
-class Reading:
+class NvmlCall:
     """One call of NVML, and the series that it gives the values of."""
 
     call: str
@@ -106,14 +106,14 @@ class Reading:
     read: Callable[[], Sequence[float]]
 
 
-def open_gpus() -> "list[Gpu]":
+def open_gpus() -> "list[GpuSource]":
     """A source for each GPU; none where NVML can't be used, which is no news on most machines."""
     try:
         nvml = initialise()
     except NoNvml:
         return []
     try:
-        return [Gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        return [GpuSource(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError:
         return []
     finally:
@@ -121,7 +121,7 @@ def open_gpus() -> "list[Gpu]":
             nvml.nvmlShutdown()
 
 
-class Gpu:
+class GpuSource:
     """One GPU as a source. What it can't tell at all is no series; what it can't tell now is NaN."""
 
     slow = True  # an H200 takes 50 ms: 21 for each way of PCIe, as the driver watches that long; 5 for the energy
@@ -136,7 +136,7 @@ class Gpu:
             nvml.NVML_ERROR_NO_PERMISSION,
             nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
         )
-        self._readings: list[Reading] = []
+        self._readings: list[NvmlCall] = []
         nvml.nvmlInit()
         try:
             self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -175,7 +175,7 @@ class Gpu:
                 f"{self.name}: {call}: {error} ({error.value}); values are missing where it does not answer"
             )
 
-    def _answers(self, reading: Reading) -> bool:
+    def _answers(self, reading: NvmlCall) -> bool:
         """Whether this GPU knows such a thing; another error may pass, so the series is kept."""
         try:
             reading.read()
@@ -188,10 +188,10 @@ class Gpu:
         if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
             raise error
 
-    def _candidates(self) -> Iterable[Reading]:
+    def _candidates(self) -> Iterable[NvmlCall]:
         nvml = self._nvml
-        yield Reading("nvmlDeviceGetUtilizationRates", (BUSY, MEMORY_BUSY), self._utilisation)
-        yield Reading("nvmlDeviceGetMemoryInfo_v2", (MEMORY_USED, MEMORY_TOTAL), self._memory)
+        yield NvmlCall("nvmlDeviceGetUtilizationRates", (BUSY, MEMORY_BUSY), self._utilisation)
+        yield NvmlCall("nvmlDeviceGetMemoryInfo_v2", (MEMORY_USED, MEMORY_TOTAL), self._memory)
         yield self._number(SM_CLOCK, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
         yield self._number(MEMORY_CLOCK, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
         yield self._number(POWER, "nvmlDeviceGetPowerUsage", factor=1e-3)
@@ -199,7 +199,7 @@ class Gpu:
         yield self._number(TEMPERATURE, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)
         # The name before driver 535; newer drivers have it too.
         call = "nvmlDeviceGetCurrentClocksThrottleReasons"
-        yield Reading(call, THROTTLES, lambda: throttles(getattr(nvml, call)(self._handle)))
+        yield NvmlCall(call, THROTTLES, lambda: throttles(getattr(nvml, call)(self._handle)))
         corrected, uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
         yield self._number(ECC_CORRECTED, "nvmlDeviceGetTotalEccErrors", corrected, nvml.NVML_VOLATILE_ECC)
         yield self._number(ECC_UNCORRECTED, "nvmlDeviceGetTotalEccErrors", uncorrected, nvml.NVML_VOLATILE_ECC)
@@ -207,16 +207,16 @@ class Gpu:
         yield self._number(PCIE_WIDTH_MOST, "nvmlDeviceGetMaxPcieLinkWidth")
         yield self._number(PCIE_GENERATION, "nvmlDeviceGetCurrPcieLinkGeneration")
         yield self._number(PCIE_GENERATION_MOST, "nvmlDeviceGetMaxPcieLinkGeneration")
-        if known := self._known_fields():
+        if known := self._supported_fields():
             yield self._fields(known)
         yield self._number(PCIE_SENT, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES, factor=1e3)
         yield self._number(PCIE_RECEIVED, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES, factor=1e3)
         if links := self._links():
-            yield Reading("nvmlDeviceGetNvLinkState", (NVLINK_ACTIVE,), lambda: (float(sum(map(self._is_up, links))),))
+            yield NvmlCall("nvmlDeviceGetNvLinkState", (NVLINK_ACTIVE,), lambda: (float(sum(map(self._is_up, links))),))
 
-    def _number(self, series: Series, call: str, *arguments: int, factor: float = 1.0) -> Reading:
+    def _number(self, series: Series, call: str, *arguments: int, factor: float = 1.0) -> NvmlCall:
         function = getattr(self._nvml, call)
-        return Reading(call, (series,), lambda: (function(self._handle, *arguments) * factor,))
+        return NvmlCall(call, (series,), lambda: (function(self._handle, *arguments) * factor,))
 
     def _utilisation(self) -> Sequence[float]:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
@@ -227,7 +227,7 @@ class Gpu:
         memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
         return float(memory.used), float(memory.total)
 
-    def _known_fields(self) -> list[int]:
+    def _supported_fields(self) -> list[int]:
         """Places in _FIELDS; none with drivers before 2018."""
         try:
             return [at for at in range(len(_FIELDS)) if not any(map(math.isnan, self._fields([at], quiet=True).read()))]
@@ -235,7 +235,7 @@ class Gpu:
             self._raise_if_lost(error)
             return []
 
-    def _fields(self, places: Sequence[int], quiet: bool = False) -> Reading:
+    def _fields(self, places: Sequence[int], quiet: bool = False) -> NvmlCall:
         """Several fields by one call; one that fails is NaN, the others stand."""
         wanted = [_FIELDS[at] for at in places]
         numbers = [
@@ -255,7 +255,7 @@ class Gpu:
             slots = iter(self._nvml.nvmlDeviceGetFieldValues(self._handle, numbers))
             return [sum(value(next(slots)) for _ in names) * factor for _, names, _, factor in wanted]
 
-        return Reading("nvmlDeviceGetFieldValues", tuple(series for series, _, _, _ in wanted), read)
+        return NvmlCall("nvmlDeviceGetFieldValues", tuple(series for series, _, _, _ in wanted), read)
 
     def _links(self) -> list[int]:
         """NVLinks that this GPU has, up or not."""

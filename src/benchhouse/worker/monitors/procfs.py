@@ -7,7 +7,7 @@ from functools import cache
 from math import nan
 from pathlib import Path
 
-from benchhouse.schema.telemetry import Family, Series, Source
+from benchhouse.schema.telemetry import Family, Series, SeriesSource
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CHUNK = 16384
@@ -17,7 +17,7 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # there as soon as a driver is; the s
 _PACE_S = 0.9  # a little less than a second, so that a tick of one second never comes too early
 
 
-class Kept:
+class OpenFile:
     """A file that is opened once and read many times. Where it can't be, it reads as empty."""
 
     __slots__ = ("handle",)
@@ -58,7 +58,7 @@ def driver_is_here() -> bool:
 class Joined:
     """Several sources under one name; one that can't be read leaves the others alone."""
 
-    def __init__(self, name: str, parts: Sequence[Source]) -> None:
+    def __init__(self, name: str, parts: Sequence[SeriesSource]) -> None:
         self.name, self._parts = name, parts
         self.series: Sequence[Series] = [series for part in parts for series in part.series]
 
@@ -81,7 +81,7 @@ class Joined:
             part.close()
 
 
-def refresh(sources: Iterable[Source]) -> None:
+def refresh(sources: Iterable[SeriesSource]) -> None:
     """Let the next sample read everything, also what is read only now and then."""
     for source in sources:
         if again := getattr(source, "refresh", None):
@@ -92,7 +92,7 @@ class Paced:
     """A source that is read once a second at the most, and is NaN in between: after some sleep all caches are cold, and
     each file of /proc costs ten times what it does in a loop."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SeriesSource) -> None:
         self.name, self.series, self._source = source.name, source.series, source
         self._nothing = [nan] * len(source.series)
         self._due_s = 0.0
@@ -119,7 +119,7 @@ class _File:
     series: Sequence[Series] = ()
 
     def __init__(self, path: str = "") -> None:
-        self._file = Kept(path or self.path)
+        self._file = OpenFile(path or self.path)
 
     def close(self) -> None:
         self._file.close()
@@ -148,7 +148,7 @@ class Processors(_File):
         return [*times, *(float(counts[at]) for at in (1, 5, 7, 9))]
 
 
-class Load(_File):
+class LoadAverageFile(_File):
     path = "/proc/loadavg"
     series = (series("load1", "1", "Load average of a minute."),)
 
@@ -156,7 +156,7 @@ class Load(_File):
         return [float(self._file.read().split(None, 1)[0])]
 
 
-class Memory(_File):
+class MemoryFile(_File):
     path = "/proc/meminfo"
     series = (
         series("memory_used", "B", "Memory that programs could not have at once: total less available."),
@@ -216,7 +216,7 @@ def _devices(folder: str) -> tuple[set[bytes], set[bytes]]:
     return real, {device.name.encode() for device in devices}
 
 
-class Network(_File):
+class NetworkFile(_File):
     """All network cards together, and the loopback apart. Without a card (in a container): all but the loopback."""
 
     path = "/proc/net/dev"

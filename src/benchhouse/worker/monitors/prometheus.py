@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from benchhouse.http.exposition import ExpositionSample, families, parse_sample, samples
 from benchhouse.http.exposition import Family as Described
-from benchhouse.http.exposition import Sample, families, parse_sample, samples
 from benchhouse.schema.secrets import split_userinfo, without_secrets
 from benchhouse.schema.telemetry import ExporterName, Family, Series
 from benchhouse.worker.monitors import exporters
@@ -69,7 +69,7 @@ _MEANS = ("1", "%", "degC", "Hz")  # units whose sum over labels means nothing
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SelectedSeries:
     """One series, and the samples it is made of."""
 
     series: Series
@@ -79,7 +79,7 @@ class Wanted:
     least: float = -math.inf
     below: float = math.inf
 
-    def takes(self, sample: Sample) -> bool:
+    def takes(self, sample: ExpositionSample) -> bool:
         """Whether it is one of them, and has a value: neither a mean nor a file can do with what is not finite."""
         if not (math.isfinite(sample.value) and self.least <= sample.value < self.below):
             return False
@@ -87,30 +87,33 @@ class Wanted:
 
 
 VLLM = (
-    ("vllm:num_requests_waiting", Wanted(QUEUE)),
-    ("vllm:num_requests_running", Wanted(RUNNING)),
-    ("vllm:kv_cache_usage_perc", Wanted(KV_CACHE, mean=True)),
-    ("vllm:gpu_cache_usage_perc", Wanted(KV_CACHE, mean=True)),  # before its version 0.10
-    ("vllm:prompt_tokens_total", Wanted(PROMPT_TOKENS)),
-    ("vllm:generation_tokens_total", Wanted(OUTPUT_TOKENS)),
-    ("vllm:request_success_total", Wanted(DONE)),
-    ("vllm:num_preemptions_total", Wanted(PREEMPTED)),
-    ("vllm:request_queue_time_seconds_sum", Wanted(QUEUE_TIME)),
+    ("vllm:num_requests_waiting", SelectedSeries(QUEUE)),
+    ("vllm:num_requests_running", SelectedSeries(RUNNING)),
+    ("vllm:kv_cache_usage_perc", SelectedSeries(KV_CACHE, mean=True)),
+    ("vllm:gpu_cache_usage_perc", SelectedSeries(KV_CACHE, mean=True)),  # before its version 0.10
+    ("vllm:prompt_tokens_total", SelectedSeries(PROMPT_TOKENS)),
+    ("vllm:generation_tokens_total", SelectedSeries(OUTPUT_TOKENS)),
+    ("vllm:request_success_total", SelectedSeries(DONE)),
+    ("vllm:num_preemptions_total", SelectedSeries(PREEMPTED)),
+    ("vllm:request_queue_time_seconds_sum", SelectedSeries(QUEUE_TIME)),
 )
 """How an engine calls each of the common series."""
 KNOWN = (
     *VLLM,
-    ("nv_inference_pending_request_count", Wanted(QUEUE)),
-    ("nv_inference_request_success", Wanted(DONE)),
-    ("nv_inference_request_failure", Wanted(FAILED)),
-    ("nv_inference_queue_duration_us", Wanted(QUEUE_TIME, factor=1e-6)),
-    ("nv_inference_exec_count", Wanted(EXECUTIONS)),
-    ("nv_trt_llm_request_metrics", Wanted(RUNNING, labels={"request_type": "active"})),
-    ("nv_trt_llm_kv_cache_block_metrics", Wanted(KV_CACHE, mean=True, labels={"kv_cache_block_type": "fraction"})),
+    ("nv_inference_pending_request_count", SelectedSeries(QUEUE)),
+    ("nv_inference_request_success", SelectedSeries(DONE)),
+    ("nv_inference_request_failure", SelectedSeries(FAILED)),
+    ("nv_inference_queue_duration_us", SelectedSeries(QUEUE_TIME, factor=1e-6)),
+    ("nv_inference_exec_count", SelectedSeries(EXECUTIONS)),
+    ("nv_trt_llm_request_metrics", SelectedSeries(RUNNING, labels={"request_type": "active"})),
+    (
+        "nv_trt_llm_kv_cache_block_metrics",
+        SelectedSeries(KV_CACHE, mean=True, labels={"kv_cache_block_type": "fraction"}),
+    ),
 )
 
 
-class Endpoint:
+class PrometheusEndpoint:
     """One endpoint as a source. Its series are fixed when it is made; what it does not tell is NaN."""
 
     slow = True
@@ -188,7 +191,7 @@ def garbage(page: str) -> str:
 
 def choose(
     page: str, patterns: Sequence[str], labels: Sequence[str], exporter: ExporterName | None = None
-) -> list[tuple[str, Wanted]]:
+) -> list[tuple[str, SelectedSeries]]:
     """What to read of this page: the exporter's metrics, or by patterns, else what serving engines have in common.
 
     A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
@@ -196,7 +199,7 @@ def choose(
     known = exporters.KNOWN[exporter].metrics if exporter else None
     if not patterns and known is None:
         names = {sample.name for sample in samples(page, tuple(name for name, _ in KNOWN))}
-        common: dict[str, tuple[str, Wanted]] = {}
+        common: dict[str, tuple[str, SelectedSeries]] = {}
         for name, wanted in KNOWN:
             if name in names:
                 common.setdefault(wanted.series.name, (name, wanted))
@@ -204,7 +207,7 @@ def choose(
             return list(common.values())
     match = re.compile("|".join(translate(pattern) for pattern in patterns or ("*",))).match
     described = families(page)
-    chosen: dict[tuple[str, tuple[str, ...]], Wanted] = {}
+    chosen: dict[tuple[str, tuple[str, ...]], SelectedSeries] = {}
     for sample in samples(page, tuple(known or ("",))):
         if not match(sample.name) or sample.name.endswith(_PARTS) or (known and sample.name not in known):
             continue
@@ -216,7 +219,7 @@ def choose(
     return _apart((name, wanted) for (name, _), wanted in chosen.items())
 
 
-def _unseen(patterns: Sequence[str], exporter: ExporterName | None) -> list[tuple[str, Wanted]]:
+def _unseen(patterns: Sequence[str], exporter: ExporterName | None) -> list[tuple[str, SelectedSeries]]:
     """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common.
 
     Not an exporter's: its series depend on the GPUs, queues or partitions that its page names.
@@ -229,7 +232,7 @@ def _unseen(patterns: Sequence[str], exporter: ExporterName | None) -> list[tupl
     return list(VLLM)
 
 
-def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described]) -> Wanted:
+def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described]) -> SelectedSeries:
     base = re.sub(r"_(total|sum|count)$", "", name)
     known = exporters.METRICS.get(name)
     kind, text = described.get(name) or described.get(base) or Described()
@@ -241,9 +244,9 @@ def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described])
     description = f"{labelled}: {text[:_HELP_LIMIT]}" if text else labelled
     if known:
         own = series(_plain(name + shown), known.unit, description, counter=known.counter, family=known.family)
-        return Wanted(own, known.factor, known.mean, kept, known.least, known.below)
+        return SelectedSeries(own, known.factor, known.mean, kept, known.least, known.below)
     made = series(_plain(name + shown), unit or "1", description, counter=counter, family=family)
-    return Wanted(made, mean=not counter and unit in _MEANS, labels=kept)
+    return SelectedSeries(made, mean=not counter and unit in _MEANS, labels=kept)
 
 
 def _plain(name: str) -> str:
@@ -251,9 +254,9 @@ def _plain(name: str) -> str:
     return plain if plain[:1].isalpha() else f"x_{plain}"
 
 
-def _apart(chosen: Iterable[tuple[str, Wanted]]) -> list[tuple[str, Wanted]]:
+def _apart(chosen: Iterable[tuple[str, SelectedSeries]]) -> list[tuple[str, SelectedSeries]]:
     """Two names that look alike in lower case get a number."""
-    by_name: dict[str, tuple[str, Wanted]] = {}
+    by_name: dict[str, tuple[str, SelectedSeries]] = {}
     for name, wanted in chosen:
         unique, number = wanted.series.name, 1
         while unique in by_name:
@@ -263,9 +266,9 @@ def _apart(chosen: Iterable[tuple[str, Wanted]]) -> list[tuple[str, Wanted]]:
     return list(by_name.values())
 
 
-def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[str], list[float]]:
+def reader(chosen: Sequence[tuple[str, SelectedSeries]]) -> Callable[[str], list[float]]:
     """A function from a page to the values, in the order of `chosen`; what is not finite is NaN."""
-    by_name: dict[str, list[tuple[int, Wanted]]] = {}
+    by_name: dict[str, list[tuple[int, SelectedSeries]]] = {}
     for at, (name, wanted) in enumerate(chosen):
         by_name.setdefault(name, []).append((at, wanted))
     beginnings = tuple(by_name)

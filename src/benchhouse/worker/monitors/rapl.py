@@ -11,7 +11,7 @@ from math import nan
 from pathlib import Path
 
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors.procfs import Kept, series
+from benchhouse.worker.monitors.procfs import OpenFile, series
 
 ROOT = Path("/sys/class/powercap")
 _PACKAGE, _MEMORY = "package", "dram"  # how names of zones begin
@@ -25,8 +25,8 @@ class _Zone:
     """One counter of microjoules, which begins again at 0 after its range: minutes of a busy package."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = Kept(folder / "energy_uj")
-        self._range_j = _microjoules(Kept(folder / "max_energy_range_uj"), close=True)
+        self._file = OpenFile(folder / "energy_uj")
+        self._range_j = _microjoules(OpenFile(folder / "max_energy_range_uj"), close=True)
         self._last_j, self._read_s, self._used_j = _microjoules(self._file), time.monotonic(), 0.0
 
     @property
@@ -71,7 +71,7 @@ class Energy:
             _close(zones)
 
 
-def why_unread(root: Path = ROOT) -> str:
+def unreadable_reason(root: Path = ROOT) -> str:
     """Why there is no energy of processors; empty where there is."""
     if not root.is_dir():
         return f"this machine has no {root}"
@@ -93,7 +93,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _microjoules(file: Kept, *, close: bool = False) -> float:
+def _microjoules(file: OpenFile, *, close: bool = False) -> float:
     """In joules; NaN where it can't be read."""
     text = file.read().strip()
     if close:

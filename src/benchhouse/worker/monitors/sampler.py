@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 
-from benchhouse.schema.telemetry import NodeSummary, Series, Source
+from benchhouse.schema.telemetry import NodeSummary, Series, SeriesSource
 from benchhouse.worker.monitors.procfs import refresh
 
 _HANGS_S = 0.5  # how long the end of a trial waits for the last reading of a slow source
@@ -57,7 +57,7 @@ class Recording:
 class Sampler:
     """`start`, `add` while it runs, `stop`. Times are seconds since `zero_s`, a moment of the monotonic clock."""
 
-    def __init__(self, sources: Iterable[Source], interval_s: float, zero_s: float | None = None) -> None:
+    def __init__(self, sources: Iterable[SeriesSource], interval_s: float, zero_s: float | None = None) -> None:
         self.interval_s = interval_s
         self.zero_s = time.monotonic() if zero_s is None else zero_s
         self._loops = [_Loop(self)]
@@ -83,7 +83,7 @@ class Sampler:
         missed. A trial that is shorter pays for no thread."""
         self._loops[0].start()
 
-    def find(self, make: Callable[[], Iterable[Source]]) -> None:
+    def find(self, make: Callable[[], Iterable[SeriesSource]]) -> None:
         """Add what `make` returns, when it does: opening a device or a connection may take long."""
 
         def look() -> None:
@@ -96,7 +96,7 @@ class Sampler:
 
         threading.Thread(target=look, name="benchhouse-monitor", daemon=True).start()
 
-    def add(self, source: Source) -> str:
+    def add(self, source: SeriesSource) -> str:
         """Sample one more source from now on; returns its scope, with a number if another has its name."""
         with self._lock:
             if self._stopped:
@@ -197,7 +197,7 @@ class Sampler:
 
 @dataclass
 class _Item:
-    source: Source
+    source: SeriesSource
     track: Track
     failed: bool = False
 

@@ -14,7 +14,7 @@ from benchhouse.schema import telemetry
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase, Stats, TelemetrySummary
 from benchhouse.worker.monitors.parquet import encode
 from benchhouse.worker.monitors.sampler import Recording, Track
-from benchhouse.worker.monitors.tagged import STEPS
+from benchhouse.worker.monitors.tagged_processes import STEPS
 from benchhouse.worker.monitors.tree import TRIAL
 
 SUMMARY = "summary.json"
@@ -102,7 +102,7 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
             figures = gauge_stats(times, values, phases) if gauge else counter_stats(times, values, phases, interval_s)
             if figures is not None:
                 stats[name] = figures
-        summary = telemetry.SeriesSummary(unit=item.told_unit, kind=item.kind, family=item.family, phases=stats)
+        summary = telemetry.SeriesSummary(unit=item.summary_unit, kind=item.kind, family=item.family, phases=stats)
         series[item.name] = summary
     name = re.sub(r"[^A-Za-z0-9_-]+", ".", track.scope).strip(".")  # service:postgres is in service.postgres.parquet
     return telemetry.ScopeSummary(
@@ -141,7 +141,7 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
                 for window in windows
             ]
             rows.append(
-                NodeSeries(node, part, item.name, item.told_unit, [nan if f is None else f.avg for f in figures])
+                NodeSeries(node, part, item.name, item.summary_unit, [nan if f is None else f.avg for f in figures])
             )
     work = [row.values for row in rows if (row.scope, row.series) == (TRIAL, "cpu")]
     common = [at for at in range(count) if not any(isnan(values[at]) for values in work)]  # steps begin later

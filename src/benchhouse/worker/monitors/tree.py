@@ -14,7 +14,7 @@ from math import nan
 
 from benchhouse.processes import tree
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker.monitors.procfs import TICKS_PER_S, Kept, series
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, OpenFile, series
 
 TRIAL = "trial"  # the scope of all that a trial runs
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -49,10 +49,10 @@ class _Member:
 
     def __init__(self, pid: int, *, own: bool, keep: bool) -> None:
         self.pid, self.own = pid, own  # without `own`, only what its children used counts
-        self.stat = Kept(f"/proc/{pid}/stat") if keep else None
-        self.io = Kept(f"/proc/{pid}/io") if keep and own else None
-        self.children = Kept(f"/proc/{pid}/task/{pid}/children") if keep and own else None
-        self.schedule = Kept(f"/proc/{pid}/schedstat") if keep and own else None
+        self.stat = OpenFile(f"/proc/{pid}/stat") if keep else None
+        self.io = OpenFile(f"/proc/{pid}/io") if keep and own else None
+        self.children = OpenFile(f"/proc/{pid}/task/{pid}/children") if keep and own else None
+        self.schedule = OpenFile(f"/proc/{pid}/schedstat") if keep and own else None
         self.fields: list[bytes] = []  # of stat, from the state on: field 3 of the man page is at 0
         self.moved: list[bytes] = []
         self.before = (self.fields, self.moved)
@@ -267,7 +267,7 @@ class _Switches:
 
 
 def _read(path: str) -> bytes:
-    file = Kept(path)
+    file = OpenFile(path)
     try:
         return file.read()
     finally:

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
-from benchhouse.schema.telemetry import STEADY, Monitors, NodeSummary, Phase, Source, Stats, TelemetrySummary
+from benchhouse.schema.telemetry import (
+    STEADY,
+    MonitorSettings,
+    NodeSummary,
+    Phase,
+    SeriesSource,
+    Stats,
+    TelemetrySummary,
+)
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker import batch
 from benchhouse.worker.monitors import store
@@ -20,9 +28,9 @@ from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.machine import node
 from benchhouse.worker.monitors.node_monitors import NodeMonitors
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, driver_is_here
-from benchhouse.worker.monitors.rapl import why_unread
+from benchhouse.worker.monitors.rapl import unreadable_reason
 from benchhouse.worker.monitors.sampler import Recording, Sampler
-from benchhouse.worker.monitors.tagged import OwnRanks, TrialProcesses
+from benchhouse.worker.monitors.tagged_processes import OwnRanks, TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
 _AFTER_S = 0.25
@@ -33,7 +41,7 @@ _HANGS_S = 0.2
 class Outward:
     """`begin` it beside a running sampler, `end` it before that is stopped."""
 
-    def __init__(self, monitors: Monitors, spec: TrialSpec, sampler: Sampler) -> None:
+    def __init__(self, monitors: MonitorSettings, spec: TrialSpec, sampler: Sampler) -> None:
         self.problems: list[str] = []
         self._monitors, self._spec, self._sampler = monitors, spec, sampler
         self._over = threading.Event()
@@ -62,15 +70,15 @@ class Outward:
 
             self._add(open_gpus())
         for scrape in self._monitors.prometheus:
-            from benchhouse.worker.monitors.prometheus import Endpoint
+            from benchhouse.worker.monitors.prometheus import PrometheusEndpoint
 
             url = resolve(scrape.url, os.environ)
-            self._add([Endpoint(url, scrape.name, scrape.series, scrape.labels, scrape.exporter)])
+            self._add([PrometheusEndpoint(url, scrape.name, scrape.series, scrape.labels, scrape.exporter)])
         if self._monitors.textfile:
             labels = {str(name): value for name, value in self._monitors.labels.items()}
             self._keep_file(Path(self._monitors.textfile), labels)
 
-    def _add(self, sources: Iterable[Source]) -> None:
+    def _add(self, sources: Iterable[SeriesSource]) -> None:
         for source in sources:
             self._gpu_model = self._gpu_model or getattr(source, "model", "")
             if self._over.is_set():
@@ -101,11 +109,11 @@ _APART_S = 0.1  # clocks of two nodes: logs of both can't be read beside each ot
 _SHARE_ALONE = 0.8  # of the first interval: then there is a thread, in time for the first tick
 
 
-class Watch:
+class TrialMonitor:
     """Nothing that goes wrong here ends a trial; `trouble` says what did."""
 
     def __init__(
-        self, monitors: Monitors | None, started: str, zero_s: float, others: NodeMonitors | None = None
+        self, monitors: MonitorSettings | None, started: str, zero_s: float, others: NodeMonitors | None = None
     ) -> None:
         """`others` samples the other nodes of the trial."""
         self.trouble = self.clocks = ""  # what is missing, and which nodes have another time of day
@@ -125,9 +133,9 @@ class Watch:
         pays for none. `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
         if self._monitors is not None:
             self._first = partial(self._begin, self._monitors, cgroups, spec)
-            self._take_first()
+            self._take_first_sample()
 
-    def _take_first(self) -> None:
+    def _take_first_sample(self) -> None:
         if self._first is None or time.monotonic() < self._zero_s + _FIRST_S:
             return
         first, self._first = self._first, None
@@ -136,7 +144,7 @@ class Watch:
         except (OSError, RuntimeError) as error:  # no descriptor, no thread left
             self.trouble, self._sampler = f"nothing was sampled: {error}", None
 
-    def _begin(self, monitors: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
+    def _begin(self, monitors: MonitorSettings, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
         sampler = Sampler([node()] if "node" in monitors.sources else [], monitors.interval, self._zero_s)
         sampler.begin()
         if "trial" in monitors.sources:
@@ -167,7 +175,7 @@ class Watch:
     def look(self, started: Path) -> None:
         """Go on to sample in a thread when it is time, and see whether the trial has started a service since the last
         look; `started` is its services.json."""
-        self._take_first()
+        self._take_first_sample()
         self._others.look()
         if self._sampler and time.monotonic() >= self._thread_at_s:
             self._thread_at_s = math.inf
@@ -201,9 +209,9 @@ class Watch:
         elif self._sampler:
             self._sampler.add(ProcessTree(f"service:{name}", server.pid))
         if self._sampler and server.metrics:
-            from benchhouse.worker.monitors.prometheus import Endpoint
+            from benchhouse.worker.monitors.prometheus import PrometheusEndpoint
 
-            self._sampler.add(Endpoint(server.metrics, f"{name}-metrics"))
+            self._sampler.add(PrometheusEndpoint(server.metrics, f"{name}-metrics"))
 
     def end(self) -> None:
         """Take the last sample. Also safe to call when nothing was begun, or twice."""
@@ -238,11 +246,11 @@ class Watch:
             self.trouble = f"{folder.name} could not be written: {error.strerror or error}"
             return None
 
-    def why_no_energy(self) -> str:
+    def missing_energy_reason(self) -> str:
         """Of a trial whose energy is not known."""
         if self._monitors is None:
             return "nothing was sampled (monitors: false)"
-        processors = why_unread() if "node" in self._monitors.sources else "sources has no node"
+        processors = unreadable_reason() if "node" in self._monitors.sources else "sources has no node"
         return f"no GPU told what it draws; {processors or 'processors were read for too short a time'}"
 
 

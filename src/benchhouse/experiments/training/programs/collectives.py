@@ -45,7 +45,7 @@ def main() -> None:
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         nccl=".".join(map(str, torch.cuda.nccl.version())) if options.backend == "nccl" else None,
     )
-    operation = Operation(options.operation, options.bytes, getattr(torch, options.dtype), device)
+    operation = CollectiveOperation(options.operation, options.bytes, getattr(torch, options.dtype), device)
     try:
         wrong = operation.check()
     except RuntimeError as error:  # NotImplementedError is one
@@ -62,7 +62,7 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def measure_rounds(operation: "Operation", options: argparse.Namespace) -> list[tuple[float, float]]:
+def measure_rounds(operation: "CollectiveOperation", options: argparse.Namespace) -> list[tuple[float, float]]:
     """Both ends of each round, by the node's monotonic clock; a round is `iterations` operations back to back."""
     rank, seconds, when = options.late.split(":") if options.late else ("-1", "0", "")
     late_s = float(seconds) if int(rank) == dist.get_rank() else 0.0
@@ -86,7 +86,7 @@ def measure_rounds(operation: "Operation", options: argparse.Namespace) -> list[
     return rounds
 
 
-class Operation:
+class CollectiveOperation:
     """One operation on buffers of this rank. `bytes` is its size as nccl-tests counts it: of the whole array, of which
     all_gather, reduce_scatter and all_to_all give each rank an equal share, rounded down."""
 

@@ -58,7 +58,7 @@ class Files:
         return as_sample(self.store.read(f"{index // self.in_folder:06d}/{index:08d}.bin"))
 
 
-class Memory:
+class InMemoryData:
     """No storage at all: what the loader itself costs."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def loader_of(options: dict[str, Any], epoch: int, rank: int, world: int) -> Dat
     }
     if options["kind"] == "parquet":
         return DataLoader(Parquet(options, own), **common)
-    dataset: Any = {"files": Files, "memory": Memory}[options["kind"]](options)
+    dataset: Any = {"files": Files, "memory": InMemoryData}[options["kind"]](options)
     return DataLoader(dataset, sampler=own, **common)
 
 

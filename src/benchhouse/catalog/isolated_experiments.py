@@ -1,0 +1,87 @@
+"""Experiments that are installed only in an environment of their own: described there once, kept by its digest.
+
+The Python of that environment runs `python -m benchhouse.catalog.isolated_experiments`, which prints its content. Only
+this description is used here, to list, show and plan; nothing of the package is imported.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchhouse.catalog.entries import EntryPointLine, ado_entries, entries
+from benchhouse.catalog.listing import Listed, describe_apart
+from benchhouse.processes.durable import write_whole
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.version import __version__
+
+_FORMAT = 1  # of a description: raised when it has other keys
+
+
+def kept(cache: Path, identity: str) -> list[Listed] | None:
+    """What the environment of that digest was found to hold; None where it was not yet looked at."""
+    record = _read(_file(cache, identity))
+    return [Listed(**item) for item in record["items"]] if record else None
+
+
+def keep(cache: Path, identity: str, python: str, items: Sequence[Listed]) -> None:
+    """For every later look, of this process or another; `python` is there as long as the environment is."""
+    path = _file(cache, identity)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"python": python, "items": [asdict(item) for item in items]})
+    write_whole(path, text, durable=False)  # one that a power cut emptied is made again
+
+
+def all_descriptions(cache: Path) -> list[Listed]:
+    """All that is in environments which still exist; of two with one name and version, that looked at last."""
+    latest: dict[tuple[str, str], Listed] = {}
+    files = [path for path in (cache / "described").glob("*.json") if path.name.endswith(_suffix())]
+    for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
+        record = _read(path)
+        if record and Path(record["python"]).exists():
+            latest |= {(item["name"], item["version"]): Listed(**item) for item in record["items"]}
+    return sorted(latest.values(), key=lambda item: (item.name, item.version))
+
+
+def understand(printed: str, requirements: Sequence[str]) -> list[Listed]:
+    """What `main` printed in an environment with these requirements."""
+    try:
+        items = json.loads(printed.splitlines()[-1])
+        return [replace(Listed(**item), environment=list(requirements)) for item in items]
+    except (ValueError, TypeError, IndexError) as error:
+        raise BenchError(f"the isolated environment did not say what is in it: {error}") from error
+
+
+def describe_here() -> list[Mapping[str, Any]]:
+    """All experiments of this environment that are not our own, with the schemas of their inputs."""
+    theirs: list[EntryPointLine] = [
+        item for item in entries("experiments") if item.distribution.lower() != "benchhouse"
+    ]
+    described = describe_apart([*theirs, *ado_entries()], whole=True)
+    return [item for record in described.values() for item in record["items"]]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record
+
+
+def _file(cache: Path, identity: str) -> Path:
+    return cache / "described" / f"{identity}{_suffix()}"
+
+
+def _suffix() -> str:
+    return f"-{digest([__version__, _FORMAT])[:8]}.json"
+
+
+def main() -> None:
+    print(json.dumps(describe_here()))
+
+
+if __name__ == "__main__":
+    main()

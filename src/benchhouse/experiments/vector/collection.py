@@ -1,0 +1,153 @@
+"""The life of a collection in a trial: made, filled, built, measured by its size, and always removed."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.experiments.vector.data import VectorDataset
+from benchhouse.experiments.vector.target import VectorTarget
+from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection, VectorDriver
+from benchhouse.load.trial import advised
+from benchhouse.processes.tree import descendants
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class CollectionHandle:
+    """Where the collection will be, and how its memory is known."""
+
+    make: Callable[[], VectorDriver]
+    endpoint: str
+    memory: Callable[[], int] | None  # None where the server is somebody else's
+    embedded: bool  # inside this process
+
+
+def find_place(target: VectorTarget, workload: VectorWorkload, data: VectorDataset, ctx: Context) -> CollectionHandle:
+    """Start the server if one is needed, and check that the driver can do what is asked."""
+    driver = ctx.driver(target.driver)
+    if not hasattr(driver, "indexes"):
+        known = "see: bench show vector.search"
+        raise BenchError(f"{target.driver!r} is no driver of a vector database", known)
+    _check(driver, target, workload, ctx)
+    collection = Collection(
+        name=f"bench_{digest([ctx.trial_id, ctx.repetition, ctx.seed])[:16]}",
+        dimensions=data.vectors.shape[1],
+        distance=workload.distance,
+        index=target.index,
+        options=target.options,
+        labels=workload.selectivity is not None,
+        threads=target.threads,
+    )
+
+    def place(endpoint: str, memory: Callable[[], int] | None, *, embedded: bool = False) -> CollectionHandle:
+        return CollectionHandle(lambda: driver(endpoint, collection), endpoint, memory, embedded)
+
+    if not target.endpoint and driver.recipe:
+        service = ctx.service(driver.recipe)
+        return place(service.endpoint, lambda: tree_bytes(service.pid))
+    if target.endpoint in ("", "embedded"):
+        return place(str(ctx.workdir / "collection"), anonymous_memory, embedded=True)
+    return place(target.endpoint, None)
+
+
+def _check(driver: Any, target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
+    options = ("index", target.index, driver.indexes), ("distance", workload.distance, driver.distances)
+    for what, wanted, known in options:
+        if wanted not in known:
+            ctx.fail("not_supported", f"{target.driver} has no {what} {wanted}; it has {', '.join(known)}")
+    if workload.selectivity is not None and not driver.filters:
+        ctx.fail("not_supported", f"the driver {target.driver} can't filter")
+    if driver.shared and workload.shards > 1:
+        ctx.fail("one_process", f"all threads share one {target.driver}: there can't be {workload.shards} processes")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What it took to fill and build the collection."""
+
+    vectors: int
+    ingest_s: float
+    build_s: float
+    memory: int | None  # growth in bytes
+
+
+@contextlib.contextmanager
+def alive(place: CollectionHandle) -> Iterator[VectorDriver]:
+    """A driver that is open; what it creates is deleted, whatever happens. What went wrong first is what is told."""
+    driver = place.make()
+    try:
+        driver.open()
+    except CallFailed as failed:
+        raise CallFailed(failed.kind, advised(failed.kind, failed.detail)) from failed
+    with contextlib.closing(driver):
+        try:
+            yield driver
+        except BaseException:
+            with contextlib.suppress(CallFailed, BenchError):
+                driver.delete()
+            raise
+        driver.delete()
+
+
+def fill(driver: VectorDriver, place: CollectionHandle, data: VectorDataset, workload: VectorWorkload) -> Made:
+    """Create, ingest, build; the share for later is left out."""
+    from benchhouse.experiments.vector.recall import labels  # brings numpy
+
+    count = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
+    marks = labels(len(data.vectors)) if workload.selectivity is not None else None
+    before = place.memory() if place.memory else 0
+    driver.create()
+    began = perf_counter()
+    put(driver, data, marks, 0, count, workload.ingest_batch)
+    ingested = perf_counter()
+    driver.build()
+    built = perf_counter()
+    grown = place.memory() - before if place.memory else None
+    return Made(count, ingested - began, built - ingested, grown)
+
+
+def put(
+    driver: VectorDriver, data: VectorDataset, marks: "NDArray[int64] | None", first: int, last: int, batch: int
+) -> None:
+    for start in range(first, last, batch):
+        stop = min(start + batch, last)
+        driver.ingest(start, data.vectors[start:stop], None if marks is None else marks[start:stop])
+
+
+def anonymous_memory() -> int:
+    """Memory of this process without mapped files, after what the allocator merely keeps has been given back."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+    return _bytes(os.getpid())
+
+
+def tree_bytes(pid: int) -> int:
+    """The same of a process and all its descendants; what they share counts once, where the kernel tells."""
+    return sum(map(_bytes, (pid, *descendants(pid))))
+
+
+def _bytes(pid: int) -> int:
+    for file, fields in (("smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")), ("status", ("RssAnon:", "RssShmem:"))):
+        try:
+            rows = [line.split() for line in Path(f"/proc/{pid}/{file}").read_text().splitlines()]
+        except OSError:
+            continue
+        sizes = [int(row[1]) * 1024 for row in rows if row and row[0] in fields]
+        if len(sizes) == len(fields):
+            return sum(sizes)
+    return 0

@@ -1,0 +1,84 @@
+"""What ran beside a trial: other trials on the same host at the same time, as seen, not as a scenario allows them."""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any
+
+from benchhouse.warehouse.grouping import grouped
+from benchhouse.warehouse.query import Warehouse, own
+
+Row = Mapping[str, Any]
+Beside = Mapping[str, float]
+"""By trial: how many others ran on its host, on average over its time."""
+_CLOCK_S = 0.001  # to which starts are noted: trials in turn must not seem to overlap
+_SLACK, _SHARE = 0.5, 0.2
+"""Sides are alike within half a trial and a fifth of the larger figure: ends touch, and the last trials of a run have
+fewer beside them than the first."""
+
+SPANS = own(
+    """
+SELECT trial_id, host, started, duration_s FROM trial_fact
+WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
+ORDER BY started, trial_id
+""".strip()
+)
+
+
+def concurrent_trial_counts(warehouse: Warehouse, sides: Sequence[Sequence[Row]]) -> Beside:
+    """Of the trials of these sides, counting those of every run in the tables that ran at the same time."""
+    runs = {row["run_id"] for side in sides for row in side}
+    known = warehouse.catalog.runs()
+    own = [run for run in known if run.run_id in runs]
+    meanwhile = {
+        run.run_id for run in known if any(run.started <= mine.ended and run.ended >= mine.started for mine in own)
+    }
+    picked = sorted(runs | meanwhile)
+    return count_concurrent(warehouse.query(SPANS, {"runs": picked}, runs=picked, name="beside").dicts())
+
+
+def count_concurrent(trials: Iterable[Row]) -> dict[str, float]:
+    """Among these rows of trial_fact: by start, and by duration, which no clock that is set moves."""
+    beside: dict[str, float] = {}
+    for rows in grouped(trials, itemgetter("host")).values():
+        spans = {}
+        for row in rows:
+            start = datetime.fromisoformat(row["started"]).timestamp()
+            spans[row["trial_id"]] = start, start + max(0.0, row["duration_s"] - _CLOCK_S)
+        done = _WorkDone(spans.values())
+        for trial, (start, end) in spans.items():
+            took = end - start
+            beside[trial] = max(0.0, (done.until(end) - done.until(start)) / took - 1.0) if took else 0.0
+    return beside
+
+
+class _WorkDone:
+    """Seconds that trials ran, all together, up to a time."""
+
+    def __init__(self, spans: Collection[tuple[float, float]]) -> None:
+        changes = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
+        self._times = [time for time, _ in changes]
+        self._running = list(accumulate(change for _, change in changes))
+        lengths = [later - time for time, later in zip(self._times, self._times[1:], strict=False)]
+        worked = (running * length for running, length in zip(self._running, lengths, strict=False))
+        self._done = [0.0, *accumulate(worked)]
+
+    def until(self, time: float) -> float:
+        at = bisect_right(self._times, time) - 1
+        return self._done[at] + self._running[at] * (time - self._times[at])
+
+
+def describe_concurrent_trials(sides: Sequence[Sequence[Row]], beside: Beside) -> list[str]:
+    """Of each side in words, `7 others`; the same words for sides that are alike."""
+    counts = [[beside[row["trial_id"]] for row in side if row["trial_id"] in beside] for side in sides]
+    means = [sum(own) / len(own) if own else None for own in counts]
+    texts: dict[float, str] = {}
+    first = text = None
+    for mean in sorted({mean for mean in means if mean is not None}):
+        if first is None or mean - first > _SLACK + _SHARE * mean:
+            first, rounded = mean, round(mean, 1)
+            text = f"{rounded:g} other{'' if rounded == 1 else 's'}"
+        texts[mean] = text or ""
+    return ["" if mean is None else texts[mean] for mean in means]
