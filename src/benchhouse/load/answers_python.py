@@ -1,8 +1,8 @@
-"""What is made of the bytes and the marks of an answer, in Python. `answers.py` says when it is used.
+"""What is computed from the bytes and marks of an answer, in Python. `answers.py` defines when it is used.
 
-A mark is what the engine knows of one read. As the poller hands it over it holds four numbers of 64 bits: where the
-read ends in the data, when the last of it arrived, when the first did at the earliest, and when it was read. Those of
-an exchange hold three, and the first of them is the size of the body after the read.
+A mark is what the engine knows about one read. From the poller it has four numbers of 64 bits: where the read ends in
+the data, when its last byte arrived, the earliest time at which its first byte can have arrived, and when it was read.
+The marks of an exchange have three numbers; the first is the size of the body after the read.
 """
 
 import re
@@ -14,21 +14,22 @@ from itertools import accumulate, groupby, pairwise, repeat, takewhile
 from operator import add, ge, le, sub
 
 READ, MARK = struct.Struct("=4q"), struct.Struct("=3q")
-_known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # of chunks, as tokens have them
+_known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # of chunks, in the spelling that tokens have
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,7})\r\n")  # of a chunk, in any spelling
 _LARGEST = (1 << 63) - 1
-_LINE_ENDS = 3  # bytes that may follow the end of an event, before the next one begins
+_LINE_ENDS = 3  # bytes that may follow the end of an event before the next one starts
 _NOT_PLAIN = re.compile(rb'["\\\n]')
 _SHORT = 40
-_AT_A_LOOK = 1 << 14  # bytes: looking at all that follows, again and again, would cost its square
+_AT_A_LOOK = 1 << 14  # bytes: searching the whole remainder again and again would take quadratic time
 
 
 def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes, bytes]:
-    """Take the whole chunks at the beginning, most of a stream of tokens: where the first other one is, their content,
-    and the marks of the reads that end before it, for a body that had `before` bytes.
+    """Take the whole chunks at the beginning, which are most of a token stream.
 
-    Raises ValueError if `reads` is not a whole number of reads, or if those reads do not end in ascending order, and
-    OverflowError if the body would have 2^63 bytes or more."""
+    Return where the first incomplete or different chunk starts, the content before it, and the marks of the reads that
+    end before it, for a body that had `before` bytes. Raises ValueError if `reads` is not a whole number of reads, or
+    if those reads do not end in ascending order, and OverflowError if the body would have 2^63 bytes or more.
+    """
     if len(reads) % READ.size:
         raise ValueError(f"expected rows of {READ.size} bytes")
     lines = data.split(b"\r\n")
@@ -42,7 +43,7 @@ def whole_chunks(data: bytes, reads: bytes, before: int, /) -> tuple[int, bytes,
     chunk_ends = list(map(add, content_ends, accumulate(framing)))
     at = chunk_ends[-1] if whole else 0
     del contents[whole:]
-    while (size := _SIZE_LINE.match(data, at)) and (length := int(size[1], 16)):  # not known, or with a line end inside
+    while (size := _SIZE_LINE.match(data, at)) and (length := int(size[1], 16)):  # unknown size, or contains a line end
         end = size.end() + length
         if not data.startswith(b"\r\n", end):
             break
@@ -68,7 +69,7 @@ def _is_ascending(values: "Sequence[int] | array[int]") -> bool:
 
 
 def _content_up_to(end: int, chunk_ends: Sequence[int], content_ends: Sequence[int]) -> int:
-    """Bytes of content among the first `end` bytes of whole chunks."""
+    """Return the number of content bytes among the first `end` bytes of whole chunks."""
     whole = bisect_right(chunk_ends, end)
     before, start = (content_ends[whole - 1], chunk_ends[whole - 1]) if whole else (0, 0)
     if whole == len(chunk_ends):
@@ -79,12 +80,13 @@ def _content_up_to(end: int, chunk_ends: Sequence[int], content_ends: Sequence[i
 
 
 def alike(body: bytes, at: int, begin: bytes, end: bytes, /) -> tuple[int, bytes]:
-    """Pass over the events from `at` on that are `begin`, a text and `end`: where the first other one is, and for each
-    the place in `body` of the line end with which its first line ends.
+    """Skip the events from `at` on that consist of `begin`, a text, and `end`.
 
-    Most events of a stream are such, and splitting at what is the same between two texts costs a tenth of reading them
-    one by one. A text with a quote, a backslash or a line end in it may be anything, and ends the row. One of these
-    three must begin `end`, which holds a line end: otherwise ValueError is raised, as it is for a negative `at`.
+    Return where the first different event starts, and for each skipped one the place in `body` of the line end that
+    ends its first line. Most events of a stream have this form, and splitting at the constant part between two texts
+    takes a tenth of the time of reading them one by one. A text that contains a quote, a backslash, or a line end can
+    be anything, and ends the series. `end` must start with one of these three and contain a line end; otherwise
+    ValueError is raised, as for a negative `at`.
     """
     if at < 0 or not _NOT_PLAIN.match(end):
         raise ValueError("`end` must close a text, and `at` be positive")
@@ -98,7 +100,7 @@ def alike(body: bytes, at: int, begin: bytes, end: bytes, /) -> tuple[int, bytes
         reached = list(accumulate([len(text) + len(glue) for text in texts], initial=first))
         places.extend([place - len(glue) + line_end for place in reached[1:]])
         at = reached[-1] - len(begin)
-        close = _NOT_PLAIN.search(body, reached[-1])  # of the last, which another kind of event follows
+        close = _NOT_PLAIN.search(body, reached[-1])  # end of the last text, which a different kind of event follows
         if not close or close.start() == reached[-1] or not body.startswith(end, close.start()):
             break
         places.append(close.start() + line_end)
@@ -107,21 +109,23 @@ def alike(body: bytes, at: int, begin: bytes, end: bytes, /) -> tuple[int, bytes
 
 
 def _split(data: bytes, glue: bytes) -> list[bytes]:
-    """As `data.split(glue)`, in a third of the time for a long glue: a short piece of it is searched quickly."""
+    """Do the same as `data.split(glue)` in a third of the time for a long glue, by searching for a short piece of
+    it."""
     short = glue[:_SHORT]
     parts = data.split(short)
-    if len(parts) - 1 != data.count(glue):  # the piece stands elsewhere too
+    if len(parts) - 1 != data.count(glue):  # the piece also occurs outside of the glue
         return data.split(glue)
     more = len(glue) - len(short)
     return [parts[0], *(part[more:] for part in parts[1:])]
 
 
 def arrivals(ends: "array[int]", marks: "array[int]", /) -> tuple[bytes, bytes]:
-    """The stamp of the read that completed each event, and how much earlier each may have arrived; nothing of that
-    where each event was the last of its read, as its stamp is then its own.
+    """Return the stamp of the read that completed each event, and how much earlier each event may have arrived.
 
-    Raises ValueError if events or reads do not end in ascending order, IndexError if the last read ends before the
-    last event, and OverflowError if a stamp and its floor are 2^63 or more apart."""
+    The second result is empty if each event was the last of its read, because its stamp is then its own. Raises
+    ValueError if events or reads do not end in ascending order, IndexError if the last read ends before the last event,
+    and OverflowError if a stamp and its floor are 2^63 or more apart.
+    """
     if len(marks) % 3:
         raise ValueError(f"expected rows of {MARK.size} bytes")
     sizes, stamps, floors = marks[::3], marks[1::3], marks[2::3]
@@ -130,7 +134,7 @@ def arrivals(ends: "array[int]", marks: "array[int]", /) -> tuple[bytes, bytes]:
     if not ends:
         return b"", b""
     first = bisect_left(sizes, ends[0])
-    reads: Sequence[int] = range(first, first + len(ends))  # where each event has a read to itself, as most have
+    reads: Sequence[int] = range(first, first + len(ends))  # each event has its own read, as most have
     behind = list(map(sub, sizes[first:], ends))
     if len(behind) < len(ends) or min(behind) < 0 or any(map(ge, sizes[first:], ends[1:])):
         reads = [bisect_left(sizes, end) for end in ends]
@@ -143,8 +147,10 @@ def arrivals(ends: "array[int]", marks: "array[int]", /) -> tuple[bytes, bytes]:
 
 
 def gaps(stamps: "array[int]", /) -> tuple[bytes, int, int]:
-    """Between each stamp and the next, the longest of them, and the sum of what each differs from the one before; none
-    where there is a single stamp. Raises OverflowError for stamps that are 2^63 or more apart."""
+    """Return the gaps between consecutive stamps, the longest gap, and the sum of the absolute changes from gap to gap.
+
+    A single stamp has no gaps. Raises OverflowError for stamps that are 2^63 or more apart.
+    """
     between = array("q", [after - before for before, after in pairwise(stamps)])
     changes = [abs(after - before) for before, after in pairwise(between)]
     return between.tobytes(), max(between, default=0), sum(changes)
@@ -153,10 +159,11 @@ def gaps(stamps: "array[int]", /) -> tuple[bytes, int, int]:
 def sides(
     values: "array[int]", earlier: "array[int]", later: "array[int]", fine: int, /
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """Times that may be less by `earlier` and more by `later` (empty: none is): those that are off by `fine` at most,
-    and of the others what was measured, the least that each can be, and the most.
+    """Split times that may be less by `earlier` and more by `later` (empty: by nothing).
 
-    Raises ValueError if the lengths differ, and OverflowError for a result of more than 64 bits."""
+    Return the times that are off by at most `fine`; and for the others, what was measured, the least that each can be,
+    and the most. Raises ValueError if the lengths differ, and OverflowError for a result of more than 64 bits.
+    """
     if len(earlier) != len(values) or (later and len(later) != len(values)):
         raise ValueError("each value needs how far it can be off")
     rows = list(zip(values, earlier, later or repeat(0), strict=False))
@@ -176,8 +183,10 @@ def sides(
 
 
 def bins(stamps: "array[int]", start: int, width: int, /) -> list[int]:
-    """In which bins of time stamps lie, of this width and counted from `start`; each is told once where neighbours
-    share it. Raises ValueError without a width, and OverflowError for a stamp that is 2^63 or more from `start`."""
+    """Return the bins that contain stamps, of this width and counted from `start`; neighbors in one bin list it once.
+
+    Raises ValueError for a width below 1, and OverflowError for a stamp that is 2^63 or more from `start`.
+    """
     if width < 1:
         raise ValueError("a bin has a width")
     since = array("q", [stamp - start for stamp in stamps])

@@ -1,7 +1,8 @@
 """Arrivals: when the requests of an open loop are due.
 
-A kind's schedule is its expected number of arrivals by a time, its course, and how the arrivals are spaced on that
-count: evenly, or with gaps drawn from a gamma law of mean one (shape 1 is the exponential law, a Poisson process).
+The schedule of a kind consists of its expected number of arrivals by any time (its course), and how the arrivals are
+spaced on that count: evenly, or with gaps from a gamma distribution with mean one (shape 1 is the exponential
+distribution, a Poisson process).
 """
 
 import csv
@@ -32,10 +33,11 @@ _LATEST_S = Decimal(10**12)  # of a trace: seconds of the Unix epoch are far bel
 
 
 class Course:
-    """The expected number of arrivals by any time, and back: pieces of linearly changing rate, then the last rate."""
+    """The expected number of arrivals by any time, and its inverse: pieces of linearly changing rate, then the last
+    rate."""
 
     def __init__(self, hold: float, pieces: Sequence[tuple[float, float, float]] = ()) -> None:
-        """`pieces` are (seconds, rate at the beginning, rate at the end), in order; `hold` is the rate after them."""
+        """`pieces` are (seconds, rate at the start, rate at the end), in order; `hold` is the rate after them."""
         self._starts, self._reached, self._rates, self._slopes = [0.0], [0.0], [], []
         for length, first, last in pieces:
             self._starts.append(self._starts[-1] + length)
@@ -51,19 +53,19 @@ class Course:
         return self._reached[piece] + passed * (self._rates[piece] + self._slopes[piece] * passed / 2)
 
     def when(self, arrivals: float) -> float:
-        """The second by which so many arrivals are expected; the exact inverse of `expected`."""
+        """Return the second by which this number of arrivals is expected; the exact inverse of `expected`."""
         piece = bisect_right(self._reached, arrivals, lo=1) - 1
         more, rate = arrivals - self._reached[piece], self._rates[piece]
-        # The larger root's usual form loses its digits where the rate hardly changes; this one does not.
+        # The usual form of the larger root loses its digits if the rate hardly changes; this one does not.
         return self._starts[piece] + 2 * more / (rate + math.sqrt(rate * rate + 2 * self._slopes[piece] * more))
 
     @property
     def peak(self) -> float:
-        """The highest rate; a piece that rises is followed by one that begins there."""
+        """The highest rate; a rising piece is followed by one that starts at its end rate."""
         return max(self._rates)
 
     def times(self, reached: Iterator[float]) -> Iterator[int]:
-        """The nanosecond by which each of the given numbers of arrivals is expected."""
+        """Yield the nanosecond by which each of these numbers of arrivals is expected."""
         if len(self._rates) == 1:
             scale = _NS / self._rates[0]
             return (round(arrivals * scale) for arrivals in reached)
@@ -72,16 +74,16 @@ class Course:
 
 
 class _Kind(Model):
-    """What every kind of arrivals can do."""
+    """The common interface of all kinds of arrivals."""
 
     own_rate: ClassVar[bool] = False
-    """Whether the kind brings its rates itself, so that the load's `rate` has no say."""
+    """Whether the kind defines its own rates, so that the load's `rate` is ignored."""
 
     def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
-        """Intended times in nanoseconds after the start, never decreasing, endless unless the kind says otherwise.
+        """Return the intended times in nanoseconds after the start, never decreasing, endless unless the kind differs.
 
-        The same seed gives the same times. Evenly spaced arrivals begin at 0, random ones after their first gap.
-        Raises ValueError at once for a rate that can't be.
+        The same seed gives the same times. Evenly spaced arrivals start at 0, random ones after their first gap. Raises
+        ValueError at once for an impossible rate.
         """
         return self.course(rate, duration_s).times(_spaced(self.gap_shape, seed))
 
@@ -89,12 +91,12 @@ class _Kind(Model):
         return Course(_positive(rate))
 
     def peak(self, rate: float | None, duration_s: float | None) -> float:
-        """The most arrivals a second that are to be expected."""
+        """Return the highest expected number of arrivals per second."""
         return self.course(rate, duration_s).peak
 
     @property
     def gap_shape(self) -> float | None:
-        """Shape of the gamma law that the gaps follow; None for even gaps."""
+        """Shape of the gamma distribution of the gaps; None for even gaps."""
         return None
 
 
@@ -104,14 +106,14 @@ class Constant(_Kind):
     kind: Literal["constant"] = Field("constant", description="Evenly spaced arrivals.")
 
     def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
-        """The k-th is k/rate after the start, rounded once: nothing adds up over a long run."""
+        """Return times of which the k-th is k/rate after the start, rounded once, so that no error accumulates."""
         exact = Fraction(repr(float(_positive(rate))))
         step, unit = 2 * _NS * exact.denominator, 2 * exact.numerator
         return (reached // unit for reached in count(exact.numerator, step))
 
 
 class Poisson(_Kind):
-    """Independent arrivals, as of many users who don't know of each other: gaps are exponential."""
+    """Independent arrivals, such as those of many unrelated users: gaps are exponential."""
 
     kind: Literal["poisson"] = Field("poisson", description="Independent arrivals with exponential gaps.")
 
@@ -121,7 +123,7 @@ class Poisson(_Kind):
 
 
 class Gamma(_Kind):
-    """Independent gaps of a gamma law with the same mean as the other kinds; their variation is 1/sqrt(shape)."""
+    """Independent gaps from a gamma distribution with the mean of the other kinds; their variation is 1/sqrt(shape)."""
 
     kind: Literal["gamma"] = Field("gamma", description="Gaps of a gamma law.")
     shape: float = Field(ge=0.01, le=1000, description="Below 1 bursty, 1 as poisson, above 1 more even.")
@@ -132,7 +134,7 @@ class Gamma(_Kind):
 
 
 class _Changing(_Kind):
-    """A rate that changes."""
+    """Arrivals whose rate changes."""
 
     gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals at that rate.")
 
@@ -142,7 +144,7 @@ class _Changing(_Kind):
 
 
 class Ramp(_Changing):
-    """The rate goes in a straight line from the load's `rate` to `to`, and stays there."""
+    """The rate changes linearly from the load's `rate` to `to`, and stays there."""
 
     kind: Literal["ramp"] = Field("ramp", description="A rate that rises or falls in a straight line.")
     to: float = Field(gt=0, le=1e6, description="Requests a second at the end.")
@@ -185,7 +187,7 @@ class TraceArrivals(_Kind):
         return self
 
     def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
-        """The file is read as the times are taken; ValueError where it is no longer what was checked."""
+        """Yield times while the file is read. Raises ValueError if the file is no longer the one that was checked."""
         times = _read_trace(Path(self.file))
         first = next(times)
         yield 0
@@ -193,16 +195,16 @@ class TraceArrivals(_Kind):
             yield round((time - first) / self.speed)
 
     def peak(self, rate: float | None, duration_s: float | None) -> float:
-        """Of its busiest second."""
+        """Return the arrivals in the busiest second."""
         return max(Counter(at // _NS for at in self.due(None, 0)).values())
 
     def digest(self) -> str:
-        """sha256 of the file's bytes: what identifies the trace, wherever the file lies."""
+        """Return the sha256 of the file's bytes, which identifies the trace at any path."""
         return file_digest(Path(self.file))
 
 
 def _spell_out(given: Any) -> Any:
-    """Lets a kind without further fields be written as one word: `arrivals: poisson`."""
+    """Let a kind without further fields be written as one word: `arrivals: poisson`."""
     return {"kind": given} if isinstance(given, str) else given
 
 
@@ -218,7 +220,7 @@ def _positive(rate: float | None) -> float:
 
 
 def _spaced(shape: float | None, seed: int) -> Iterator[float]:
-    """How many arrivals are expected by the time of each one."""
+    """Yield the number of arrivals expected by the time of each arrival."""
     if shape is None:
         return map(float, count())
     if shape == 1:
@@ -227,7 +229,7 @@ def _spaced(shape: float | None, seed: int) -> Iterator[float]:
 
 
 def _exponential(seed: int) -> Iterator[float]:
-    """As `gammavariate` of shape 1 would have it, in half the time."""
+    """Do the same as `gammavariate` of shape 1 in half the time."""
     uniform, log, reached = Random(seed).random, math.log, 0.0
     while True:
         reached -= log(1.0 - uniform())
@@ -236,13 +238,13 @@ def _exponential(seed: int) -> Iterator[float]:
 
 @lru_cache(maxsize=16)
 def _check_trace(path: Path, size: int, changed_ns: int) -> None:
-    """Reads the file once, however often the same scenario is validated: size and time of change tell it apart."""
+    """Check the file once, even if the same scenario is validated often; its size and modification time identify it."""
     for _ in _read_trace(path):
         pass
 
 
 def _read_trace(path: Path) -> Iterator[int]:
-    """Timestamps in nanoseconds, one at a time; ValueError with the line where one is wrong or out of order."""
+    """Yield timestamps in nanoseconds. Raises ValueError with the line if one is invalid or out of order."""
     before = None
     for line, text in _timestamps(path):
         try:
@@ -263,7 +265,7 @@ def _read_trace(path: Path) -> Iterator[int]:
 
 
 def _timestamps(path: Path) -> Iterator[tuple[int, Any]]:
-    """Line number and what stands for the timestamp there, whatever it is."""
+    """Yield each line number and the unchecked timestamp of that line."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if not line.isspace())
         number, head = next(lines, (0, ""))
@@ -290,4 +292,4 @@ def _json_timestamp(line: str) -> Any:
     try:
         return _JSON.decode(line)["timestamp"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        return line  # which is no timestamp, and is shown as found
+        return line  # not a timestamp; the message shows it as found

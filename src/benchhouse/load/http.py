@@ -1,7 +1,7 @@
-"""A client connection for HTTP/1.1 on the reactor: it moves bytes, marks each read, and tells when an answer ends.
+"""A client connection for HTTP/1.1 on the reactor: it moves bytes, marks each read, and reports when an answer ends.
 
-Stamps come from the kernel where it gives them. Then the time that this process takes to get round to reading is in no
-latency, unless more came behind meanwhile: `poller.py` says how far such a stamp can be off.
+Stamps come from the kernel if it provides them. Then no latency includes the time until this process reads the data,
+unless more data arrived meanwhile: `poller.py` explains how far off such a stamp can be.
 """
 
 import errno
@@ -21,19 +21,20 @@ from benchhouse.load.reactor import Reactor
 
 _SO_TIMESTAMPNS = 35
 _TLS_BYTES = 1 << 16
-_ENOUGH = 1 << 20  # bytes of a stream, at which it is looked at in any case
+_ENOUGH = 1 << 20  # bytes of a stream at which it is always processed
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
-_LOW_BYTES = 1 << 20  # of a long body, what must have come before the kernel says so
-_ROOM = memoryview(bytearray(_LOW_BYTES))  # for what a sink takes, used up before the next read of any connection
+_LOW_BYTES = 1 << 20  # bytes of a long body that must arrive before the kernel reports them
+_ROOM = memoryview(bytearray(_LOW_BYTES))  # for data that a sink takes; used up before the next read of any connection
 
 Done = Callable[["HttpConnection", Exchange, str | None, str], None]
 
 
 class HttpConnection:
-    """One socket; one request at a time. `done(connection, exchange, error, detail)` is called exactly once for each.
+    """One socket; one request at a time. `done(connection, exchange, error, detail)` is called exactly once per
+    request.
 
-    `error` is None for an answer that is complete, else a kind of `protocols.calls.ERRORS`, or `stale`: the server had
-    closed a connection that was kept open, before it saw the request, which may be sent again.
+    `error` is None for a complete answer, otherwise a kind of `protocols.calls.ERRORS`, or `stale`: the server had
+    closed a kept-open connection before it saw the request, so the request may be sent again.
     """
 
     __slots__ = (
@@ -51,27 +52,27 @@ class HttpConnection:
         self._handshaking = False
         self._data = b""
         self._pieces: Sequence[memoryview] = ()  # of the request, after its data
-        self._more: Iterator[memoryview] | None = None  # of these, what has not been handed to `_push`
+        self._more: Iterator[memoryview] | None = None  # pieces that have not been handed to `_push`
         self._unsent = memoryview(b"")
         self.exchange = Exchange(0)
         self._answer = IncomingResponse()
-        self._sinks = False  # whether it reads for itself, into a sink
-        self._low = 1  # bytes that must have come before the kernel says so
-        self._kept = False  # the connection had been open before the request came
-        self.last_error = ""  # why it is not open
-        self.place: EndpointStats | None = None  # where the answers of its endpoint are counted, if there are several
+        self._sinks = False  # whether this connection itself reads into a sink
+        self._low = 1  # bytes that must arrive before the kernel reports them
+        self._kept = False  # whether the connection had been open before the request
+        self.last_error = ""  # why the connection is not open
+        self.place: EndpointStats | None = None  # counts the answers of its endpoint; None for a single endpoint
         self.busy = self.kernel_stamps = False
-        self.read_lag_ns = 0  # of the last read: from the kernel's stamp to this process
+        self.read_lag_ns = 0  # delay of the last read: from the kernel's stamp to this process
 
     @property
     def open(self) -> bool:
         return self._socket is not None
 
     def connect(self) -> None:
-        """Begin to connect; a request given meanwhile is sent as soon as that is done."""
+        """Start to connect; a request passed in the meantime is sent as soon as the connection is open."""
         try:
             made = socket.socket(self._endpoint.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)  # and close-on-exec
-        except OSError as error:  # too many open files, mostly
+        except OSError as error:  # mostly too many open files
             self.fail("refused", error.strerror or str(error))
             return
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -87,7 +88,7 @@ class HttpConnection:
             self.fail("refused", os.strerror(code))
 
     def send(self, data: bytes, pieces: Sequence[memoryview] = (), sink: BodySink | None = None) -> None:
-        """Send one request, `data` and then the pieces; connect first where that is needed."""
+        """Send one request: `data`, then the pieces. Connect first if needed."""
         self.busy = True
         self._data, self._pieces = data, pieces
         self.exchange = Exchange(monotonic_ns())
@@ -100,7 +101,7 @@ class HttpConnection:
             self._write()
 
     def resend(self) -> None:
-        """Send the last request once more, on a new connection."""
+        """Send the last request again, on a new connection."""
         self.close()
         self.send(self._data, self._pieces, self.exchange.sink)
 
@@ -154,12 +155,12 @@ class HttpConnection:
         exchange = self.exchange
         self._push(self._data if self._tls is None else self._encrypted(memoryview(self._data)))
         exchange.sending_ns = monotonic_ns() - exchange.sent_ns
-        if self._pieces and self.ready and self.exchange is exchange:  # nothing has failed meanwhile
+        if self._pieces and self.ready and self.exchange is exchange:  # nothing has failed in the meantime
             self._more = iter(self._pieces)
             self._send_more()
 
     def _send_more(self) -> None:
-        """The next pieces, as far as the kernel takes them."""
+        """Send the next pieces, as far as the kernel takes them."""
         while self._more is not None and not self._unsent:
             piece = next(self._more, None)
             if piece is None:
@@ -169,7 +170,7 @@ class HttpConnection:
 
     def _encrypted(self, rest: memoryview) -> bytes:
         assert self._tls is not None
-        while rest:  # a write may take a part
+        while rest:  # one write may take only a part
             rest = rest[self._tls.write(rest) :]
         return self._outgoing.read()
 
@@ -190,7 +191,7 @@ class HttpConnection:
             self._poller.watch(self._socket, select.EPOLLIN | select.EPOLLOUT)
 
     def _on_event(self, mask: int) -> None:
-        if mask & ~select.EPOLLOUT:  # first: a server that refuses a large request may answer, and then reset
+        if mask & ~select.EPOLLOUT:  # reads first: a server that refuses a large request may answer, then reset
             if self._sinks:
                 self._read_sink()
             else:
@@ -214,7 +215,7 @@ class HttpConnection:
     # reading
 
     def _take(self) -> None:
-        """What the poller has read."""
+        """Process what the poller has read."""
         assert self._socket is not None
         data, reads, ended = self._poller.take(self._socket)
         complete = False
@@ -237,7 +238,7 @@ class HttpConnection:
             self._broken(OSError(ended, os.strerror(ended)))
 
     def _read_sink(self) -> None:
-        """A part of a long body that is not kept. For TCP, MSG_TRUNC means: throw it away without copying it."""
+        """Read a part of a long body into the sink. For TCP, MSG_TRUNC discards the data without copying it."""
         assert self._socket is not None
         try:
             flags = socket.MSG_TRUNC if self._answer.sink is discard else 0
@@ -262,7 +263,8 @@ class HttpConnection:
             self._wait_for(min(self._answer.left, _LOW_BYTES))
 
     def _decrypted(self, data: bytes, reads: bytes) -> tuple[bytes, bytes, bool]:
-        """What these reads mean, as far as the session is up, and whether the server has closed the session."""
+        """Return the decrypted data of these reads, their marks, and whether the server has closed the session. During
+        the handshake there are none."""
         clear, clear_reads, start, over = bytearray(), b"", 0, False
         assert self._tls is not None
         for end, *stamps in READ.iter_unpack(reads):
@@ -281,13 +283,13 @@ class HttpConnection:
                 self.fail("tls", str(error))
                 return b"", b"", False
             clear_reads += READ.pack(len(clear), *stamps)
-        if self._outgoing.pending:  # an answer of the protocol itself, to a change of keys
+        if self._outgoing.pending:  # a protocol message, such as the answer to a key change
             self._push(self._outgoing.read())
         return bytes(clear), clear_reads, over
 
     def _feed(self, data: bytes, reads: bytes) -> bool:
-        """Bytes of an answer, in the clear, of one read or several; whether it is complete."""
-        if not self.busy:  # unasked, mostly a server that will close
+        """Process decrypted bytes of an answer, from one or more reads. Return whether the answer is complete."""
+        if not self.busy:  # unsolicited, mostly from a server that is about to close
             self.close()
             return False
         answer, head_before = self._answer, self._answer.status
@@ -302,7 +304,7 @@ class HttpConnection:
         return complete
 
     def _expect(self, answer: IncomingResponse) -> None:
-        """The head has come: how much of the rest need not be looked at as it comes."""
+        """Decide, once the head has arrived, how much of the rest can be left to the poller."""
         assert self._socket is not None
         if answer.only_sinks:
             self._sinks = True
@@ -313,8 +315,8 @@ class HttpConnection:
             self._poller.collect(self._socket, min(answer.missing or _ENOUGH, _ENOUGH))
 
     def _wait_for(self, low: int) -> None:
-        """Wake only when so much has come: for a long body that costs less. The kernel makes its buffer large enough,
-        and wakes in any case where it is full or the server closes."""
+        """Wake only when this much has arrived, which is cheaper for a long body. The kernel enlarges its buffer, and
+        always wakes when the buffer is full or the server closes."""
         if low != self._low:
             assert self._socket is not None
             self._low = low
@@ -334,7 +336,7 @@ class HttpConnection:
         self._done(self, exchange, None, "")
 
     def _answered(self, ended_ns: int) -> Exchange:
-        """The exchange as far as it came; the connection is free from then on."""
+        """Return the exchange with what has arrived; the connection is free from then on."""
         exchange, answer = self.exchange, self._answer
         exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
         exchange.ended_ns, exchange.size = ended_ns, answer.size
@@ -356,7 +358,7 @@ class HttpConnection:
             self.fail("reset" if self.ready else "refused", error.strerror or str(error))
 
     def fail(self, kind: str, detail: str) -> None:
-        """End the connection, and the request that is under way with it."""
+        """Close the connection, and fail the request in progress."""
         self.close()
         self.last_error = f"{kind}: {detail}"
         if self.busy:

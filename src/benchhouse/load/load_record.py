@@ -1,4 +1,4 @@
-"""Book: what one load process writes down of its calls, and how the books of several become one."""
+"""The record that one load process keeps of its calls, and how the records of several processes are merged."""
 
 import heapq
 import itertools
@@ -18,12 +18,12 @@ from benchhouse.load.streams import ValueStream, Waits
 from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
-_STAMPS_KEPT = 200_000  # of send times, for the test of their distribution
+_STAMPS_KEPT = 200_000  # send times kept to test their distribution
 _NEVER = 1 << 62
 
 
 class Call:
-    """One request from the engine's side."""
+    """One request, as the engine sees it."""
 
     __slots__ = (
         "due_ns", "ended_ns", "free_ns", "index", "inherited_ns", "item", "measured", "queued", "resent", "sending_ns",
@@ -33,47 +33,50 @@ class Call:
     def __init__(self, index: int, due_ns: int, measured: bool, item: Any) -> None:
         self.index, self.due_ns, self.measured, self.item = index, due_ns, measured, item
         self.sent_ns = self.ended_ns = 0
-        self.sending_ns = 0  # what handing it to the kernel took
-        self.waited_ns = 0  # of a thread: how long, while it called, it may have been ready to run and did not
+        self.sending_ns = 0  # time that handing it to the kernel took
+        self.waited_ns = 0  # threads only: how long, during the call, the thread may have been ready to run but did not
         self.resent = False
-        self.queued = False  # it was due while as many as there may be were in flight
-        self.free_ns = self.inherited_ns = 0  # of one that was queued: see `follow`
+        self.queued = False  # whether it came due while the maximum number of requests was in flight
+        self.free_ns = self.inherited_ns = 0  # for a queued request; see `follow`
 
     def follow(self, before: "Call") -> None:
-        """It was queued until that call ended. What made that one late makes this one late too."""
+        """Record that this call was queued until `before` ended, so that the delay of `before` also delays this
+        call."""
         self.free_ns = before.ended_ns
         self.inherited_ns = before.late_ns + before.waited_ns
 
     @property
     def late_ns(self) -> int:
-        """How much later than it could have been it was sent. A queue for want of room is no lateness of the client."""
+        """How much later the request was sent than possible. Waiting for a free slot does not count as client
+        lateness."""
         return max(self.sent_ns - max(self.due_ns, self.free_ns), 0) + self.inherited_ns
 
 
 class Answers(NamedTuple):
-    """Good answers to measured calls of a closed loop, sent when due, in columns: objects for each would cost more."""
+    """Good answers to measured calls of a closed loop, sent when due; in columns because one object each costs more."""
 
     items: Sequence[Any]
-    values: Sequence[Any]  # what was answered
+    values: Sequence[Any]  # the contents of the answers
     sent_ns: Sequence[int]
     ended_ns: Sequence[int]
-    operations: float  # of all together
+    operations: float  # sum over all answers
 
 
 class Tally(Protocol):
-    """What an experiment keeps of the replies; one in each load process, merged at the end."""
+    """What an experiment collects from the replies; one object per load process, merged at the end."""
 
     def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
-        """Keep what matters; a bit mask of the objectives that this request missed. The window is from start to end."""
+        """Collect what matters. Return a bit mask of the objectives that this request missed; the window is start to
+        end."""
 
     def merge(self, other: Any) -> None: ...
 
     def streams(self) -> Iterable[ValueStream]:
-        """Where values wait to be counted."""
+        """Return the streams whose values have not been counted yet."""
 
 
 class Lost(Model):
-    """A load process that died, and its last beat. What it had counted is gone with it."""
+    """A load process that died, with its last heartbeat. Everything that it had counted is lost."""
 
     shard: int
     how: str
@@ -95,78 +98,78 @@ class Lost(Model):
 
 @dataclass
 class Second:
-    """What happened in one second of the measured window, and what became of the requests that were due in it."""
+    """What happened in one second of the measured window, and the results of the requests that were due in it."""
 
     sent: int = 0
     completed: int = 0
     errors: int = 0
-    in_flight: int = 0  # at its end
+    in_flight: int = 0  # at the end of the second
     due: int = 0
     good: int = 0
-    missed: list[int] = field(default_factory=list)  # by objective
+    missed: list[int] = field(default_factory=list)  # per objective
 
 
 @dataclass
 class LoadRecord:
-    """Counts are of measured requests unless said otherwise."""
+    """Counts and times of one load; of measured requests only, unless stated otherwise."""
 
     tally: Any
     objectives: int = 0
-    start_late_ns: int = 0  # from the common edge to the first send, of the load process that began last
-    start_ns: int = 0  # of the window
+    start_late_ns: int = 0  # from the common start edge to the first send, for the load process that started last
+    start_ns: int = 0  # start of the window
     end_ns: int = _NEVER
     sent: int = 0
     succeeded: int = 0
     unmeasured: int = 0
-    completed_in_window: int = 0  # good answers whose end lies in the window, measured or not
-    answered: float = 0.0  # the same, each by the share of its time (sent to ended) that lies in the window
-    late_ns: int = 0  # of a closed loop: how long its clients together had an answer and sent nothing
-    drains: int = 0  # of a closed loop that a number of requests ends: how many may be in flight as the last is sent
-    last_sent_ns: int = 0  # of measured requests
-    rate_to_last_send: float = 0.0  # good answers a second up to then, of all processes; see `close`
+    completed_in_window: int = 0  # good answers that ended in the window, measured or not
+    answered: float = 0.0  # the same, each weighted by the share of its time (sent to ended) inside the window
+    late_ns: int = 0  # closed loop: total time in which its clients had an answer and sent nothing
+    drains: int = 0  # closed loop with a fixed number of requests: the maximum in flight when the last is sent
+    last_sent_ns: int = 0  # last send of a measured request
+    rate_to_last_send: float = 0.0  # good answers per second up to the last send, sum of all processes; see `close`
     never_sent: int = 0
-    sent_late: int = 0  # after the window had ended
-    first_ended_ns: int = _NEVER  # of measured requests
+    sent_late: int = 0  # sent after the end of the window
+    first_ended_ns: int = _NEVER  # first end of a measured request
     last_ended_ns: int = 0
-    resent: int = 0  # after the server had closed a kept connection
+    resent: int = 0  # requests sent again because the server had closed a kept connection
     errors: Counter[str] = field(default_factory=Counter)
-    details: dict[str, str] = field(default_factory=dict)  # the first of each kind
+    details: dict[str, str] = field(default_factory=dict)  # the first detail of each kind of error
     seconds: dict[int, Second] = field(default_factory=dict)
-    lag: ValueStream = field(default_factory=ValueStream)  # from due to sent
-    loop_lag: ValueStream = field(default_factory=ValueStream)  # of ticks
-    read_lag: ValueStream = field(default_factory=ValueStream)  # from the kernel's stamp to ours
-    # Of threads, samples: how late one runs, less what it waited for a core, that is woken by a tick or as a call ends.
+    lag: ValueStream = field(default_factory=ValueStream)  # delays between due and sent
+    loop_lag: ValueStream = field(default_factory=ValueStream)  # delays of ticks
+    read_lag: ValueStream = field(default_factory=ValueStream)  # delays between the kernel's timestamp and ours
+    # For threads: samples of the wake-up delay without the wait for a core; woken by a tick, and by the end of a call.
     waits: tuple[ValueStream, ValueStream] = field(default_factory=lambda: (ValueStream(), ValueStream()))
     calls: int = 0  # of threads, measured or not
-    broken: int = 0  # of these at most so many in which a thread slept or lost its core
+    broken: int = 0  # upper bound of the calls in which a thread slept or lost its core
     due_times: "array[int]" = field(default_factory=lambda: array("q"))
     sent_times: "array[int]" = field(default_factory=lambda: array("q"))
-    connections: int = 0  # opened, in all
-    connections_late: int = 0  # of these, after the load had begun
+    connections: int = 0  # connections opened in total
+    connections_late: int = 0  # connections opened after the load had started
     most_in_flight: int = 0
-    poller: str = ""  # what read the sockets, where there were any
-    kernel_stamps: bool = False  # of every read of a socket
-    cpu_share: float = 0.0  # of one core, by the busiest load process while the window was open
-    cpu_all_ns: int = 0  # of all load processes together, since it was opened
-    peak_mb: float = 0.0  # of the largest load process
+    poller: str = ""  # name of the poller that read the sockets; empty if there were no sockets
+    kernel_stamps: bool = False  # whether every read of a socket had a kernel timestamp
+    cpu_share: float = 0.0  # CPU use of the busiest load process while the window was open, as a share of one core
+    cpu_all_ns: int = 0  # CPU time of all load processes together since the window opened
+    peak_mb: float = 0.0  # peak memory of the largest load process
     processes: int = 1
-    chosen: str = ""  # why there are so many, where the engine was to say
+    chosen: str = ""  # why the engine chose this number of processes; empty if it did not choose
     lost: list[Lost] = field(default_factory=list)  # load processes that died
-    places: dict[str, EndpointStats] = field(default_factory=dict)  # by address; empty where there is one
-    stopped: str = ""  # why the load was given up
-    stop_code: str = ""  # the same as a name
-    ended_early: bool = False  # before the window did: given up, or the schedule was over
-    spool: Any = None  # of `records`, while the load runs
-    pulse: "Callable[[LoadRecord, int, int], None] | None" = None  # of shards, while the load runs: see `beat`
+    places: dict[str, EndpointStats] = field(default_factory=dict)  # by address; empty for a single endpoint
+    stopped: str = ""  # why the load was aborted
+    stop_code: str = ""  # the same reason as a code
+    ended_early: bool = False  # whether the load ended before the window: it was aborted, or the schedule was exhausted
+    spool: Any = None  # for `records`, during the load
+    pulse: "Callable[[LoadRecord, int, int], None] | None" = None  # for shards, during the load; see `beat`
     _last: list[tuple[int, int]] = field(default_factory=list)  # a heap of (ended, sent)
 
     def beat(self, now_ns: int, in_flight: int) -> None:
-        """A sign of life, every few hundredths of a second, for when there is no more."""
+        """Report a heartbeat every few hundredths of a second, so that the last one is known if the process dies."""
         if self.pulse is not None:
             self.pulse(self, now_ns, in_flight)
 
     def lose(self, lost: Lost) -> None:
-        """Take in a load process that died: what it was waiting for has failed, as far as it is measured."""
+        """Add a load process that died: its measured requests that were in flight count as failed."""
         self.lost.append(lost)
         if lost.measured and lost.in_flight:
             self.sent += lost.in_flight
@@ -174,7 +177,7 @@ class LoadRecord:
             self.details.setdefault("lost", str(lost))
 
     def second(self, at_ns: int) -> Second | None:
-        """The row of that moment; None outside of the window."""
+        """Return the row of that moment; None outside of the window."""
         if not self.start_ns <= at_ns < self.end_ns:
             return None
         return self._row((at_ns - self.start_ns) // _SECOND_NS)
@@ -185,7 +188,7 @@ class LoadRecord:
         return self.seconds[number]
 
     def wrote_many(self, calls: list[Call]) -> None:
-        """As `wrote` of each, far cheaper for measured requests of a closed loop."""
+        """Do the same as `wrote` for each call; much cheaper for measured requests of a closed loop."""
         sent = [call.sent_ns for call in calls]
         on_time = sent and self.start_ns <= min(sent) and max(sent) < self.end_ns
         if on_time and all(call.measured and call.due_ns == call.sent_ns for call in calls):
@@ -195,7 +198,7 @@ class LoadRecord:
                 self.wrote(call)
 
     def _sent_on_time(self, sent: Sequence[int]) -> None:
-        """Measured requests, sent when they were due, in the window."""
+        """Record measured requests that were sent when due, inside the window."""
         self.sent += len(sent)
         self.last_sent_ns = max(self.last_sent_ns, max(sent))
         self.lag.repeat(0, len(sent))
@@ -203,14 +206,14 @@ class LoadRecord:
             self._row(second).sent += number
 
     def _by_second(self, stamps: Sequence[int]) -> Iterable[tuple[int, int]]:
-        """Seconds of the window, and how many of the stamps lie in each."""
+        """Return each second of the window that contains stamps, with their number."""
         first, last = (min(stamps) - self.start_ns) // _SECOND_NS, (max(stamps) - self.start_ns) // _SECOND_NS
         if first == last:
             return ((first, len(stamps)),)
         return Counter([(stamp - self.start_ns) // _SECOND_NS for stamp in stamps]).items()
 
     def settle_many(self, ended: list[tuple[Call, CallResult]]) -> None:
-        """As `settle` of each, far cheaper where all went well and lie in the window."""
+        """Do the same as `settle` for each call; much cheaper if all succeeded and lie in the window."""
         due, ends = [call.due_ns for call, _ in ended], [call.ended_ns for call, _ in ended]
         in_bulk = self._takes("add_many", due, ends)
         if in_bulk and all(call.measured and reply.error is None for call, reply in ended):
@@ -221,7 +224,8 @@ class LoadRecord:
                 self.settle(call, reply)
 
     def settle_answers(self, answers: Answers) -> bool:
-        """As `wrote` and `settle` of each. False, with nothing written down, where they can't be counted together."""
+        """Do the same as `wrote` and `settle` for each. Return False, with nothing recorded, if they need single
+        handling."""
         sent, ends = answers.sent_ns, answers.ended_ns
         if not self._takes("add_answers", sent, ends):
             return False
@@ -231,12 +235,12 @@ class LoadRecord:
         return True
 
     def _takes(self, method: str, due: Sequence[int], ends: Sequence[int]) -> bool:
-        """Whether calls may be counted together: all in the window, and nothing is kept of a single one."""
+        """Whether calls may be counted together: all are in the window, and nothing is recorded per call."""
         single = self.spool is not None or self.objectives or not hasattr(self.tally, method)
         return not single and self.start_ns <= min(due) and max(ends) < self.end_ns
 
     def _ended_well(self, due: Sequence[int], sent: Sequence[int], ends: Sequence[int]) -> None:
-        """Good answers to measured requests, from due to end in the window."""
+        """Record good answers to measured requests whose due times and ends are in the window."""
         count = len(ends)
         self.succeeded += count
         self.completed_in_window += count
@@ -253,7 +257,7 @@ class LoadRecord:
             self._row(second).completed += number
 
     def wrote(self, call: Call) -> None:
-        """A request has been sent."""
+        """Record that a request was sent."""
         if not call.measured:
             self.unmeasured += 1
         else:
@@ -268,7 +272,7 @@ class LoadRecord:
             row.sent += 1
 
     def settle(self, call: Call, reply: CallResult) -> None:
-        """A request has come to an end, good or bad."""
+        """Record that a request ended, successfully or not."""
         missed = self.tally.add(call, reply, self.start_ns, self.end_ns)
         if self.spool:
             self.spool.add(call, reply, self.start_ns)
@@ -299,7 +303,7 @@ class LoadRecord:
 
     @property
     def unseen(self) -> Waits | None:
-        """What the times of blocking calls may hold; None where there were none."""
+        """The uncertainty in the times of blocking calls; None if there were no blocking calls."""
         samples = [stream.histogram for stream in self.waits]
         return Waits(samples, min(self.broken / self.calls, 1.0)) if self.calls else None
 
@@ -307,44 +311,45 @@ class LoadRecord:
         return (self.lag, self.loop_lag, self.read_lag, *self.waits, *self.tally.streams())
 
     def _keep_last(self, answers: Iterable[tuple[int, int]]) -> None:
-        """Of the good answers those that ended last: all that can have ended after the last send are among them."""
+        """Keep the good answers that ended last; they include all that can have ended after the last send."""
         for ended in answers:
             (heapq.heappush if len(self._last) < self.drains else heapq.heappushpop)(self._last, ended)
 
     def close(self) -> None:
-        """The load of this process is over: what it answered a second while it was whole.
+        """Compute the rate of good answers at full concurrency, once the load of this process is over.
 
-        A closed loop is whole until it sends its last request; from then on there are fewer and fewer in flight. So
-        the time up to that is what counts, and an answer that came later counts by its share of that time.
+        A closed loop has full concurrency until it sends its last request; after that, fewer and fewer requests are in
+        flight. So only the time up to the last send counts, and a later answer counts by the share of its time before
+        that.
         """
         at = self.last_sent_ns
         if self.drains and at > self.start_ns:
             later = [(ended - at) / (ended - max(sent, self.start_ns)) for ended, sent in self._last if ended > at]
             self.rate_to_last_send = (self.succeeded - sum(later)) / (at - self.start_ns) * _SECOND_NS
-            if len(later) > self.succeeded / 2:  # hardly any of it was whole
+            if len(later) > self.succeeded / 2:  # concurrency was hardly ever full
                 self.rate_to_last_send = 0.0
         self._last.clear()
 
     def flush(self) -> None:
-        """Move what was collected into histograms, so that memory does not grow with the number of requests."""
+        """Move the collected values into histograms, so that memory does not grow with the number of requests."""
         for stream in self.streams():
             _ = stream.histogram
 
     @property
     def window_s(self) -> float:
-        """Length of the measured window; up to the end of the last request, where those were over before it."""
+        """Length of the measured window; it ends with the last request if all requests were over earlier."""
         end_ns = self.end_ns
         if end_ns == _NEVER or self.ended_early:
             end_ns = min(end_ns, max(self.last_ended_ns, self.start_ns))
         return (end_ns - self.start_ns) / _SECOND_NS
 
     def answers_per_s(self, *, open_loop: bool) -> float:
-        """Good answers a second, of a steady load.
+        """Return the good answers per second of a steady load.
 
-        Where a duration makes the window, each answer counts by the share of its time that lies in it: counting ends
-        alone would jump by a whole wave of equally long requests. Where a number of requests does, a closed loop
-        counts up to its last send (`close`), an open one from the first end to the last: the time that the last one
-        takes is no time in which nothing was done.
+        If the window is defined by a duration, each answer counts by the share of its time inside the window: counting
+        ends alone would jump by a whole wave of equally long requests. If it is defined by a number of requests, a
+        closed loop counts up to its last send (`close`) and an open loop from the first end to the last, because the
+        server was not idle while the last request took its time.
         """
         if self.end_ns != _NEVER and not self.ended_early:
             return self.answered / self.window_s
@@ -355,7 +360,7 @@ class LoadRecord:
         return self.succeeded / self.window_s if self.window_s else 0.0
 
     def good_share(self) -> float:
-        """Of the good answers, those that met every objective."""
+        """Return the share of the good answers that met every objective."""
         return sum(second.good for second in self.seconds.values()) / self.succeeded if self.succeeded else 0.0
 
     @property
@@ -363,7 +368,7 @@ class LoadRecord:
         return self.errors.total()
 
     def shift(self, by_ns: int) -> None:
-        """Tell all stamps in another clock's time."""
+        """Convert all stamps to another clock."""
         self.start_ns += by_ns
         for name in ("end_ns", "first_ended_ns", "last_sent_ns", "last_ended_ns"):
             if getattr(self, name) not in (0, _NEVER):
@@ -373,7 +378,7 @@ class LoadRecord:
         self._last = [(ended + by_ns, sent + by_ns) for ended, sent in self._last]
 
     def merge(self, other: "LoadRecord") -> None:
-        """Take in the book of another load process, exactly."""
+        """Merge the record of another load process into this one, exactly."""
         self.tally.merge(other.tally)
         self.first_ended_ns = min(self.first_ended_ns, other.first_ended_ns)
         self.last_ended_ns = max(self.last_ended_ns, other.last_ended_ns)
@@ -406,7 +411,7 @@ class LoadRecord:
 
 
 class SendSchedule:
-    """When one load process may send what: the window, and how many of the requests are its own."""
+    """When one load process may send: the window, and this process's share of the requests."""
 
     def __init__(self, shape: Shape, start_ns: int, shard: int) -> None:
         self.shard, self.shards = shard, shape.shards
@@ -414,7 +419,7 @@ class SendSchedule:
         self.window_ns = start_ns + round(shape.warmup * _SECOND_NS)
         self._cooldown_ns = round(shape.cooldown * _SECOND_NS)
         self._share: int | None = None  # of the measured requests
-        self.by_time = not shape.requests  # whether `measures` depends on nothing but the time
+        self.by_time = not shape.requests  # whether `measures` depends only on the time
         self.end_ns = self.stop_ns = _NEVER
         if shape.requests:
             self._share = shape.requests // shape.shards + (shard < shape.requests % shape.shards)
@@ -424,19 +429,19 @@ class SendSchedule:
             assert shape.window_s is not None
             self.end_ns = self.window_ns + round(shape.window_s * _SECOND_NS)
             self.stop_ns = self.end_ns + self._cooldown_ns
-        # The number of this process's next request among those of all. Both counts are safe among threads.
+        # The number of this process's next request among those of all processes. Both counters are thread-safe.
         self.index: Callable[[], int] = itertools.count(shard, shape.shards).__next__
         self._tickets = itertools.count()
         self._cpu_ns = self._opened_ns = 0
 
     def measures(self, due_ns: int) -> bool:
-        """Whether a request that is due then is measured; it then counts as given out."""
+        """Whether a request that is due at this time is measured; if so, it counts toward this process's share."""
         if not self.window_ns <= due_ns < self.end_ns:
             return False
         if self._share is None:
             return True
         ticket = next(self._tickets)
-        if ticket >= self._share - 1:  # the one that took the last may not have got round to saying so
+        if ticket >= self._share - 1:  # the thread that took the last one may not have recorded it yet
             self.stop_ns = min(self.stop_ns, due_ns + self._cooldown_ns)
         return ticket < self._share
 
@@ -448,5 +453,5 @@ class SendSchedule:
         return process_time_ns() - self._cpu_ns
 
     def cpu_share(self, idle_ns: int = 0) -> float:
-        """That, by the time since then; `idle_ns` of it was only spent on waiting."""
+        """CPU time since the window opened as a share of that time, less `idle_ns` that was spent only on waiting."""
         return max(self.cpu_ns() - idle_ns, 1) / max(monotonic_ns() - self._opened_ns, 1)

@@ -1,18 +1,19 @@
-"""Poller: waits for sockets, and reads those whose answers need not be looked at before they may be complete.
+"""The poller: waits for sockets, and reads those whose data matter only once an answer may be complete.
 
-There are two of it. `_poller.c` is the same in C, so that no Python runs for a token. This one is for where nothing
-could be compiled, and says what the other is to do: the same tests run over both.
+There are two implementations. `_poller.c` is the same in C, so that no Python runs per token. This one is used if
+nothing could be compiled, and is the reference for the other: the same tests run on both.
 
-Every read leaves a mark. The kernel stamps what arrives, but joins what waits in a socket's queue and keeps the newest
-stamp: of several things in one read only the last has a stamp of its own. When the first came at the earliest is the
-mark's floor. That is the later of two moments: when this socket was last read empty, and when all sockets were last
-looked at and this one was not ready. A thread that slept until something came adds a third: when it began to wait for
-a core, by the kernel's count. Where that count is missing, or the thread was stopped too, it is when it fell asleep. A
-core that itself wakes late, as a virtual one does that its host does not run, is in no count: it shows where the thread
-was to be woken at a known time, and the most of that in the last seconds is taken off.
+Every read leaves a mark. The kernel stamps arriving data, but joins what waits in a socket's queue and keeps the newest
+stamp: if one read returns several items, only the last has its own stamp. The mark's floor is the earliest time at
+which the first can have arrived. It is the later of two moments: when this socket was last read empty, and when all
+sockets were last checked and this one was not ready. A thread that slept until data came adds a third: when it began to
+wait for a core, according to the kernel's count. If that count is missing, or the thread was also stopped, the time at
+which it fell asleep is used. No count includes a core that itself wakes late, such as a virtual core that its host does
+not run: this shows when a thread was to be woken at a known time, and the largest such delay of the last seconds is
+subtracted.
 
-With BENCHHOUSE_ENGINE=python in the environment this one is used in any case: to tell whether a doubtful number, or a
-crash, comes from the compiled one.
+With BENCHHOUSE_ENGINE=python in the environment this implementation is always used, to find out whether a doubtful
+number or a crash comes from the compiled one.
 """
 
 import os
@@ -28,44 +29,46 @@ from typing import NamedTuple, Protocol
 
 from benchhouse.load.answers_python import READ
 
-_READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
+_READ_BYTES = 1 << 16  # a larger buffer would be a separate mapping, and cost more than the read
 ANCILLARY_BYTES = 64
 _MOST_KEPT = 1 << 20
 _MOST_ASKEW_NS = 10_000_000_000
 _WHILE_NS = 2_000_000_000
 _STAMP = struct.Struct("=qq")
 _EMPTY_LINE = b"\r\n\r\n"
-OPEN = -1  # how a socket ended that did not
+OPEN = -1  # the end state of a socket that is still open
 
 READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
 
 
 class ReadResult(NamedTuple):
-    """What a socket brought since it was last handed over."""
+    """What a socket received since its data was last handed over."""
 
     data: bytes
-    reads: bytes  # of each: end in `data`, the kernel's stamp, floor, and when it was read; see `answers_python.READ`
-    ended: int  # OPEN, 0 where the other side closed, else an errno
+    # per read: its end in `data`, the kernel's stamp, the floor, and the read time; see `answers_python.READ`
+    reads: bytes
+    ended: int  # OPEN, 0 if the other side closed, otherwise an errno
 
 
 class Poller(Protocol):
-    realtime_ahead_ns: int  # of the monotonic clock: kernel stamps are in real time
+    realtime_ahead_ns: int  # how far real time, which kernel stamps use, is ahead of the monotonic clock
 
     def watch(self, file: socket.socket | int, events: int, /) -> None:
-        """Tell from now on when one of these events happens."""
+        """Report from now on when one of these events happens."""
 
     def forget(self, file: socket.socket | int, /) -> None: ...
 
     def collect(self, file: socket.socket, enough: int, /) -> None:
-        """Read it from now on, and tell when so many bytes are there, a read ends with an empty line, as heads and
-        most streams do, or nothing more will come. A negative number: read it no longer."""
+        """Read the socket from now on, and report it when it has `enough` bytes, when a read ends with an empty line,
+        as heads and most streams do, or when nothing more will come. A negative number stops the reading."""
 
     def take(self, file: socket.socket, /) -> tuple[bytes, bytes, int]:
-        """A `ReadResult`, as a plain tuple."""
+        """Return a `ReadResult` as a plain tuple."""
 
     def wait(self, sleep: bool, until_ns: int, /) -> list[int]:
-        """File descriptors and events by turns. Sleeps until there is something, where it may; reads what is to be
-        collected, but not on after `until_ns`, if that is not 0: one of the files watched is to wake it then."""
+        """Return file descriptors and events, alternating. If `sleep` is set, wait until there is an event. Data of
+        collected sockets are read, but not past `until_ns` unless that is 0: a watched file must wake the thread then.
+        """
 
     def close(self) -> None: ...
 
@@ -78,25 +81,26 @@ class _Watched:
         self.collects, self.enough = False, 0
         self.data, self.marks = bytearray(), bytearray()
         self.drained_ns = self.stamp_ns = 0
-        self.left_ns = 0  # floor of what was left in the kernel, where the last read did not take everything
+        self.left_ns = 0  # floor of the data left in the kernel if the last read did not take everything
         self.ended = OPEN
         self.tail = b""  # the last bytes, handed over or not
 
 
 class PythonPoller:
-    """The reference."""
+    """The reference implementation."""
 
     def __init__(self) -> None:
         self.realtime_ahead_ns = 0
         self._epoll = select.epoll()
         self._watched: dict[int, _Watched] = {}
-        self._harvest: list[tuple[int, int]] = []  # not yet looked at, the last first
+        self._harvest: list[tuple[int, int]] = []  # events that are not handled yet, the last first
         self._swept_ns = self._floor_ns = monotonic_ns()
         self._schedstat = -1
         with suppress(OSError):
             self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._waited_ns = self._run_delay_ns()  # as last read
-        # The latest wake-up that no wait for a core explains, of this while and of the one before, and when it began.
+        # The longest wake-up delay that no wait for a core explains, in this period and the last, and the period's
+        # start.
         self._late_ns, self._late_before_ns, self._while_ns = 0, 0, 0
 
     def watch(self, file: socket.socket | int, events: int) -> None:
@@ -152,7 +156,7 @@ class PythonPoller:
             self._schedstat = -1
 
     def _look(self, sleep: bool, due_ns: int) -> None:
-        """Look at all sockets; where none is ready, and it may, sleep until one is."""
+        """Check all sockets; if none is ready and `sleep` is set, sleep until one is."""
         most = len(self._watched) + 1
         self._floor_ns, self._swept_ns = self._swept_ns, monotonic_ns()
         self._harvest = self._epoll.poll(0, most)[::-1]
@@ -161,7 +165,7 @@ class PythonPoller:
         waited, slept, ran = self._waited_ns, _sleeps(), thread_time_ns()
         self._harvest = self._epoll.poll(1.0, most)[::-1]
         woken = monotonic_ns() - (thread_time_ns() - ran)
-        # One that was stopped too can't tell, nor one that may have waited for Python's lock.
+        # The count is unusable if the thread was also stopped, or may have waited for Python's lock.
         tells = self._harvest and _sleeps() == slept + 1 and threading.active_count() == 1
         self._waited_ns = self._run_delay_ns()
         self._floor_ns = self._swept_ns
@@ -171,8 +175,10 @@ class PythonPoller:
             self._swept_ns = self._floor_ns = max(self._floor_ns, came)
 
     def _lateness_ns(self, came_ns: int, due_ns: int) -> int:
-        """It was to be woken at `due_ns` and began to wait for a core at `came_ns`: the most of such differences
-        in a while."""
+        """Return the largest recent wake-up delay, including this one.
+
+        The thread was to be woken at `due_ns` (0: at no set time) and began to wait for a core at `came_ns`.
+        """
         if came_ns - self._while_ns > _WHILE_NS:
             self._late_before_ns, self._late_ns, self._while_ns = self._late_ns, 0, came_ns
         if due_ns:
@@ -180,14 +186,14 @@ class PythonPoller:
         return max(self._late_ns, self._late_before_ns)
 
     def _run_delay_ns(self) -> int | None:
-        """How long this thread was ready to run and did not, in all; None where the kernel does not say."""
+        """Return how long this thread was ready but did not run, in total; None if the kernel does not count it."""
         if self._schedstat < 0:
             return None
         _, delay, turns = map(int, os.pread(self._schedstat, 96, 0).split())
-        return delay if turns else None  # a kernel that does not count says that it never ran
+        return delay if turns else None  # a kernel that does not count reports zero turns
 
     def _read(self, watched: _Watched) -> bool:
-        """Read all that has come; whether it is to be handed over."""
+        """Read all that has arrived. Return whether it is to be handed over."""
         assert isinstance(watched.file, socket.socket)
         while True:
             before = monotonic_ns()
@@ -205,9 +211,9 @@ class PythonPoller:
             now = monotonic_ns()
             watched.data += data
             watched.tail = (watched.tail + data)[-len(_EMPTY_LINE) :]
-            floor = watched.left_ns or max(watched.drained_ns, self._floor_ns)  # the rest was there at the last look
+            floor = watched.left_ns or max(watched.drained_ns, self._floor_ns)  # the rest was there at the last check
             watched.stamp_ns = kernel_stamp(ancillary, self.realtime_ahead_ns, watched.stamp_ns, floor, now)
-            floor = min(floor, watched.stamp_ns)  # the kernel stamps first, and wakes then
+            floor = min(floor, watched.stamp_ns)  # the kernel first stamps, then wakes the thread
             watched.marks += READ.pack(len(watched.data), watched.stamp_ns, floor, now)
             if len(data) < _READ_BYTES:
                 watched.drained_ns, watched.left_ns = before, 0
@@ -220,7 +226,7 @@ class PythonPoller:
 def kernel_stamp(
     ancillary: Sequence[tuple[int, int, bytes]], ahead_ns: int, least_ns: int, floor_ns: int, now_ns: int
 ) -> int:
-    """When the kernel took in what was read, but a clock that was set is not believed, nor that time goes back."""
+    """Return when the kernel received the data; ignores a clock that was set, and never goes back in time."""
     if not ancillary:
         return now_ns
     seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
@@ -233,12 +239,12 @@ def _number(file: socket.socket | int) -> int:
 
 
 def _sleeps() -> int:
-    """How often this thread has slept, or was stopped."""
+    """Return the number of times that this thread slept or was stopped."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def make_poller() -> Poller:
-    """The compiled one, where there is one and nobody asked for the other."""
+    """Return the compiled poller if there is one, unless BENCHHOUSE_ENGINE requests the Python one."""
     if os.environ.get("BENCHHOUSE_ENGINE") == "python":
         return PythonPoller()
     try:

@@ -1,15 +1,17 @@
-"""Delays: how long threads were ready to run and did not, which is in the times of their calls and not the server's.
+"""Scheduling delays: how long threads were ready but did not run. They are in the times of calls but not caused by the
+server.
 
-There are three kinds, each known in its own way:
+There are three kinds, each measured in its own way:
 
 - Waiting for a core: the kernel counts it for each thread (`RunDelay`).
-- A stop of the whole process, which nobody counts: a thread that ticks was late by more than a tick, did not wait for a
-  core, and the process did not compute meanwhile (`Pauses`).
-- All the rest: Python's lock after a call has come back, short stops, a virtual processor that its host does not run, a
-  core that wakes late. A thread that is woken at ticks, and as calls end, tells how often one waits how long
-  (`Book.waits`): samples, not the wait of each call. Where the kernel does not count, waiting for a core is in them.
-  None of it is in a call during which its thread ran all the time, as of an index that is searched by that thread:
-  the kernel counts how often a thread was given a core, so of so many calls at most that many were broken.
+- A stop of the whole process, which no counter records: a ticking thread was late by more than a tick, did not wait for
+  a core, and the process did not compute meanwhile (`Pauses`).
+- All the rest: Python's lock after a call has returned, short stops, a virtual processor that its host does not run, a
+  core that wakes late. A thread that is woken at ticks and when calls end samples how often threads wait how long
+  (`LoadRecord.waits`), not the wait of each call. If the kernel does not count, the samples include waiting for a core.
+
+None of these affects a call during which its thread ran all the time, such as a search of an index in that thread: the
+kernel counts how often a thread was given a core, which is an upper bound of the interrupted calls.
 """
 
 import os
@@ -19,15 +21,16 @@ from contextlib import suppress
 from time import monotonic_ns, process_time_ns, sleep
 
 TICK_NS = 20_000_000
-"""How often the thread that watches is woken: a shorter stop of the process is not told from the rest."""
+"""Wake-up interval of the watching thread: a shorter stop of the process cannot be distinguished from other delays."""
 LOOK_NS = 1_000_000
-"""How often a thread that makes short calls looks at its run delay: a look costs 1.6 µs."""
-_BELL_NS = 10_000_000  # between two samples of what a thread waits for as a call ends
+"""Interval at which a thread that makes short calls reads its run delay; a read costs 1.6 µs."""
+_BELL_NS = 10_000_000  # between two samples of a thread's wait when a call ends
 _ROOM = 96
 
 
 def make_room(threads: int) -> None:
-    """Let so many threads have a file open each, to look at their delays, as far as the system allows it."""
+    """Raise the limit of open files, as far as the system allows, so that each thread can open one to read its
+    delays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = soft + threads if hard == resource.RLIM_INFINITY else min(soft + threads, hard)
@@ -35,21 +38,22 @@ def make_room(threads: int) -> None:
 
 
 class RunDelay:
-    """How long the thread that made this was ready to run and had no core. `counts`: whether the kernel says so.
+    """How long the thread that created this object was ready to run but had no core.
 
-    `turns`, as of the last look, is how often it was given a core: between two looks that find the same, it ran all the
-    time.
+    `counts`: whether the kernel counts it. `turns`, as of the last look, is how often the thread was given a core: if
+    it is equal at two looks, the thread ran all the time between them.
     """
 
     def __init__(self) -> None:
         self._file, self._seen_ns, self.turns, self.counts = -1, 0, 0, False
         with suppress(OSError):
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            self.counts = int(os.pread(self._file, _ROOM, 0).split()[2]) > 0  # else it says that it never ran
+            # a kernel that does not count reports zero
+            self.counts = int(os.pread(self._file, _ROOM, 0).split()[2]) > 0
         self.look()
 
     def look(self) -> int:
-        """Nanoseconds since the last look; 0 where the kernel does not count."""
+        """Return the nanoseconds since the last look; 0 if the kernel does not count."""
         if not self.counts:
             return 0
         _, delay_ns, turns = os.pread(self._file, _ROOM, 0).split()
@@ -72,11 +76,11 @@ class Pauses:
         self._pauses.append((began_ns, ended_ns))
 
     def since(self, when_ns: int) -> bool:
-        """Whether there was one after that."""
+        """Whether a pause ended after that time."""
         return bool(self._pauses) and self._pauses[-1][1] > when_ns
 
     def within(self, began_ns: int, ended_ns: int) -> int:
-        """How much of that time they take."""
+        """Return how much of that time the pauses take."""
         total = 0
         for began, ended in reversed(self._pauses):
             if ended <= began_ns:
@@ -86,41 +90,45 @@ class Pauses:
 
 
 class DelayMeter:
-    """What one thread of a process, woken at ticks and as calls of the others end, knows of how late a thread runs."""
+    """Measures how late a thread runs, in one thread of a process that is woken at ticks and when calls of others
+    end."""
 
     def __init__(self) -> None:
         self.pauses = Pauses()
-        self.looked_ns = 0  # up to when these are known
-        self._bell: queue.SimpleQueue[int] = queue.SimpleQueue()  # when calls ended, some of them
+        self.looked_ns = 0  # time up to which the pauses are known
+        self._bell: queue.SimpleQueue[int] = queue.SimpleQueue()  # end times of some of the calls
         self._next_bell_ns = 0
         self._over = False
 
     def begin(self) -> None:
-        """Called by the thread that watches, before anything else."""
+        """Start measuring; called by the watching thread before anything else."""
         self._delay, self._cpu_ns = RunDelay(), process_time_ns()
 
     def end(self) -> None:
-        """Called by the same thread, after all."""
+        """Stop measuring; called by the same thread at the end."""
         self._over = True
         self._delay.close()
 
     def ring(self, ended_ns: int) -> None:
-        """A call has ended. Now and then that wakes the one who watches: one more that wants to run at that moment."""
+        """Record that a call has ended. From time to time this wakes the watching thread, which then competes for a
+        core."""
         if ended_ns >= self._next_bell_ns:
             self._next_bell_ns = ended_ns + _BELL_NS
             self._bell.put(ended_ns)
 
     def hear(self, due_ns: int) -> int:
-        """Sleep until then, or until a call ends that wakes this thread: when that was, else 0."""
+        """Sleep until `due_ns`, or until a call that ends wakes this thread. Return when that call ended, otherwise
+        0."""
         try:
             return self._bell.get(timeout=max(due_ns - monotonic_ns(), 0) / 1e9)
         except queue.Empty:
             return 0
 
     def woke(self, due_ns: int, rung_ns: int, *, alone: bool) -> tuple[int, int | None]:
-        """What time it is, and how late this thread runs beside waiting for a core; None after a stop of the process.
+        """Return the current time, and how late this thread runs in addition to waiting for a core.
 
-        `alone`: what the only other thread computes with Python's lock is no wait of its own.
+        The lateness is None after a stop of the process. `alone`: the time that the only other thread computes with
+        Python's lock is not counted as a wait.
         """
         now, computed = monotonic_ns(), process_time_ns() - self._cpu_ns
         self._cpu_ns += computed
@@ -133,6 +141,6 @@ class DelayMeter:
         return now, None if stopped else max(late_ns - computed, 0) if alone else late_ns
 
     def wait_until_known(self, until_ns: int) -> None:
-        """Until it is known whether this process was stopped before then; it is at once, unless it was."""
+        """Wait until it is known whether this process was stopped before then; returns at once unless it was."""
         while self.looked_ns + 2 * TICK_NS < until_ns and not self._over:
             sleep(TICK_NS / 1e10)

@@ -1,4 +1,4 @@
-"""Streams of measured times: on their way into a histogram, and with how far each of them can be off."""
+"""Streams of measured times: they are collected into histograms, along with how far off each time can be."""
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram, PreparedValue
 
 _AT_A_TIME = 512
 FINE_NS = 150_000
-"""What every time can be off by, and is not looked into: handing a request to the kernel, and comparing two clocks."""
+"""Uncertainty of every time that is not examined: handing a request to the kernel, and comparing two clocks."""
 WAKING_NS = 100_000
-"""What a core takes to wake, which every call that blocks can be off by."""
+"""Time that a core takes to wake, by which every blocking call can be off."""
 FINEST_NS = 1_000
-"""What nobody looks at where calls of microseconds are timed."""
+"""Uncertainty that is ignored when calls of microseconds are timed."""
 _BEYOND = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -28,12 +28,12 @@ class ValueStream:
     ) -> None:
         self._histogram = histogram or Histogram()
         self._doubts = doubts
-        self._between = between  # two moments, each of which may be late: what makes one late may add or take away
+        self._between = between  # a time between two moments, each of which may be late: lateness may add or subtract
         self._values = array("q")
         self.add = self._values.append
 
     def add_unsure(self, value: int, earlier: int, later: int | None = None) -> None:
-        """A time that may in truth be less by `earlier`, or, if it lies between two that are measured, more by
+        """Add a time whose true value may be less by `earlier`, or, if it lies between two measured moments, more by
         `later`."""
         self._between = self._between or later is not None
         if earlier > FINE_NS or (later or 0) > FINE_NS:
@@ -46,7 +46,7 @@ class ValueStream:
         self._values.extend(values)
 
     def extend_unsure(self, values: Sequence[int], earlier: Sequence[int], later: Sequence[int] = ()) -> None:
-        """As `add_unsure` of each; where `earlier` is empty, or `later`, none is."""
+        """Do the same as `add_unsure` for each value; an empty `earlier` or `later` means zero for all."""
         self._between = self._between or bool(later)
         if max(earlier, default=0) <= FINE_NS and max(later, default=0) <= FINE_NS:
             self._values.extend(values)
@@ -58,31 +58,32 @@ class ValueStream:
         self._doubts.extend(doubtful)
 
     def count(self, values: PreparedValues) -> None:
-        """Values that go into other streams too."""
+        """Add values that also go into other streams."""
         self._histogram.count(values)
 
     def repeat(self, value: int, count: int) -> None:
-        """One value, so many times."""
+        """Add one value `count` times."""
         self._histogram.add(value, count)
 
     @property
     def histogram(self) -> Histogram:
-        """All that was added so far."""
+        """All values added so far."""
         return self._doubts.with_measured(self._sure()) if self._doubts else self._sure()
 
     def _sure(self) -> Histogram:
-        """Of that, all but the doubts."""
+        """Return the histogram of all values without doubts."""
         self._histogram.count(measured(self._values))
         del self._values[:]
         return self._histogram
 
     def bounds_ns(self, waits: "Waits | None" = None) -> dict[str, float]:
-        """How far the mean and the percentiles can be off; `waits` may be in the times beside their own doubts."""
+        """Return how far off the mean and percentiles can be; `waits` may be in the times in addition to their own
+        doubts."""
         doubts = self._doubts or Doubts()
         return doubts.bounds_ns(self._sure(), waits, self._between) if self.histogram.n else {}
 
     def settle_some(self) -> bool:
-        """Move the oldest values into the histogram, in about a tenth of a millisecond; whether any are left."""
+        """Move the oldest values into the histogram, in about 0.1 ms. Return whether any are left."""
         self._histogram.count(measured(self._values[:_AT_A_TIME]))
         del self._values[:_AT_A_TIME]
         doubts_left = self._doubts.settle_some() if self._doubts else False
@@ -100,10 +101,10 @@ class ValueStream:
 
 
 class Doubts:
-    """Of a stream, the times that are only known to lie between two others."""
+    """The times of a stream that are only known to lie between two others."""
 
     def __init__(self) -> None:
-        self._sides = ValueStream(), ValueStream(), ValueStream()  # as measured, the least that it can be, the most
+        self._sides = ValueStream(), ValueStream(), ValueStream()  # as measured, the minimum, the maximum
 
     def add(self, value: int, earlier: int, later: int) -> None:
         measured, least, most = self._sides
@@ -112,7 +113,7 @@ class Doubts:
         most.add(value + later)
 
     def extend(self, doubtful: Sequence["array[int]"]) -> None:
-        """Many, by their sides."""
+        """Add many values, given as their measured, minimum, and maximum times."""
         for side, values in zip(self._sides, doubtful, strict=True):
             side.extend(values)
 
@@ -121,14 +122,15 @@ class Doubts:
             ours.merge(theirs)
 
     def settle_some(self) -> bool:
-        return any(side.settle_some() for side in self._sides)  # the others have their turn later
+        return any(side.settle_some() for side in self._sides)  # the other sides follow in later calls
 
     def with_measured(self, sure: Histogram) -> Histogram:
-        """All times of the stream, of which `sure` holds the others."""
+        """Return all times of the stream; `sure` holds those without doubts."""
         return _together(sure, self._sides[0])
 
     def bounds_ns(self, sure: Histogram, waits: "Waits | None", between: bool) -> dict[str, float]:
-        """Where each is the least that it can be, so is every percentile; and where it is the most."""
+        """Return how far off each figure can be: every percentile is lowest if all times are at their minimum, and
+        highest if all are at their maximum."""
         measured, least, most = (_together(sure, side) for side in self._sides)
         low = waits.overlap_minimum(least) if waits else figures(least)
         high = waits.put_on(most) if waits and between else figures(most)
@@ -140,17 +142,17 @@ class Doubts:
 
 
 class SharedWaits:
-    """Waits of times that were not looked at one by one: of each group of times their sum is known.
+    """Waits of times that were not examined one by one: for each group of times, only the sum of their waits is known.
 
-    Of times that waited for t together, at most k can have waited for more than t / k each. So t, t/2, t/3 ... are at
-    least as many long waits as there can have been, however long that is.
+    Of times that waited for t in total, at most k can have waited for more than t / k each. So t, t/2, t/3 ... are at
+    least the number of long waits that can have occurred, for any length.
     """
 
     def __init__(self) -> None:
         self._most, self.total_ns = Histogram(), 0
 
     def add(self, total_ns: int, count: int) -> None:
-        """So many times waited for so long together."""
+        """Add a group of `count` times that waited for `total_ns` in total."""
         self.total_ns += total_ns
         self._most.extend([total_ns // number for number in range(1, min(count, total_ns // FINEST_NS) + 1)])
 
@@ -159,7 +161,7 @@ class SharedWaits:
         self._most.merge(other._most)
 
     def among(self, times: int) -> Histogram:
-        """At least as many long waits as there can be among all the times, of which the others have none."""
+        """Return a histogram with at least the maximum number of long waits among all the times; the rest have none."""
         whole = Histogram()
         whole.merge(self._most)
         if times > whole.n:
@@ -168,11 +170,11 @@ class SharedWaits:
 
 
 class Waits:
-    """What may be in the times of blocking calls beside their own doubts.
+    """The waits that the times of blocking calls may include, in addition to their own doubts.
 
-    Calls during which a thread did not run all the time, at most a share `broken` of them, hold `fine_ns` that nobody
-    looks into, and such waits as were sampled. Each of the `samples` was taken in another way, and the worst counts.
-    What times have `shared` comes on top.
+    Calls during which a thread did not run all the time are at most a share `broken` of them. They include `fine_ns`,
+    which is not examined, and the sampled waits. Each of the `samples` was taken in a different way, and the worst
+    counts. The `shared` waits of the times are added.
     """
 
     def __init__(
@@ -186,11 +188,11 @@ class Waits:
         self._broken, self._shared, self._fine_ns = broken, shared, fine_ns
 
     def overlap_minimum(self, times: Histogram) -> Mapping[str, float]:
-        """The least that the figures can be.
+        """Return the minimum of each figure.
 
-        Of all waits a share of `beyond` is longer than `most`. So if at least a share q of the times without their
-        waits were below some value, at least q - beyond of the times were below that value plus `most`. This holds
-        whatever waits and times have to do with each other, and for any share: the one that tells most counts.
+        A share of `beyond` of all waits is longer than `most`. So if at least a share q of the times without their
+        waits was below some value, at least q - beyond of the times were below that value plus `most`. This holds for
+        any relation between waits and times, and for any share: the share that gives the tightest bound counts.
         """
         most, mean = self._most(times.n), self._mean(times.n)
         least = {"mean": max((times.mean or 0.0) - mean, 0.0)}
@@ -199,7 +201,8 @@ class Waits:
         return least
 
     def put_on(self, times: Histogram) -> Mapping[str, float]:
-        """The most that they can be, where a wait may be missing from a time: the same, the other way round."""
+        """Return the maximum of each figure, if a wait may be missing from a time: the same bound in the other
+        direction."""
         longest, mean = self._most(times.n), self._mean(times.n)
         most = {"mean": (times.mean or 0.0) + mean}
         for stat, q in _QUANTILES.items():
@@ -207,7 +210,7 @@ class Waits:
         return most
 
     def _most(self, times: int) -> Mapping[float, float]:
-        """By share of the times: what so many of them at most have waited longer than."""
+        """Map shares of the times to the wait that at most this share has exceeded."""
         own = {beyond: self._own(beyond) for beyond in _BEYOND}
         if not self._shared:
             return own
@@ -234,5 +237,5 @@ def _together(sure: Histogram, side: ValueStream) -> Histogram:
 
 
 def figures(times: Histogram) -> Mapping[str, float]:
-    """The figures that a bound is given for."""
+    """Return the figures for which bounds are given."""
     return {"mean": times.mean or 0.0} | {stat: times.quantile(q) for stat, q in _QUANTILES.items()}

@@ -1,4 +1,4 @@
-"""What a trial may use, and the cage that holds it to that: cgroup v2, cgroup v1 or rlimits, whichever there is."""
+"""The cage that holds a trial to its limits, with cgroup v2, cgroup v1, or rlimits, depending on the machine."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ _WORKER_LEAF = "benchhouse-worker"
 
 
 def _read(path: str) -> str:
-    """Empty where it can't be read. Paths are text here: as objects they are a tenth of a short trial."""
+    """Return the file's text; empty if unreadable. Paths are strings: as objects they take a tenth of a short trial."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -44,7 +44,7 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """One write to a control file that must exist already; the kernel makes those."""
+    """Write once to a control file, which must exist already because the kernel creates it."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, text.encode())
@@ -76,14 +76,14 @@ class _Mount(NamedTuple):
         return (not self.is_v2 and controllers <= self.options) if controllers else self.is_v2
 
     def folder_of(self, path: str) -> Path | None:
-        """In a container the mount may show only a part of the hierarchy; what lies outside can't be reached."""
+        """Return the folder of a cgroup; None if it is outside of the part of the hierarchy that a container mounts."""
         inside = os.path.relpath(path, self.root)
         return None if inside.startswith("..") else self.point / inside
 
 
 @dataclass(frozen=True)
 class CgroupFS:
-    """Where the calling process stands: its own folder in each v1 hierarchy, and in the v2 one."""
+    """The cgroups of the calling process: its folder in each v1 hierarchy, and in the v2 hierarchy."""
 
     v1: Mapping[str, Path] = field(default_factory=dict)
     v2: Path | None = None
@@ -116,12 +116,12 @@ class CgroupFS:
         folder.mkdir()
 
     def homes(self) -> list[Path]:
-        """The folders below which cages of this process are made."""
+        """Return the folders below which this process creates its cages."""
         return [*dict.fromkeys([*self.v1.values(), *([self.v2_home] if self.v2_home else [])])]
 
     @cached_property
     def v2_home(self) -> Path | None:
-        """The own v2 cgroup, or its parent where the own one is only the leaf that keeps processes out of the way."""
+        """This process's v2 cgroup, or its parent if that cgroup is only the leaf that holds the worker."""
         if self.v2 is None or (self.v2.name != _WORKER_LEAF and not _delegated(self.v2.parent)):
             return self.v2
         return self.v2.parent
@@ -129,7 +129,7 @@ class CgroupFS:
 
 @lru_cache(maxsize=1)
 def _here(memberships: str) -> CgroupFS:
-    """Where a worker stands from trial to trial; the mounts are read anew where it was moved."""
+    """Return the worker's cgroups, cached between trials; the mounts are read again if the worker was moved."""
     return CgroupFS.detect()
 
 
@@ -138,7 +138,7 @@ def _unescape(text: str) -> str:
 
 
 def _delegated(folder: Path) -> bool:
-    """Whether systemd handed this cgroup over; it then says so in an attribute."""
+    """Whether systemd delegated this cgroup, which it marks with an attribute."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             if os.getxattr(folder, name) == b"1":
@@ -147,13 +147,14 @@ def _delegated(folder: Path) -> bool:
 
 
 class Cage:
-    """`build` in the worker, `enter` in the forked child; then `usage`, `over_cpu`, `kill`, `remove` in the worker."""
+    """The limits of one trial: `build` in the worker, `enter` in the forked child; then `usage`, `over_cpu`, `kill`,
+    `remove`."""
 
     def __init__(self, limits: "Limits") -> None:
         self.limits = limits
         self.enforced: dict[str, str] = {}
-        self.not_enforced: list[str] = []  # limits that nothing here can keep, and why
-        """For each limit asked for: what holds it, or "none (reason)"."""
+        self.not_enforced: list[str] = []  # limits that nothing on this machine can enforce, and why
+        """For each requested limit: what enforces it, or "none (reason)"."""
         self.folders: dict[str, Path] = {}  # "v2" and v1 controllers -> this cage's folder there
         self._v2_controllers: set[str] = set()
         self._reasons: dict[str, str] = {}
@@ -166,7 +167,7 @@ class Cage:
 
     @classmethod
     def build(cls, name: str, limits: "Limits", fs: CgroupFS | None = None) -> "Cage":
-        """Never raises for want of rights: what can't be made shows in `enforced`."""
+        """Build the cage. Never raises if permissions are missing: `enforced` shows what could not be created."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
         fs = fs or _here(_read("/proc/self/cgroup"))
@@ -181,7 +182,8 @@ class Cage:
             cage._limit_memory(limits.memory)
         if limits.cpus is not None:
             cage._limit_cpus(limits.cpus)
-        if limits.processes is not None:  # RLIMIT_NPROC is no fallback: it counts all of the user's, and not root's
+        # RLIMIT_NPROC is not a fallback: it counts all of the user's processes, and none of root's
+        if limits.processes is not None:
             pids_max = ("pids.max", str(limits.processes))
             how = cage._try("pids", pids_max, pids_max)
             cage.enforced["pids"] = how or f"none ({cage._reason('pids')})"
@@ -192,7 +194,7 @@ class Cage:
     # -- building ------------------------------------------------------------------------------------------------
 
     def _make_folders(self, name: str, fs: CgroupFS) -> None:
-        wanted = {"memory"}  # for its peak, even without a limit
+        wanted = {"memory"}  # to read its peak, even without a limit
         wanted |= {"cpu"} if self.limits.cpus is not None else set()
         wanted |= {"pids"} if self.limits.processes is not None else set()
         if fs.v2_home is not None:
@@ -213,7 +215,7 @@ class Cage:
                 self._reasons[controller] = f"v1 {controller} cgroup: {error.strerror}"
 
     def _make_v2(self, fs: CgroupFS, home: Path, name: str, wanted: set[str]) -> None:
-        # The child may only move where its user may write the membership of the common ancestor.
+        # The child can move only if its user may write the membership of the common ancestor.
         if not os.access(home / "cgroup.procs", os.W_OK):
             self._reasons |= dict.fromkeys(wanted, "the v2 cgroup is not delegated to this user")
             return
@@ -233,7 +235,8 @@ class Cage:
         self.folders["v2"] = home / name
 
     def _try(self, controller: str, v2: tuple[str, str], v1: tuple[str, str]) -> str | None:
-        """Writes the limit where the controller lives and says where that was; None, with a reason, when it can't."""
+        """Write the limit to the controller's cgroup. Return which file holds it; None, with a reason recorded, on
+        failure."""
         in_v2 = controller in self._v2_controllers
         folder = self.folders.get("v2" if in_v2 else controller)
         if folder is None:
@@ -250,7 +253,7 @@ class Cage:
         return self._reasons.get(controller, "no cgroup")
 
     def _limit_cpu_seconds(self, cpu_s: float) -> None:
-        # The backstop only: it knows no tree, and an experiment may live on without the child that it killed.
+        # Only the backstop: it does not cover the tree, and an experiment can outlive the child that the limit killed.
         soft = math.ceil(cpu_s) + 1
         self._rlimits[resource.RLIMIT_CPU] = (soft, soft + 1)
         source = "cgroup v2 cpu.stat" if "v2" in self.folders else "cgroup v1 cpuacct.usage"
@@ -275,7 +278,7 @@ class Cage:
         quota = max(1000, round(cpus * _PERIOD_US))
         how = self._try("cpu", ("cpu.max", f"{quota} {_PERIOD_US}"), ("cpu.cfs_quota_us", str(quota)))
         if how is None:
-            # Neighbouring workers start at different cores, so that they don't all crowd onto the first.
+            # Neighboring workers start at different cores, so that they don't all crowd onto the first.
             have = sorted(os.sched_getaffinity(0))
             first = os.getpid() % len(have)
             count = min(len(have), max(1, math.ceil(cpus)))
@@ -287,7 +290,8 @@ class Cage:
     # -- the child -----------------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """In the forked child, before the experiment: an OSError means that the limits don't hold, so don't go on."""
+        """Enter the cage in the forked child, before the experiment. On OSError the limits don't hold: do not
+        continue."""
         for folder in dict.fromkeys(self.folders.values()):
             _write(f"{folder}/cgroup.procs", str(os.getpid()))
         if self._cores:
@@ -306,17 +310,17 @@ class Cage:
         return _seconds(_number(f"{self.folders['cpuacct']}/cpuacct.usage"), 1e9) if "cpuacct" in self.folders else None
 
     def over_cpu(self, limit_s: float) -> bool:
-        """Whether the tree, running processes included, has used more CPU seconds; reads one file or walks /proc."""
+        """Whether the tree, running processes included, exceeded this CPU time; reads one file or walks /proc."""
         used_s = self._cgroup_cpu_s()
         return (tree_cpu_s() - self._cpu_before_s if used_s is None else used_s) > limit_s
 
     def count_anew(self) -> None:
-        """`usage` and `oom_kills` tell what came after this; the peak of memory is still that of all."""
+        """Restart the counters of `usage` and `oom_kills`; the memory peak still covers the whole lifetime."""
         self._counted_before = self._usage() | {"peak_memory_bytes": 0}
         self._oom_kills_before = self._oom_kills_around()
 
     def usage(self) -> dict[str, float | int | None]:
-        """What the cgroups counted, None where none did. Memory includes page cache; ask before `remove`."""
+        """Return what the cgroups counted, None if none did. Memory includes page cache; call this before `remove`."""
         used, before = self._usage(), self._counted_before
         return {key: value - (before.get(key) or 0) if value is not None else None for key, value in used.items()}
 
@@ -337,7 +341,8 @@ class Cage:
         return {"peak_memory_bytes": peak, "oom_kills": oom_kills, "cpu_s": cpu_s, "throttled_s": throttled_s}
 
     def oom_kills(self) -> int:
-        """Of the cage, or of what is around it: a batch system holds its jobs to their memory by itself."""
+        """Return the OOM kills in the cage, or if unknown in the cgroups around it, where a batch system limits its
+        jobs."""
         counted = self._oom_kills_inside()
         if counted is None:
             return self._oom_kills_around() - self._oom_kills_before
@@ -354,11 +359,12 @@ class Cage:
         return sum(_counters(file).get("oom_kill", 0) for file in files)
 
     def kill(self, give_up_s: float = 5.0) -> bool:
-        """SIGKILL to everyone inside until nobody is left; False when some outlive `give_up_s`. Reaping is not done."""
+        """Send SIGKILL to all members until none is left. Return False if some outlive `give_up_s`. Nothing is
+        reaped."""
         return _kill_members(list(dict.fromkeys(self.folders.values())), give_up_s)
 
     def remove(self) -> None:
-        """Takes the folders away, as far as they are empty. Idempotent, never raises."""
+        """Remove the cage's folders if they are empty. Idempotent, never raises."""
         for folder in set(self.folders.values()):
             _remove_folder(folder)
 
@@ -369,7 +375,7 @@ def _enable(home: Path, controller: str) -> None:
     try:
         _write(f"{home}/cgroup.subtree_control", f"+{controller}")
     except OSError as error:
-        # A v2 cgroup has either processes or controllers for its children. Alone in it, the worker moves to a leaf.
+        # A v2 cgroup has either processes or controllers for its children. If the worker is alone, it moves to a leaf.
         if error.errno != errno.EBUSY or _members(home, deep=False) != {os.getpid()}:
             raise
         (home / _WORKER_LEAF).mkdir(exist_ok=True)
@@ -378,7 +384,7 @@ def _enable(home: Path, controller: str) -> None:
 
 
 def _has_folders(folder: Path) -> bool:
-    """By its count of links, which is two and one for each folder in it; asking for its entries would cost far more."""
+    """Whether the cgroup has subfolders: the link count is two plus one per folder, and listing would cost far more."""
     try:
         return os.stat(folder).st_nlink != 2  # noqa: PTH116
     except OSError:
@@ -386,7 +392,7 @@ def _has_folders(folder: Path) -> bool:
 
 
 def _inner(folder: Path) -> Iterator[Path]:
-    """The folder and those an experiment made in it, innermost first."""
+    """Yield the folder and the ones that an experiment created in it, innermost first."""
     for path, _, _ in os.walk(folder, topdown=False):
         yield Path(path)
 
@@ -407,10 +413,10 @@ def _kill_members(folders: list[Path], give_up_s: float) -> bool:
         for folder in folders:
             with contextlib.suppress(OSError):
                 _write(f"{folder}/cgroup.kill", "1")  # v2 since Linux 5.14
-        _freeze(folders, frozen=True)  # no one forks while the list is read and struck
+        _freeze(folders, frozen=True)  # no process can fork while the list is read and its members are killed
         for pid in {pid for folder in folders for pid in _members(folder)}:
             send(pid, None, signal.SIGKILL)
-        _freeze(folders, frozen=False)  # in v1 the dead fall only when thawed
+        _freeze(folders, frozen=False)  # in v1, killed processes only die after they are thawed
         time.sleep(0.001)
 
 
@@ -436,20 +442,20 @@ def _remove_folder(folder: Path) -> None:
                 inner.rmdir()
         if not folder.exists() or _members(folder):
             return
-        time.sleep(0.001 * attempt)  # the last member may still be on its way out
+        time.sleep(0.001 * attempt)  # the last member may still be exiting
 
 
 def sweep_leftovers() -> None:
-    """Kills and removes the cages, and removes the scratch folders, of workers that were killed."""
+    """Kill and remove the cages, and remove the scratch folders, of workers that were killed."""
     sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)
 
 
 def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> None:
-    """Kills and removes cages whose names start with `prefix` and whose worker is gone.
+    """Kill and remove cages whose names start with `prefix` and whose worker is gone.
 
-    Looks below the caller's own cgroups, where `build` puts cages, and in a Slurm job below those of other jobs, too;
-    those of another pid namespace are left alone.
+    This searches below the caller's own cgroups, where `build` puts cages, and in a Slurm job also below those of other
+    jobs. Cages of another pid namespace are left alone.
     """
     fs = fs or CgroupFS.detect()
     left: dict[str, list[Path]] = {}

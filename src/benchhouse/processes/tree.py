@@ -1,4 +1,4 @@
-"""Who runs below the worker, and how to make sure that nobody does once the trial is over."""
+"""Lists the processes below the worker, and makes sure that none of them outlives the trial."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @cache
 def _libc() -> Any:
-    """Loaded once for all that a process forks: only the processes that call it pay the 3 ms for ctypes."""
+    """Load libc once for everything that a process forks: only processes that call it pay the 3 ms for ctypes."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -34,20 +34,20 @@ def _prctl(option: int, value: int) -> None:
 
 
 def flush_c_streams() -> None:
-    """What a library written in C has printed and not yet handed to the kernel."""
+    """Flush what C libraries have printed but not yet handed to the kernel."""
     _libc().fflush(None)
 
 
 def become_subreaper() -> None:
-    """Orphans below the calling process become its children from now on, so that none can slip away."""
+    """From now on, make orphans below the calling process its children, so that none can escape."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(signum: int, parent_pid: int) -> None:
-    """The kernel sends `signum` to the caller once its parent is gone; not inherited by the caller's own children.
+    """Have the kernel send `signum` to the caller when its parent dies; the caller's own children do not inherit this.
 
     Pass the parent's pid as known before the fork: if the parent died before this call, the signal is sent at once.
-    "Parent" means the thread that forked, so fork from a thread that lives as long as the parent does.
+    "Parent" means the thread that forked, so fork from a thread that lives until the parent ends.
     """
     _prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent_pid:
@@ -55,33 +55,35 @@ def die_with_parent(signum: int, parent_pid: int) -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/<pid>/stat from the state on (man page's field 3 is index 0)."""
+    """Return the fields of /proc/<pid>/stat from the state on: field 3 of the man page is index 0. None if
+    unreadable."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - called thousands of times in a scan
             text = file.read()
     except OSError:
         return None
-    # The command name may itself hold spaces and parentheses; the last ")" ends it.
+    # The command name can contain spaces and parentheses; the last ")" ends it.
     return text[text.rindex(b")") + 2 :].decode("ascii").split()
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks between boot and the start of `pid`, or None when there is no such process.
+    """Return the clock ticks between boot and the start of `pid`, or None if there is no such process.
 
-    A pid with its start time names one process for as long as the machine is up; a pid alone is reused.
+    A pid with its start time identifies one process until the machine reboots; a pid alone is reused.
     """
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def alive(pid: int, start_time: int | None) -> bool:
-    """Whether the process that had this pid and start time still runs; a zombie doesn't. None accepts any start."""
+    """Whether the process with this pid and start time still runs; a zombie does not. A start time of None matches
+    any."""
     fields = _stat(pid)
     return fields is not None and fields[0] not in "ZX" and start_time in (None, int(fields[19]))
 
 
 def command_name(pid: int) -> str:
-    """The kernel's short name of a process, or "?" when it is gone."""
+    """Return the kernel's short name of a process, or "?" if it is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_bytes().decode("utf-8", "replace").rstrip("\n")
     except OSError:
@@ -94,7 +96,7 @@ def all_pids() -> list[int]:
 
 def _children_from_kernel(pid: int) -> list[int]:
     children: list[int] = []
-    with contextlib.suppress(OSError):  # the process or one of its threads ended meanwhile
+    with contextlib.suppress(OSError):  # the process or one of its threads has ended in the meantime
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names: paths as objects cost more than the look
             with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:  # noqa: PTH123
                 children += map(int, file.read().split())
@@ -115,17 +117,18 @@ def _children_from_scan() -> dict[int, list[int]]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is `pid`, zombies included."""
+    """Return the processes whose parent is `pid`, zombies included."""
     return _children_from_kernel(pid) if kernel_lists_children() else _children_from_scan().get(pid, [])
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below `pid`, parents before their children, zombies included, `pid` itself not.
+    """Return every process below `pid`, parents before their children, zombies included, without `pid` itself.
 
-    A snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure ask again.
+    The list is a snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure repeat
+    it.
     """
     scan = None if kernel_lists_children() else _children_from_scan()
-    below = {pid: None}  # in order
+    below = {pid: None}  # ordered
     waiting = [pid]
     for parent in waiting:
         children = _children_from_kernel(parent) if scan is None else scan.get(parent, [])
@@ -135,7 +138,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def send(pid: int, start: int | None, signum: int) -> bool:
-    """Signals exactly the process that started at `start`; False when it is gone or not ours to signal."""
+    """Signal exactly the process that started at `start`. Return False if it is gone or not ours to signal."""
     if pid <= 1 or pid == os.getpid():
         return False
     try:
@@ -160,7 +163,7 @@ def send(pid: int, start: int | None, signum: int) -> bool:
 
 
 def reap(pid: int = -1) -> list[int]:
-    """Collects the children (or the one child) that have exited, without waiting; their status is lost."""
+    """Collect the children (or the one child) that have exited, without waiting; their exit status is lost."""
     gone: list[int] = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.wait4(pid, os.WNOHANG))[0] > 0:
@@ -170,16 +173,16 @@ def reap(pid: int = -1) -> list[int]:
 
 
 def wait(pid: int) -> int:
-    """Until this child has ended; its status, as waitpid gives it."""
+    """Wait until this child has ended. Return its status in the format of waitpid."""
     _, status, used = os.wait4(pid, 0)
     _USAGE.note(used)
     return status
 
 
 def kill_tree(pids: Iterable[int], grace_s: float = 2.0, give_up_s: float = 5.0) -> list[int]:
-    """SIGTERM to these processes and all below them, SIGKILL to what is left after `grace_s`; reaps own children.
+    """Send SIGTERM to these processes and all below them, then SIGKILL to the rest after `grace_s`; reap own children.
 
-    Returns those that live on `give_up_s` after the SIGKILL: stuck in the kernel, or another user's.
+    Return those still alive `give_up_s` after the SIGKILL: they are stuck in the kernel, or belong to another user.
     """
     targets = {pid: start_time(pid) for pid in pids}
 
@@ -205,15 +208,16 @@ def kill_tree(pids: Iterable[int], grace_s: float = 2.0, give_up_s: float = 5.0)
 
 
 def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]:
-    """Kills and reaps everything below the caller, a subreaper; returns the names of what still ran.
+    """Kill and reap everything below the caller, which is a subreaper. Return the names of what still ran.
 
-    Collect the main child's exit status first: here every status is dropped. Looks again until nobody is left, so
-    that a fork during the kill doesn't escape; what outlives `give_up_s` still shows in `descendants(os.getpid())`.
+    Collect the main child's exit status first, because every status is dropped here. The search repeats until it finds
+    nothing, so that a fork during the kill cannot escape; what outlives `give_up_s` still shows in
+    `descendants(os.getpid())`.
     """
     names: dict[tuple[int, int], str] = {}
 
     def strike(signum: int) -> list[int]:
-        """Who was left to strike."""
+        """Signal everything below the caller. Return the processes found."""
         reap()
         below = descendants(os.getpid())
         for pid in below:
@@ -229,23 +233,23 @@ def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]
     while time.monotonic() < kill_at and descendants(os.getpid()):
         time.sleep(0.005)
         reap()
-    # Two empty looks in a row: the kernel's list of children may skip one while its sibling exits.
+    # Require two empty results in a row: the kernel's list of children can skip one while its sibling exits.
     empty_looks = 0
     before: list[int] = []
     while empty_looks < 2 and time.monotonic() < kill_at + give_up_s:
         below = strike(signal.SIGKILL)
         empty_looks = 0 if below else empty_looks + 1
-        if below and below == before:  # nobody forks: they only need time to die
+        if below and below == before:  # no process forks: they only need time to die
             time.sleep(0.001)
         before = below
     return list(names.values())
 
 
 def values_of(variable: str) -> Iterator[tuple[int, str]]:
-    """Processes, the caller aside, that have this variable in their environment, each with its value.
+    """Yield the processes, except the caller, that have this variable in their environment, each with its value.
 
-    The kernel shows the environment as of the last exec: a fork shares its parent's, so that a daemon that only forked
-    shows here, and a variable set later is not seen. Processes that can't be read are skipped.
+    The kernel shows the environment as of the last exec. A fork shares its parent's, so a daemon that only forked is
+    listed, while a variable that was set later is not seen. Unreadable processes are skipped.
     """
     name = os.fsencode(f"{variable}=")
     for pid in all_pids():
@@ -260,11 +264,12 @@ def tagged_processes(variable: str, value: str) -> list[int]:
 
 
 class _Usage:
-    """What children used that ended since a moment; of memory, the kernel itself knows only the most ever."""
+    """Resource use of the children that ended since a given moment; for memory, the kernel only knows the overall
+    peak."""
 
     def __init__(self) -> None:
-        self.user_s = self.system_s = 0.0  # before that moment
-        self.largest: int | None = None  # since then; None where there was no such moment
+        self.user_s = self.system_s = 0.0  # used before that moment
+        self.largest: int | None = None  # since then; None if no moment was set
 
     def note(self, used: resource.struct_rusage) -> None:
         if self.largest is not None:
@@ -275,14 +280,17 @@ _USAGE = _Usage()
 
 
 def forget_usage() -> None:
-    """From now on `tree_usage` leaves out what has ended before: it belonged to another trial."""
+    """Make `tree_usage` exclude everything that ended before this call, which belongs to another trial."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     _USAGE.user_s, _USAGE.system_s, _USAGE.largest = used.ru_utime, used.ru_stime, 0
 
 
 def tree_usage() -> dict[str, float | int]:
-    """What the reaped children, and theirs, have used; `max_rss_bytes` is that of the largest single process, after
-    `forget_usage` of those that `wait` or `reap` collected."""
+    """Return what the reaped children and their children have used.
+
+    `max_rss_bytes` is that of the largest single process; after `forget_usage`, of those that `wait` or `reap`
+    collected.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     largest = used.ru_maxrss if _USAGE.largest is None else _USAGE.largest
     return {
@@ -293,10 +301,11 @@ def tree_usage() -> dict[str, float | int]:
 
 
 def tree_cpu_s() -> float:
-    """CPU seconds of everything that is or was below the caller, running processes included."""
+    """Return the CPU seconds of everything that runs or ran below the caller."""
     reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = reaped.ru_utime + reaped.ru_stime
     for pid in descendants(os.getpid()):
         if fields := _stat(pid):
-            total += sum(map(int, fields[11:15])) / _TICKS_PER_S  # own and reaped children's user and system time
+            # user and system time, its own and that of reaped children
+            total += sum(map(int, fields[11:15])) / _TICKS_PER_S
     return total

@@ -1,4 +1,5 @@
-"""Everything that a trial's processes print: drained, redacted, kept within a cap, and journalled line by line."""
+"""Everything that a trial's processes print: drained, redacted, capped in size, and recorded line by line in the
+journal."""
 
 import contextlib
 import fcntl
@@ -19,13 +20,13 @@ from benchhouse.worker.stream import PipeReader, Redact
 
 MOST_PIPES = 100
 _PIPE_BYTES = 1 << 20
-_READ_BYTES = 256 << 10  # at once; split into empty lines this already makes a list of 2 MiB
+_READ_BYTES = 256 << 10  # per read; split into empty lines this already makes a list of 2 MiB
 _READS_FOR_TAIL = 64
 _BREATH_S = 0.001
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe whose ends are neither 0, 1 nor 2, even when the worker was started with those closed."""
+    """Return a pipe whose ends are not 0, 1, or 2, even if the worker was started with those closed."""
     ends = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends]
     for end in ends:
@@ -38,10 +39,10 @@ def _pipe() -> tuple[int, int]:
 
 
 class Capture:
-    """The logs of a trial, or of services that run on their own. It is the Logs of whoever holds it.
+    """The logs of a trial, or of services that run on their own. It is the Logs object of its holder.
 
     Call order for a trial: `begin`, fork, `child_side` in the child, `parent_side` in the parent, `pump`..., `close`.
-    Flush sys.stdout and sys.stderr before the fork, or what they held is logged as the child's.
+    Flush sys.stdout and sys.stderr before the fork, otherwise their buffers are logged as the child's.
     """
 
     def __init__(self, folder: Path, journal: Journal, cap_bytes: int, redact: Redact) -> None:
@@ -49,13 +50,13 @@ class Capture:
         self._journal = journal
         self._cap_bytes = cap_bytes
         self._redact = redact
-        self._streams: dict[str, PipeReader] = {}  # by the name of the file
+        self._streams: dict[str, PipeReader] = {}  # by file name
         self._readers: dict[int, PipeReader] = {}
         self._writers: list[int] = []  # of the child's stdout and stderr, until the fork
         self._buffer = bytearray(_READ_BYTES)
         self._last_read_s = 0.0
         self._closed = False
-        self._lock = threading.RLock()  # between `pumping` and whoever opens a component or asks for its tail
+        self._lock = threading.RLock()  # between `pumping` and a caller that opens a component or reads its tail
         self._selector = selectors.DefaultSelector()
         self._requests, self._requester = server_logs.pair()
         self._selector.register(self._requests, selectors.EVENT_READ)
@@ -70,9 +71,9 @@ class Capture:
         redact: Redact = redact_keys,
         streams: Sequence[str] = ("stdout", "stderr"),
     ) -> "Capture":
-        """Makes `folder/logs` with trial.jsonl, and the pipes of a child's streams: () where there is no child.
+        """Create `folder/logs` with trial.jsonl, and the pipes of a child's streams: () if there is no child.
 
-        `cap_bytes` holds for each log by itself, and for each component in trial.jsonl.
+        `cap_bytes` applies to each log separately, and to each component in trial.jsonl.
         """
         logs = folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ class Capture:
         return made
 
     def open(self, component: str) -> int:
-        """The write end of a pipe into `logs/<component>.log`; the caller closes it. Again: the same log goes on."""
+        """Return the write end of a pipe into `logs/<component>.log`; the caller closes it. A second call appends."""
         check_component(component)
         with self._lock:
             if self._closed:
@@ -104,14 +105,14 @@ class Capture:
 
     @property
     def trouble(self) -> str | None:
-        """The first thing that kept a log from being written, such as a full disk."""
+        """The first problem that prevented a log from being written, such as a full disk."""
         sinks = [*(stream.sink for stream in self._streams.values()), self._journal.sink]
         return next((sink.trouble for sink in sinks if sink.trouble), None)
 
     def child_side(self) -> server_logs.ServerLogs:
-        """In the child: stdout and stderr become the pipes, and everything of the worker's is closed.
+        """In the child, replace stdout and stderr with the pipes, and close everything that belongs to the worker.
 
-        What is returned opens logs for the services that the child starts.
+        The returned object opens logs for the services that the child starts.
         """
         for writer, target in zip(self._writers, (1, 2), strict=True):
             os.dup2(writer, target)
@@ -125,25 +126,26 @@ class Capture:
         return server_logs.ServerLogs(requester)
 
     def child_ends(self) -> list[int]:
-        """What to send to a child that was not forked from here: stdout, stderr, and the socket to request logs by."""
+        """Return what to send to a child that was not forked from here: stdout, stderr, and the socket for log
+        requests."""
         return [*self._writers, self._requester.fileno()]
 
     def parent_side(self) -> None:
-        """In the worker, after the fork: lets go of the child's ends, so that EOF can arrive."""
+        """In the worker, after the fork, close the child's ends, so that EOF can arrive."""
         self._requester.close()
         while self._writers:
             os.close(self._writers.pop())
 
     def filenos(self) -> tuple[int, ...]:
-        """Descriptors to wait on, for a selector of the supervisor's own."""
+        """Return the descriptors to wait on, for the supervisor's own selector."""
         handle = self._requests.fileno()
         return (*self._readers, handle) if handle >= 0 else tuple(self._readers)
 
     def pump(self, timeout_s: float | None) -> bool:
-        """Waits up to `timeout_s` (None: forever) for output, takes at most 256 KiB of each pipe, answers the child.
+        """Wait up to `timeout_s` (None: forever) for output, read at most 256 KiB from each pipe, and answer the child.
 
-        False once all pipes have ended. True with nothing read is normal: a grandchild may hold a pipe forever, so
-        never wait for False alone.
+        Return False once all pipes have ended. True with nothing read is normal: a grandchild may hold a pipe forever,
+        so never wait for False alone.
         """
         if not self._selector.get_map():
             return False
@@ -151,7 +153,7 @@ class Capture:
         return bool(self._readers)
 
     def drain(self, quiet_s: float = 0.0, limit_s: float = 5.0) -> bool:
-        """Pumps until all pipes end (True), are silent for `quiet_s`, or `limit_s` is over (False)."""
+        """Pump until all pipes end (True), are silent for `quiet_s`, or `limit_s` has passed (False)."""
         until = time.monotonic() + limit_s
         while self._readers and time.monotonic() < until:
             ready = self._selector.select(quiet_s)
@@ -162,7 +164,7 @@ class Capture:
 
     @contextlib.contextmanager
     def pumping(self) -> Iterator[None]:
-        """Pumps in a thread, for a process that starts services itself and has no loop to do it in."""
+        """Pump in a thread, for a process that starts services but has no loop of its own."""
         wake, bell = _pipe()
         self._selector.register(wake, selectors.EVENT_READ)
 
@@ -196,7 +198,7 @@ class Capture:
             self._breathe(size)
 
     def _read(self, reader: int) -> int:
-        if reader not in self._readers:  # ended while others of the same moment were read
+        if reader not in self._readers:  # ended while others of the same batch were read
             return 0
         try:
             size = os.readv(reader, [self._buffer])
@@ -211,15 +213,16 @@ class Capture:
         return size
 
     def _breathe(self, size: int) -> None:
-        """Small pieces in close succession cost a wake-up each: a millisecond lets the pipes fill instead."""
+        """Wait a millisecond after small pieces in close succession, so that the pipes fill; each piece costs a
+        wake-up."""
         now = time.monotonic()
         if size < _READ_BYTES // 4 and now - self._last_read_s < _BREATH_S:
             time.sleep(_BREATH_S)
         self._last_read_s = now
 
     def _close_readers(self) -> None:
-        # One epoll object may be shared by both sides of a fork; unregistering in the child would reach the
-        # parent's, which is the same kernel object.
+        # Both sides of a fork may share one epoll object; unregistering in the child would affect the parent's, which
+        # is the same kernel object.
         self._selector.close()
         self._requests.close()
         for reader in self._readers:
@@ -227,14 +230,15 @@ class Capture:
         self._readers.clear()
 
     def note(self, level: str, message: str, **fields: Any) -> None:
-        """Appends an event of the worker's to trial.jsonl; text is redacted like what is printed."""
+        """Append an event of the worker to trial.jsonl; its text is redacted like printed output."""
         row: dict[str, Any] = {"level": level, "message": message} | fields
         row = {key: self._redact(value) if isinstance(value, str) else value for key, value in row.items()}
         with self._lock:
             self._journal.note(row)
 
     def tail(self, component: str, n_lines: int) -> str:
-        """The last lines of a component, what is still in its pipe included; of the experiment, stderr comes first."""
+        """Return the last lines of a component, including those still in its pipe; for the experiment, stderr comes
+        first."""
         files = ("stderr", "stdout") if component == EXPERIMENT else (component,)
         with self._lock:
             streams = [self._streams[file] for file in files if file in self._streams]
@@ -245,7 +249,7 @@ class Capture:
             return "\n".join(line for stream in streams for line in stream.tail(n_lines))
 
     def close(self) -> None:
-        """Writes the kept ends and closes the files; output that comes later meets a closed pipe. Idempotent."""
+        """Write the kept ends and close the files; later output meets a closed pipe. Idempotent."""
         with self._lock:
             if self._closed:
                 return

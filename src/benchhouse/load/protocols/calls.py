@@ -1,4 +1,5 @@
-"""What the load engine and a driver say to each other: an exchange of bytes with its stamps, and what was made of it.
+"""The interface between the load engine and a driver: an exchange of bytes with its stamps, and the result read from
+it.
 
 All stamps are nanoseconds of the monotonic clock (`time.monotonic_ns`).
 """
@@ -11,47 +12,48 @@ from typing import Any, ClassVar, Literal, Protocol
 
 @dataclass(slots=True)
 class Exchange:
-    """One HTTP answer as it came: the engine moved the bytes and stamped them; nothing has been understood yet."""
+    """One HTTP answer as received: the engine moved and stamped the bytes; nothing is parsed yet."""
 
     sent_ns: int  # just before the first byte of the request was handed to the kernel
     status: int = 0
     head: bytes = b""  # status line and header lines
-    body: bytes = b""  # without the transfer encoding; empty where a sink took it
+    body: bytes = b""  # without the transfer encoding; empty if a sink took it
     marks: "array[int]" = field(default_factory=lambda: array("q"))
-    """Three numbers of each read: size of the body after it, when the last of it arrived, and when the first did at the
-    earliest."""
+    """Three numbers per read: the size of the body after it, when its last byte arrived, and the earliest time at which
+    its first byte can have arrived."""
     ended_ns: int = 0
-    size: int = 0  # of the body, kept or not
-    sink: "BodySink | None" = None  # what took the body of a good answer, where it was not to be kept
-    sending_ns: int = 0  # how long handing over the request took: it may have left at the end of that
+    size: int = 0  # of the body, stored or not
+    sink: "BodySink | None" = None  # what took the body of a good answer that was not to be stored
+    sending_ns: int = 0  # how long handing over the request took: it may have left only at the end of that time
 
 
 class BodySink(Protocol):
-    """Takes the body of a good answer piece by piece, as it comes. A piece is valid during the call only."""
+    """Takes the body of a good answer piece by piece, as it arrives. A piece is valid only during the call."""
 
     def __call__(self, piece: bytes | memoryview, /) -> None: ...
 
 
 def discard(piece: bytes | memoryview, /) -> None:
-    """A sink for what is only counted. The kernel need not hand it over: what `piece` holds then is not what came."""
+    """A sink for data that is only counted. The kernel need not copy it, so `piece` may not contain what arrived."""
 
 
 @dataclass(slots=True)
 class CallResult:
-    """What one request came to. Exactly one of `error` and a good answer; an error never counts as a latency."""
+    """The result of one request: either an `error` or a good answer; an error never counts as a latency."""
 
     error: str | None = None  # a kind from ERRORS, or `http_<status>`
-    detail: str = ""  # for a person: the server's own words, cut short
-    token_ns: Sequence[int] = ()  # one stamp for each event that brought output, in order; empty when not streamed
-    unsure_ns: Sequence[int] = ()  # how much earlier each of these may have come; empty: they are as stamped
+    detail: str = ""  # for a person: the server's own message, truncated
+    token_ns: Sequence[int] = ()  # one stamp for each event that brought output, in order; empty if not streamed
+    unsure_ns: Sequence[int] = ()  # how much earlier each of these may have arrived; empty if the stamps are exact
     input_tokens: int | None = None  # as counted by the server
     output_tokens: int | None = None
-    cached_tokens: int | None = None  # of the input, served from the server's cache, where it says so
+    # input tokens served from the server's cache; None if the server does not report them
+    cached_tokens: int | None = None
     finish: str = ""  # why the output ended: stop, length, ...
-    text: str = ""  # the output, only when the driver was asked to keep it (multi-turn)
+    text: str = ""  # the output, only if the driver was configured to return it (multi-turn)
     size: int = 0  # payload bytes of the answer
-    count: float = 1  # operations in this one call: rows, vectors, images of a batch
-    value: Any = None  # what was answered, where the experiment checks it
+    count: float = 1  # operations in this call: rows, vectors, images of a batch
+    value: Any = None  # the content of the answer, if the experiment checks it
 
 
 ERRORS = {
@@ -68,27 +70,28 @@ ERRORS = {
     "client": "the driver itself failed",
     "lost": "the load process that waited for the answer died",
 }
-CONNECTING = ("refused", "dns", "tls")  # of these, what says that there was no connection
+CONNECTING = ("refused", "dns", "tls")  # the kinds that mean that there was no connection
 
 
 class HttpDriver(Protocol):
-    """Speaks a protocol over HTTP/1.1: it makes requests and reads answers; the engine moves and stamps the bytes.
+    """A driver for a protocol over HTTP/1.1: it builds requests and reads answers; the engine moves and stamps the
+    bytes.
 
-    `request` may be slow and is called before the measured time where the item allows; `read` is called after the
+    `request` may be slow; it is called before the measured time if the item allows it. `read` is called after the
     answer is complete and the connection has its next request, so that it delays no stamp.
     """
 
     transport: ClassVar[Literal["http"]]
-    url: str  # scheme, host and port that the engine connects to
+    url: str  # scheme, host, and port that the engine connects to
 
     def request(self, item: Any) -> bytes:
-        """The whole HTTP request for one item of the workload: request line, headers, body."""
+        """Return the whole HTTP request for one item of the workload: request line, headers, body."""
 
     def read(self, exchange: Exchange) -> CallResult: ...
 
 
 class CallFailed(Exception):  # noqa: N818 - an outcome of one call, not a bug
-    """A call came to nothing for a reason that has a name: `kind` is one of ERRORS, or the driver's own word for it."""
+    """A call failed for a known reason: `kind` is one of ERRORS, or a name that the driver defines."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}")
@@ -98,10 +101,10 @@ class CallFailed(Exception):  # noqa: N818 - an outcome of one call, not a bug
 class CallDriver(Protocol):
     """Makes one blocking call at a time; the engine runs one driver object in each of its threads.
 
-    `call` raises CallFailed, or returns a Reply with an error, where the server did not do what it was asked. Where
-    microseconds matter, a driver also has `ask(item)`, which returns anything but a Reply, `reply(item, answer)`, which
-    makes a Reply of that later, with nothing but `count` and `value`, and `operations(items, answers)`, the sum of
-    their counts.
+    `call` raises CallFailed, or returns a reply with an error, if the server did not do what was requested. If
+    microseconds matter, a driver also has `ask(item)`, which returns anything but a reply; `reply(item, answer)`, which
+    later makes a reply of that, with only `count` and `value`; and `operations(items, answers)`, the sum of their
+    counts.
     """
 
     transport: ClassVar[Literal["call"]]

@@ -1,4 +1,4 @@
-"""What the experiment `storage.postgres` and the drivers of PostgreSQL say to each other."""
+"""The interface between the experiment `storage.postgres` and the PostgreSQL drivers."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str | None
 OLDEST = 12_00_00
-"""The oldest server that is supported, as servers write their version."""
+"""The oldest supported server version, in the server's numeric format."""
 
 NAMED = {
     "40P01": "deadlock",
@@ -32,7 +32,7 @@ NAMED = {
 """Names of errors by SQLSTATE; the others are called `sqlstate_<code>`."""
 
 UNSURE = ("reset", "timeout", "client", "wrong_rows")
-"""After these nobody knows whether the server has done what it was asked."""
+"""After these errors it is unknown whether the server did what was requested."""
 
 _OUTSIDE = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\1\$ | --[^\n]* | /\*.*?\*/ | ::"""
@@ -43,23 +43,23 @@ _OUTSIDE = re.compile(
 
 @dataclass(frozen=True)
 class Login:
-    """How to get in. `settings` are of each session, such as its search_path."""
+    """How to log in. `settings` apply to each session, such as its search_path."""
 
     endpoint: str
     password: str | None = field(default=None, repr=False)
     settings: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 10.0  # of connecting
-    name: str = "benchhouse"  # what the server calls its sessions
+    timeout_s: float = 10.0  # for connecting
+    name: str = "benchhouse"  # the server's name for its sessions
 
     @property
     def options(self) -> str:
-        """The settings as the server takes them when a session begins."""
+        """The settings in the format that the server takes at the start of a session."""
         escaped = {key: re.sub(r"([\\\s])", r"\\\1", value) for key, value in self.settings.items()}
         return " ".join(f"-c {key}={value}" for key, value in escaped.items())
 
 
 class Statement:
-    """One SQL statement with named places, as pgbench writes them: `SELECT ... WHERE id = :id`."""
+    """One SQL statement with named placeholders, in the syntax of pgbench: `SELECT ... WHERE id = :id`."""
 
     def __init__(self, name: str, text: str, *, control: bool = False) -> None:
         self.name, self.text = name, text
@@ -76,17 +76,17 @@ class Statement:
 
     @property
     def numbered(self) -> str:
-        """With $1, $2, ... for the places, as the server takes it."""
+        """The text with $1, $2, ... as placeholders, in the syntax of the server."""
         return self.filled({name: f"${number}" for number, name in enumerate(self.names, 1)})
 
     @property
     def quoted(self) -> tuple[str, ...]:
-        """Strings, quoted names and comments: what looks like a place there is none."""
+        """Strings, quoted names, and comments: text in them that looks like a placeholder is not one."""
         return tuple(match[0] for match in _OUTSIDE.finditer(self.text) if not match["place"])
 
     @property
     def unquoted(self) -> str:
-        """All but these."""
+        """The text without the quoted parts."""
         return _OUTSIDE.sub(" ", self.text)
 
     def filled(self, texts: Mapping[str, str]) -> str:
@@ -101,12 +101,12 @@ class StatementCall(NamedTuple):
 
     statement: Statement
     values: tuple[Value, ...] = ()
-    rows: int | None = None  # that it must bring or change; None where nobody knows
+    rows: int | None = None  # rows that it must return or change; None if unknown
     copied: bytes | None = None
 
 
 class Effect(NamedTuple):
-    """What one piece of work adds to the tables, once it is committed."""
+    """What one unit of work adds to the tables once it is committed."""
 
     balance: int = 0  # to the sum of accounts.balance
     hits: int = 0  # to the sum of accounts.hits
@@ -115,18 +115,18 @@ class Effect(NamedTuple):
 
 
 class Work:
-    """One transaction: what is timed and counted as one."""
+    """One transaction, which is timed and counted as one."""
 
     __slots__ = ("effect", "kind", "ready", "rows", "steps")
 
     def __init__(self, kind: str, steps: Sequence[StatementCall], effect: Effect | None = None) -> None:
         self.kind, self.steps, self.effect = kind, tuple(steps), effect
         self.rows = sum(step.rows or 0 for step in steps)
-        self.ready: Any = None  # as its driver sends it, made before any time is measured
+        self.ready: Any = None  # in the form that its driver sends, prepared before any time is measured
 
 
 class PostgresDriver(Protocol):
-    """A call driver (`protocols.calls`) whose items are Work; `request` makes their `ready`."""
+    """A call driver (`protocols.calls`) whose items are Work; `request` prepares their `ready`."""
 
     transport: ClassVar[str]
 
@@ -136,16 +136,16 @@ class PostgresDriver(Protocol):
 
 
 class Administrator(Protocol):
-    """A session outside of the measured load, each statement a transaction; one that was lost is made again."""
+    """A session outside of the measured load, with each statement a transaction; a lost session is opened again."""
 
     version: int  # of the server: 150018 is 15.18
     pid: int  # of the server's process for this session
 
     def query(self, text: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement, with %s for the values; its rows. Raises CallFailed."""
+        """Run one statement, with %s for the values, and return its rows. Raises CallFailed."""
 
     def copy(self, text: str, blocks: Iterable[bytes]) -> int:
-        """Run COPY ... FROM STDIN; the rows that the server took."""
+        """Run COPY ... FROM STDIN. Return the number of rows that the server took."""
 
     def close(self) -> None: ...
 
@@ -156,7 +156,7 @@ class PgbenchScript:
 
     text: str
     weight: int = 1
-    variables: Mapping[str, str] = field(default_factory=dict)  # beside those that the script sets itself
+    variables: Mapping[str, str] = field(default_factory=dict)  # in addition to those that the script sets itself
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ class PgbenchJob:
     login: Login
     scripts: tuple[PgbenchScript, ...]
     clients: int
-    seconds: int  # from before it connects; it takes whole ones
+    seconds: int  # counted from before it connects; whole seconds only
     threads: int = 1
-    rate: float | None = None  # transactions a second, at random times; None: as fast as it goes
+    rate: float | None = None  # transactions per second, at random times; None: at maximum speed
     prepared: bool = True
     timeout_s: float = 120.0  # of one transaction
     seed: int = 0
@@ -176,15 +176,15 @@ class PgbenchJob:
 
 @dataclass(frozen=True)
 class PgbenchRun:
-    """Its log, a row a transaction in the order in which they ended; stamps are of the monotonic clock."""
+    """The log of a run, one row per transaction in the order of their ends; stamps are of the monotonic clock."""
 
     client: "NDArray[int64]"  # number of the connection
-    script: "NDArray[int64]"  # number of it
-    due_ns: "NDArray[int64]"  # when it was to begin; of a transaction that failed, as `ended_ns`
+    script: "NDArray[int64]"  # number of the script
+    due_ns: "NDArray[int64]"  # intended start; for a failed transaction, equal to `ended_ns`
     sent_ns: "NDArray[int64]"
     ended_ns: "NDArray[int64]"
     failures: Mapping[int, str]  # kind of error by row
-    seconds: float  # that the program ran
+    seconds: float  # time that the program ran
     cpu_s: float
     peak_mb: float
 
@@ -193,7 +193,7 @@ class PgbenchRun:
 
 
 class PgbenchDriver(Protocol):
-    """The program pgbench. Making one finds it; raises BenchError where there is none."""
+    """The program pgbench. Creating the object finds it; raises BenchError if it is missing."""
 
     transport: ClassVar[Literal["program"]]
     version: str
@@ -201,17 +201,18 @@ class PgbenchDriver(Protocol):
     def __init__(self) -> None: ...
 
     def run(self, job: PgbenchJob) -> PgbenchRun:
-        """Raises CallFailed where it did not connect or a client gave up, BenchError where it can't be run so."""
+        """Run the job. Raises CallFailed if it did not connect or a client gave up, BenchError if it cannot run like
+        this."""
 
 
 def failure(code: str | None, message: str) -> CallFailed:
-    """What a server's error is called here."""
+    """Return the failure for a server's error, with the name used here."""
     kind = NAMED.get(code or "") or (f"sqlstate_{code}" if code else "reset")
     return CallFailed(kind, _first_line(message))
 
 
 def not_connected(message: str) -> CallFailed:
-    """Why there is no connection; the client library has nothing but a message for it."""
+    """Return why there is no connection; the client library only provides a message."""
     kinds = (kind for kind, pattern in _CONNECTING if re.search(pattern, message))
     return CallFailed(next(kinds, "refused"), _first_line(message))
 
