@@ -1,1 +1,1 @@
-"""Scenario -> Plan: pure and streaming. A scenario file goes in, bound instances come out one by one."""
+"""Expand a scenario file into a plan: a stream of bound instances, computed without side effects."""

@@ -1,4 +1,4 @@
-"""From a scenario's workload, targets and axes to a Space: which keys vary, over what, and where each value stands."""
+"""Build the space of points from a scenario's workload, targets, and axes, with the file position of each value."""
 
 import math
 from collections.abc import Iterable, Mapping, Set
@@ -22,13 +22,13 @@ from benchhouse.schema.quoting import describe, quote, shorten
 from benchhouse.schema.resources import AskedResources, Resources, spelt, value_of
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_size, axis_values
 
-TARGETS = "target"  # the axis whose values are whole targets
-RESOURCES = "resources."  # how the name of an axis over what a trial is given begins
+TARGETS = "target"  # name of the axis whose values are whole targets
+RESOURCES = "resources."  # prefix of axes over the resources of a trial
 
 
 @dataclass(frozen=True)
 class ValuePosition:
-    """Where a value stands: a scenario and the benchmark it uses are two files."""
+    """The document and location of a value; a scenario and the benchmark that it uses are two files."""
 
     document: Document
     loc: Loc
@@ -38,7 +38,7 @@ class ValuePosition:
 
     @property
     def folder(self) -> Path:
-        """Of the file that it stands in."""
+        """The folder of the file that contains the value."""
         return Path(self.document.path).absolute().parent
 
     def problem(self, message: str, expected: str = "", suggestion: str = "", key: bool = False) -> Problem:
@@ -47,7 +47,7 @@ class ValuePosition:
 
 @dataclass(frozen=True)
 class Axis:
-    """The places of an axis: of its key, and of its value in each row of its block."""
+    """The positions of an axis: of its key, and of its value in each row of its block."""
 
     key: ValuePosition
     values: list[ValuePosition]
@@ -56,11 +56,11 @@ class Axis:
 
 @dataclass
 class Draft:
-    """A scenario taken apart: what is fixed, what varies, and where in its files each of it stands."""
+    """A scenario split into fixed and varying keys, with the position of each in its files."""
 
     experiment: Experiment | None
-    folder: Path = Path()  # that relative paths start in
-    scenario: Document | None = None  # whose paths start there; those of a benchmark start beside its own file
+    folder: Path = Path()  # base of relative paths
+    scenario: Document | None = None  # its paths start in `folder`; those of a benchmark, in the benchmark's own folder
     target: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, ValuePosition] = field(default_factory=dict)  # by full name, see `qualify`
@@ -69,12 +69,12 @@ class Draft:
     rules: list[Mapping[int, frozenset[int]]] = field(default_factory=list)
     problems: ProblemList = field(default_factory=ProblemList)
     nested: dict[str, Loc] = field(default_factory=dict)  # axes over a key inside a mapping: the path to that key
-    spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
-    only_counts: bool = False  # blocks are counted and not added: what they hold is not even made
-    points: int = 1  # of all blocks together
+    spoilt: set[str] = field(default_factory=set)  # keys that are present but too faulty to be checked
+    only_counts: bool = False  # count the blocks without building them
+    points: int = 1  # number of points of all blocks together
     sizes: list[tuple[int, ValuePosition]] = field(
         default_factory=list
-    )  # rows of each block, and its place in the file
+    )  # rows of each block, and its position in the file
     _encoded: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)  # rows by value, for rules
 
     @property
@@ -93,13 +93,13 @@ class Draft:
         return put_together(self.target, self.parameters, point, self.nested)
 
     def model(self, name: str) -> type[BaseModel] | None:
-        """Of the target, the workload or the resources, whichever the key with that full name belongs to."""
+        """Return the model of the target, workload, or resources that the key with this full name belongs to."""
         if name.startswith(RESOURCES):
             return Resources
         return self.target_model if name.startswith("target.") else self.workload_model
 
     def qualify(self, key: str) -> str:
-        """The full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
+        """Return the full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
         if key.startswith("target."):
             return key
         if key.startswith(RESOURCES) and "resources" not in fields_of(self.workload_model):
@@ -112,29 +112,29 @@ class Draft:
         return bare
 
     def path(self, name: str) -> Loc:
-        """Where in the target or workload the key with that full name is."""
+        """Return the path of the key with this full name inside the target or workload."""
         return self.nested.get(name, (name.removeprefix("target.").removeprefix(RESOURCES),))
 
     def count(self, rows: int, place: ValuePosition) -> bool:
-        """Count the rows of a block before any of them is made. Return whether the block is to be added."""
+        """Count the rows of a block before any of them is built. Return whether the block is to be added."""
         stop_if_cancelled()
         self.points *= rows
         self.sizes.append((rows, place))
         return not self.only_counts
 
     def refuse_too_many_points(self, most: int) -> None:
-        """Raise if the blocks have more points than `most`; the problem is at the largest block."""
+        """Raise ProblemsError, at the largest block, if the blocks have more points than `most`."""
         if self.points > most:
             _, place = max(self.sizes, key=lambda item: item[0])
             raise ProblemsError([place.problem(*too_many_points(self.points, most), key=True)])
 
     def has_number_axis(self) -> bool:
-        """Whether something can be drawn along an axis."""
+        """Return whether a result can be plotted along an axis: targets vary, or numbers do."""
         columns = [column for block in self.blocks for column in zip(*block.rows, strict=True)]
         return TARGETS in self.axes or any(len({*filter(_is_number, column)}) > 1 for column in columns)
 
     def add_resources(self, asked: AskedResources | None, home: ValuePosition) -> None:
-        """The lists among the resources of a scenario."""
+        """Add the resources of a scenario: each list becomes an axis."""
         given = home.document.value(("resources",)) if asked else None
         for key, value in given.items() if isinstance(given, dict) else ():
             name, place = self.qualify(RESOURCES + key), home.at("resources", key)
@@ -158,14 +158,14 @@ class Draft:
                 self._place(f"target.{key}", value, home.at("target", key))
 
     def add(self, defined: Defined, workload: Mapping[str, Any], home: ValuePosition) -> None:
-        """The workload and the axes of a scenario or benchmark, in the order of the file."""
+        """Add the workload and the axes of a scenario or benchmark, in the order of the file."""
         for key, value in workload.items():
             self._place(self.qualify(key), value, home.at("workload", key))
         for index, block in enumerate(defined.axes):
             self._add_axes(block, home.at("axes", index))
 
     def add_rules(self, exclude: Iterable[Mapping[str, Any]], home: ValuePosition) -> None:
-        """Turn `exclude` into rows of blocks; a rule that can't apply is a mistake, not a silent nothing."""
+        """Turn `exclude` into rows of blocks; a rule that cannot match is reported as a problem."""
         for index, rule in enumerate(exclude):
             stop_if_cancelled()
             place = home.at("exclude", index)
@@ -212,7 +212,7 @@ class Draft:
         return axis.block, frozenset(rows)
 
     def check_clashes(self) -> None:
-        """A key is fixed or varied, and by one place only."""
+        """Report keys that are both fixed and varied, or that two axes vary."""
         for name, axis in self.axes.items():
             stop_if_cancelled()
             if name.startswith(RESOURCES):
@@ -244,12 +244,12 @@ class Draft:
                     self.problems.append(place.at(*taken).problem(message, key=True))
 
     def whole_targets(self) -> list[dict[str, Any]]:
-        """One for each row of the block that they vary in; none where they don't vary."""
+        """Return the targets, one per row of the block in which they vary; empty if they do not vary."""
         axis = self.axes.get(TARGETS)
         return self.blocks[axis.block].column(TARGETS) if axis else []
 
     def _set_and_varied(self, name: str, axis: Axis) -> Problem:
-        """Says at the axis which line gives the value too."""
+        """Return the problem, at the axis, that names the line which also sets the value."""
         path = self.path(name)
         given = self.fixed.get(name)
         if given is None:
@@ -261,7 +261,7 @@ class Draft:
         return axis.key.problem(message, f"only one of them: remove '{name}' from {where}, or this axis", key=True)
 
     def forgive(self, dropped: Set[str]) -> None:
-        """Nothing is held against keys that are absent because the part of the file that may give them was dropped."""
+        """Ignore missing keys that may have been in a part of the file that was dropped because of an error."""
         given = self.fixed.keys() | self.axes.keys()
         if dropped & {"target", "targets", "workload", "axes"}:
             self.spoilt |= {"target.", *(f"target.{key}" for key in fields_of(self.target_model))} - given
@@ -269,9 +269,9 @@ class Draft:
             self.spoilt |= {"", *fields_of(self.workload_model)} - given
 
     def _place(self, name: str, value: Any, place: ValuePosition) -> None:
-        """Put one key of the workload or target where it belongs: an axis or a fixed value."""
+        """Add one key of the workload or target as an axis or as a fixed value."""
         inner, model = name.removeprefix("target."), self.model(name)
-        if name == TARGETS:  # here a key of the workload; whole targets vary under `targets:` or among the axes
+        if name == TARGETS:  # a workload key of this name; whole targets vary under `targets:` or among the axes
             self._fix(name, value, place)
         elif isinstance(value, list) and not accepts_list(model, inner):
             if not value:
@@ -370,7 +370,7 @@ class Draft:
                 earlier.add(name)
 
     def _meant(self, key: str, name: str, value: Any, place: ValuePosition) -> Any:
-        """A value of an axis as the scenario's own file would write it."""
+        """Return a value of an axis in the form in which the scenario's own file would write it."""
         if name == TARGETS:
             if not isinstance(value, str | dict):
                 self.problems.append(
@@ -381,7 +381,7 @@ class Draft:
         if not name.startswith(RESOURCES):
             return self._rebased(name, value, place)
         if name.removeprefix(RESOURCES) not in Resources.model_fields:
-            return value  # its name is told to be wrong
+            return value  # its unknown name is reported elsewhere
         try:
             return value_of(key.removeprefix(RESOURCES), value)
         except ValueError as error:
@@ -389,14 +389,14 @@ class Draft:
             return value
 
     def _rebased(self, name: str, value: Any, place: ValuePosition) -> Any:
-        """A value whose relative paths start beside a benchmark's file, as the scenario would write it."""
+        """Return the value with paths relative to a benchmark's file rewritten relative to the scenario's folder."""
         model = self.model(name)
         if self.scenario is None or place.document.path == self.scenario.path or not (model and has_paths(model)):
             return value
         return rebase_paths(hint_at(model, self.path(name)), value, place.folder, self.folder)
 
     def _is_nested(self, name: str) -> bool:
-        """Whether a dotted name leads into a mapping: a field that takes one, or a key that is fixed to one."""
+        """Return whether a dotted name leads into a mapping: a field that accepts one, or a key fixed to one."""
         inner = name.removeprefix("target.")
         head, dot, _ = inner.partition(".")
         in_target, model = inner != name, self.model(name)
@@ -422,7 +422,7 @@ def too_many_points(points: int, most: int) -> tuple[str, str]:
 def put_together(
     target: Mapping[str, Any], parameters: Mapping[str, Any], point: Mapping[str, Any], nested: Mapping[str, Loc]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Target and workload at one point of the space; `nested` has the paths of the axes that lead into mappings."""
+    """Return target and workload at one point of the space; `nested` has the paths of axes that lead into mappings."""
     whole, workload = dict(target), dict(parameters)
     for key, value in point.items():
         if key.startswith(RESOURCES):
@@ -439,12 +439,12 @@ def put_together(
 
 
 def resources_at(point: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the resources varies, by field, at one point of the space."""
+    """Return the resources that vary, by field, with their values at one point of the space."""
     return {key.removeprefix(RESOURCES): value for key, value in point.items() if key.startswith(RESOURCES)}
 
 
 def _set_inside(holder: dict[str, Any], path: Loc, value: Any) -> None:
-    """Set the value at `path`; the mappings on the way are copied, as the other points share them."""
+    """Set the value at `path`; the mappings on the way are copied because the other points share them."""
     here: dict[Any, Any] = holder
     for part in path[:-1]:
         inner = here.get(part)
@@ -454,14 +454,14 @@ def _set_inside(holder: dict[str, Any], path: Loc, value: Any) -> None:
 
 
 def inside(data: Any, path: Iterable[str | int]) -> Any:
-    """What is at `path` in nested mappings; None where there is nothing."""
+    """Return the value at `path` in nested mappings, or None if there is none."""
     for part in path:
         data = data.get(part) if isinstance(data, dict) else None
     return data
 
 
 def resolvable_depth(data: Mapping[str, Any], path: Loc) -> Loc | None:
-    """How far `path` leads when `data` leaves no room there: to a value, or to what is no mapping; else None."""
+    """Return the part of `path` that ends at a value or at something other than a mapping; None if the path is free."""
     here: Any = data
     for depth, part in enumerate(path):
         if not isinstance(here, dict):
@@ -486,5 +486,5 @@ def _is_number(value: Any) -> bool:
 
 
 def whole_target(target: Mapping[str, Any] | str) -> dict[str, Any]:
-    """A target as a mapping: a bare text is its name."""
+    """Return a target as a mapping; plain text becomes its name."""
     return {"name": target} if isinstance(target, str) else dict(target)

@@ -1,4 +1,4 @@
-"""Where a scenario and the contract that is to govern it contradict each other: known before anything runs."""
+"""Find contradictions between a scenario and its contract before anything runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from benchhouse.schema.contract_rules import UNKNOWN, Settled, concurrency_model
 from benchhouse.schema.guarantees import contract_digest, terms_of
 from benchhouse.schema.trial import Instance
 
-Clashes = Iterator[tuple[Loc, Loc, str, str]]  # places in contract and scenario, what the scenario says, what would do
+Clashes = Iterator[tuple[Loc, Loc, str, str]]  # places in contract and scenario, the scenario's value, an accepted one
 
 
 @dataclass(frozen=True)
 class Contract:
-    """A contract that was read, and what it is worth by itself."""
+    """A contract as read from its file, and its state before any run."""
 
     terms: BenchmarkRun
     document: Document
@@ -29,12 +29,12 @@ class Contract:
 
     @property
     def demands(self) -> list[str]:
-        """Guarantees, as the contract spells them."""
+        """The guarantees, as spelled in the contract."""
         return terms_of(self.terms).demands
 
 
 def contradictions(contract: Contract, file: ScenarioFile, plan: Plan) -> list[Problem]:
-    """Each at its place in the scenario, with the place in the contract."""
+    """Return the contradictions, each at its place in the scenario and with the place in the contract."""
     document, problems = contract.document, list[Problem]()
     for loc, place, says, expected in _clashes(contract.terms, plan):
         line, column = document.position(loc)
@@ -102,7 +102,7 @@ def _workload(terms: BenchmarkRun, plan: Plan) -> Clashes:
 
 
 def _records(terms: BenchmarkRun, plan: Plan) -> Clashes:
-    """Requests have ids where an experiment that offers a load keeps a row of each."""
+    """Yield a clash if the contract joins by request ids but the experiment records no rows per request."""
     if not {"request_id", "trace_id"} & set(terms.observability.join_keys):
         return
     if next(iter(plan.instances())).parameters.get("records") is False or "records" in plan.axes:
@@ -111,7 +111,9 @@ def _records(terms: BenchmarkRun, plan: Plan) -> Clashes:
 
 
 def _planned(plan: Plan, first: Instance) -> Iterator[tuple[str, str, Loc]]:
-    """What the plan says of the contract's workload, with the place in the scenario; what varies is left out."""
+    """Yield what the plan states about the contract's workload, with the place in the scenario; varying keys are left
+    out.
+    """
     for key, inputs in (("model", ("model",)), ("precision", ("precision", "dtype"))):
         for part, values in (("target", first.target), ("workload", first.parameters)):
             named = [name for name in inputs if isinstance(values.get(name), str)]

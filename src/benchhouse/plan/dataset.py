@@ -1,4 +1,4 @@
-"""The dataset that a scenario brings, as the input of its experiment that takes one."""
+"""Pass the dataset of a scenario to the input of its experiment that takes one."""
 
 import os
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ _LOC: Loc = ("artifacts", "dataset")
 
 
 def with_dataset(file: ScenarioFile, code: Experiment | None, folder: Path) -> ScenarioFile:
-    """The scenario as if its workload named the file, with the file's digest: other data are another point.
+    """Return the scenario as if its workload named the dataset, with its digest: other data make another point.
 
-    A file that is not here has no digest: it can be planned for, and not run. Raises ProblemsError where the
-    experiment takes none, the file is not the one that was meant, or the workload says something else.
+    A file that does not exist here has no digest: it can be planned for, but not run. Raises ProblemsError if the
+    experiment takes no dataset, the digest differs from the stated one, or the workload contradicts the dataset.
     """
     dataset = file.scenario.artifacts.dataset
     if dataset is None or code is None:
@@ -46,7 +46,7 @@ def with_dataset(file: ScenarioFile, code: Experiment | None, folder: Path) -> S
 
 
 def missing_dataset(file: ScenarioFile, folder: Path) -> list[Problem]:
-    """The problem that a dataset is not here; none where it is, or where there is none."""
+    """Return the problem that the dataset does not exist; empty if it exists or the scenario has none."""
     dataset = file.scenario.artifacts.dataset
     if dataset is None or (path := folder / Path(dataset.path).expanduser()).exists():
         return []
@@ -72,7 +72,7 @@ def _known(file: ScenarioFile, dataset: DatasetFile, folder: Path) -> DatasetFil
 
 
 def _joined(file: ScenarioFile, workload: Mapping[str, Any], outer: list[str], said: dict[str, Any]) -> dict[str, Any]:
-    """The workload with what the dataset says put in; what it says itself must be the same."""
+    """Return the workload with the dataset's inputs added; raise ProblemsError if the workload contradicts them."""
     if not outer:
         return {**workload, **_agreed(file, ("workload",), workload, said)}
     head, *rest = outer
@@ -96,5 +96,5 @@ def _agreed(file: ScenarioFile, loc: Loc, given: Mapping[str, Any], said: dict[s
 
 
 def _same(given: Any, said: Any) -> bool:
-    """Paths may be spelt in two ways."""
+    """Return whether two values are equal; different spellings of one path are."""
     return given == said or (isinstance(given, str) and os.path.normpath(given) == os.path.normpath(said))

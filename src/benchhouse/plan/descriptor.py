@@ -1,6 +1,6 @@
-"""A descriptor of Benchmark AI as a scenario: its file goes in, a view of it comes out, with what could not be mapped.
+"""Convert a Benchmark AI descriptor into a scenario that is a view of its file, and list what could not be mapped.
 
-What is wrong is told where it stands in the descriptor: a scenario made here is a view of that file.
+Mistakes are reported at their place in the descriptor.
 """
 
 import re
@@ -36,16 +36,16 @@ _SCRIPTS_VARIABLE = "BAI_SCRIPTS_PATH"
 
 @dataclass(frozen=True)
 class Converted:
-    """The scenario, and what of the descriptor has no effect in it."""
+    """A scenario made from a descriptor, and notes on the parts of the descriptor that have no effect."""
 
     file: ScenarioFile
     notes: list[str]
     scheduling: str
-    """The cron line, or a word for one; empty for a single run."""
+    """The cron line or a keyword such as `@daily`; empty for a single run."""
 
 
 def convert(document: Document, site: Site, executor: str, environ: Mapping[str, str]) -> Converted:
-    """Raises ProblemsError with every mistake. The site says what an instance type has; `executor` is where it goes."""
+    """Convert a descriptor; `site` has the sizes of instance types. Raises ProblemsError with every mistake."""
     view = _DescriptorView(document, validated(document, Descriptor), site, executor)
     view.fill()
     if view.problems:
@@ -58,7 +58,7 @@ def convert(document: Document, site: Site, executor: str, environ: Mapping[str,
 
 @dataclass
 class _DescriptorView:
-    """A scenario in the making: its data, and where in the descriptor each of it stands."""
+    """A scenario under construction: its data, and the place in the descriptor of each part."""
 
     document: Document
     descriptor: Descriptor
@@ -121,7 +121,7 @@ class _DescriptorView:
         descriptor, place = self.descriptor, ("hardware", "instance_type")
         machine = self._instance(place)
         asked = machine.model_dump(exclude_defaults=True) | {"cpus": machine.cpus}
-        if descriptor.server:  # it runs beside its client
+        if descriptor.server:  # it runs next to its client
             other = self._instance(("server", "hardware", "instance_type"))
             for key in ("cpus", "gpus", "memory"):
                 if amount := (getattr(machine, key) or 0) + (getattr(other, key) or 0):
@@ -235,7 +235,7 @@ class _DescriptorView:
     # data
 
     def _fetched(self) -> None:
-        """Sources, and the words of the program that name where they lie."""
+        """Add the data sources, and rewrite the program's words that name their paths."""
         sources = list[tuple[DescriptorSource, Loc]]()
         sources += [(source, ("data", "sources", at)) for at, source in enumerate(self.descriptor.data.sources)]
         made = [self._source(source, source.path) for source, _ in sources]
@@ -264,11 +264,11 @@ class _DescriptorView:
             made["url"] = escaped(source.src)
         name = PurePosixPath(parts.path).name
         if name and PurePosixPath(path).name != name and (PurePosixPath(name).suffix or path.endswith("/")):
-            made["path"] = str(PurePosixPath(made["path"]) / name)  # path is then the folder that it lies in
+            made["path"] = str(PurePosixPath(made["path"]) / name)  # path is the folder that contains it
         return made | {key: value.lower() for key in ("md5", "sha256") if (value := getattr(source, key))}
 
     def _rewrite(self, path: str) -> bool:
-        """Let words that name the path, or a folder that it is in, name it below {data}; whether any does."""
+        """Rewrite words that name the path or one of its parent folders to {data}; return whether any word does."""
         changed = False
         place = PurePosixPath(path)
         for folder in (place, *place.parents):
@@ -306,7 +306,7 @@ class _DescriptorView:
             self.notes += without_effect(server)
 
     def _tell(self) -> None:
-        """What has no effect."""
+        """Add notes on the settings that have no effect."""
         descriptor, hardware = self.descriptor, self.descriptor.hardware
         if descriptor.info.scheduling != SINGLE_RUN:
             said = f'scheduling = "{descriptor.info.scheduling}": this is one run; to keep the schedule:'
@@ -325,6 +325,6 @@ class _DescriptorView:
 
 
 def _below(path: str) -> str:
-    """Where a path of the container lies below {data}."""
+    """Return the path below {data} that replaces a path in the container."""
     parts = [part for part in PurePosixPath(path).parts if part not in ("/", "~", "..")]
     return "/".join(parts) or "data"

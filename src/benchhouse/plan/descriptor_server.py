@@ -1,4 +1,4 @@
-"""The server of a descriptor as a recipe."""
+"""Convert the server of a descriptor to a recipe."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -8,14 +8,14 @@ from benchhouse.schema.descriptor import DescriptorProbe, DescriptorServer
 from benchhouse.schema.image import tagged
 from benchhouse.schema.recipe import LOOPBACK
 
-_PATIENCE_S = 600  # a server that loads a model takes its time
+_PATIENCE_S = 600  # a server may need long to load its model
 _ASKED_OTHERWISE = ("initial_delay_seconds", "period_seconds", "timeout_seconds", "failure_threshold")
 
 
 def server_recipe(server: DescriptorServer, name: str) -> tuple[dict[str, Any] | None, list[tuple[str, str, str]]]:
-    """The recipe as a scenario writes it; and what keeps it from being one: the key, what is wrong, what is expected.
+    """Return the recipe as a scenario writes it, or None; and the reasons against it as (key, message, expected).
 
-    Its ports are the descriptor's: the client knows them.
+    The ports are those of the descriptor because the client knows them.
     """
     env = server.env
     line = f"{env.start_command.strip()} {env.start_command_args.strip()}".strip()
@@ -42,7 +42,7 @@ def server_recipe(server: DescriptorServer, name: str) -> tuple[dict[str, Any] |
 
 
 def without_effect(server: DescriptorServer) -> list[str]:
-    """What of it nothing here has a use for, and why."""
+    """Return notes on the settings of the server that have no effect here, and why."""
     env, notes = server.env, list[str]()
     probe = env.readiness_probe
     if isinstance(probe, DescriptorProbe) and (

@@ -1,4 +1,4 @@
-"""Plan: a scenario expanded to bound instances and ordered trials, lazily, with a digest over all of it."""
+"""The plan of a scenario: bound instances and ordered trials, generated lazily, with a digest over all of them."""
 
 import hashlib
 from array import array
@@ -30,12 +30,12 @@ from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
 
 Bound = tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]
-"""Target and parameters of an instance, its digest, and what of its resources varies."""
+"""Target and parameters of an instance, its digest, and the resources that vary."""
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One trial to run: what of its instance differs from others of the plan, which repetition, with which seed."""
+    """One trial to run: the varying part of its instance, the repetition, and the seed."""
 
     target: dict[str, Any]
     parameters: dict[str, Any]
@@ -43,31 +43,31 @@ class PlannedTrial:
     repetition: int
     warmup: bool
     seed: int
-    experiment: ExperimentRef  # of several versions, its own
+    experiment: ExperimentRef  # if several versions are planned, the version of this trial
     resources: Resources
-    runtime: RuntimeSettings  # of several environments, the one with its version
+    runtime: RuntimeSettings  # if there are several environments, the one with its version
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Pure data; nothing of it is held in memory but the scenario and its axes."""
+    """A scenario with its axes; instances and trials are computed from them and not held in memory."""
 
     scenario: Scenario
     experiment: ExperimentRef
-    code: Experiment | None  # None: no installed experiment serves this component and service
+    code: Experiment | None  # None: no installed experiment provides this component and service
     component: str
     service: str
-    service_is_explicit: bool  # by the scenario; else the driver of a trial's target names it
+    service_is_explicit: bool  # set by the scenario; otherwise the driver of a trial's target names it
     resources: Resources
     limits: Limits
     space: PointSpace
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
     home: ValuePosition  # the top of the scenario file
-    folder: Path  # that relative paths of inputs start in
+    folder: Path  # base of relative paths in inputs
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
-    variants: tuple["Plan", ...] = ()  # one for each version of the experiment, where the version is an axis
+    variants: tuple["Plan", ...] = ()  # one plan per version of the experiment if the version is an axis
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
@@ -75,12 +75,12 @@ class Plan:
 
     @property
     def plans(self) -> tuple["Plan", ...]:
-        """Of each version of the experiment; itself where there is one."""
+        """The plan of each version of the experiment; only this plan if there is one version."""
         return self.variants or (self,)
 
     @property
     def runtimes(self) -> list[RuntimeSettings]:
-        """What trials run inside, each once."""
+        """The distinct runtimes of the trials."""
         distinct = {canonical_json(plan.scenario.runtime.model_dump()): plan.scenario.runtime for plan in self.plans}
         return list(distinct.values())
 
@@ -89,7 +89,9 @@ class Plan:
         return Instance(**code, target=target, parameters=parameters, services=self._served, resources=given)
 
     def _bound(self) -> Iterator[Bound]:
-        """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
+        """Yield inputs and digest of each instance; those of a small plan are kept because every plan is traversed
+        twice.
+        """
         if self.variants:
             return chain.from_iterable(plan._bound() for plan in self.variants)
         if self.space.raw_size > MOST_KEPT:
@@ -99,7 +101,7 @@ class Plan:
         return iter(self._kept)
 
     def remember(self, meanings: Sequence[Meaning]) -> None:
-        """What was found at each point when its values were checked, so that it need not be found again."""
+        """Keep the inputs that were computed when the values were checked, so that they need not be computed again."""
         if self.code is None or len(meanings) != self.space.raw_size or self._fixed_target is None:
             return
         name, version, fixed, services = self._encoded
@@ -112,7 +114,7 @@ class Plan:
 
     def _bind(self, point: Mapping[str, Any]) -> Bound:
         target, parameters = self._inputs(point)
-        name, version, fixed, services = self._encoded  # what does not vary is encoded once
+        name, version, fixed, services = self._encoded  # the fixed part is encoded once
         encoded = fixed or canonical_json(target), canonical_json(parameters)
         given = resources_at(point)
         resources = canonical_json(given) if given else b""
@@ -142,13 +144,15 @@ class Plan:
 
     @cached_property
     def _fixed_target(self) -> dict[str, Any] | None:
-        """The target where it is the same at every point: validated once, not a million times."""
+        """The target if it is the same at every point, so that it is validated once, not a million times; otherwise
+        None.
+        """
         if self.code is None or any(key.startswith("target") for key in self.space.keys):
             return None
         return normal(self.code.target_model, dict(self.target), self.folder)
 
     def trials(self) -> Iterator[PlannedTrial]:
-        """All trials in the order they are to run; warm-ups come before what they warm."""
+        """Yield all trials in the order in which they run; warm-ups come before the trials that they warm up."""
         order, warmups, repetitions = self.scenario.order, self.scenario.warmup, self.scenario.most_repetitions
         if order == "sequential":
             for plan, bound in self._points():
@@ -177,7 +181,7 @@ class Plan:
                 yield plan._trial(plan._bind(point), number)
 
     def _plan_at(self, index: int) -> tuple["Plan", int]:
-        """The version that a number of the whole space falls to, and the number within that one's space."""
+        """Return the plan of the version that an index of the whole space belongs to, and the index in its space."""
         for plan in self.plans:
             if index < plan.space.raw_size:
                 return plan, index
@@ -195,7 +199,7 @@ class Plan:
 
     @cached_property
     def all_resources(self) -> list[Resources]:
-        """Each that a trial of the plan is given, once."""
+        """The distinct resources that trials of the plan get."""
         if not any(key.startswith(RESOURCES) for plan in self.plans for key in plan.space.keys):
             return [self.resources]
         points = (tuple(sorted(resources_at(point).items())) for plan in self.plans for point in plan.space.points())
@@ -211,7 +215,7 @@ class Plan:
             "repetitions": scenario.until.model_dump() if scenario.until else scenario.most_repetitions,
             "warmup": scenario.warmup,
             "seed": scenario.seed,
-            "limits": self.limits.model_dump(exclude_none=True),  # a limit that a release adds changes no digest
+            "limits": self.limits.model_dump(exclude_none=True),  # fields that a release adds do not change the digest
         }
         running, heads = hashlib.sha256(canonical_json(frame)), array("Q")
         for _, _, digest, _ in self._bound():
@@ -222,7 +226,7 @@ class Plan:
         return len(heads), running.hexdigest()
 
     def _refuse_repeated(self) -> None:
-        """Two points that are one process would be counted as two independent ones."""
+        """Raise ProblemsError if two points are one instance; they would be counted as two independent ones."""
         seen: dict[str, Mapping[str, Any]] = {}
         for plan in self.plans:
             for point in plan.space.points():
@@ -238,23 +242,23 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Covers instances, order, repetitions, seeds and limits; not where it runs."""
+        """The digest over instances, order, repetitions, seeds, and limits; it excludes where the plan runs."""
         return self._counted[1]
 
     @property
     def trial_count(self) -> int:
-        """All trials; at most so many where a rule ends the repetitions."""
+        """The number of trials; the maximum if a rule ends the repetitions."""
         return self.points * (self.scenario.most_repetitions + self.scenario.warmup)
 
     def shown_points(self) -> Iterator[dict[str, Any]]:
-        """What varies at each point, the version of the experiment too."""
+        """Yield the varying values of each point, including the version of the experiment."""
         for plan in self.plans:
             version = {VERSION_AXIS: plan.experiment.version} if self.variants else {}
             yield from (version | point for point in plan.space.points())
 
     @property
     def input_folder(self) -> str:
-        """The folder that relative paths of inputs start in; empty where no input is a path."""
+        """The folder that relative paths of inputs start in; empty if no input is a path."""
         if self.variants:
             return next((plan.input_folder for plan in self.variants if plan.input_folder), "")
         models = (self.code.target_model, self.code.workload_model) if self.code else ()
@@ -262,7 +266,7 @@ class Plan:
 
     @property
     def axes(self) -> list[str]:
-        """Names of what varies, as the tables show it."""
+        """The names of the varying keys, as in the tables."""
         if self.variants:
             return [VERSION_AXIS, *dict.fromkeys(name for plan in self.variants for name in plan.axes)]
         names: list[str] = []
@@ -273,7 +277,7 @@ class Plan:
 
 
 def _differing(targets: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What tells whole targets apart."""
+    """Return the keys in which whole targets differ; only `target.name` if all have a name."""
     if all("name" in target for target in targets):
         return ["target.name"]
     keys = sorted({key for target in targets for key in target})
@@ -281,7 +285,7 @@ def _differing(targets: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def join_versions(plans: Sequence[Plan], scenario: Scenario) -> Plan:
-    """One plan of those of several versions of an experiment."""
+    """Return one plan that combines the plans of several versions of an experiment."""
     return replace(plans[0], scenario=scenario, variants=tuple(plans), _kept=[])
 
 
@@ -294,11 +298,11 @@ def make_plan(
     folder: Path | None = None,
     max_points: int = MAX_POINTS,
 ) -> Plan:
-    """Expand a scenario; every value of every axis is checked against the experiment's inputs first.
+    """Expand a scenario after checking every value of every axis against the experiment's inputs.
 
-    Raises ProblemsError before anything is expanded if the scenario has more points than `max_points`: those that
-    `exclude` leaves out count, because each of them has to be compared with its rules. `folder` is where the scenario
-    file stands, in case this text of it stands elsewhere: relative paths start there.
+    Raises ProblemsError before anything is expanded if the scenario has more points than `max_points`; excluded points
+    count, because each has to be compared with the rules. `folder` is the folder of the scenario file if its text is
+    elsewhere; relative paths start there.
     """
     scenario, home = file.scenario, ValuePosition(file.document, ())
     folder = (folder or home.folder).absolute() / (scenario.folder or "")
@@ -326,14 +330,14 @@ def make_plan(
     draft.forgive(file.dropped)
     for part, where in parts[:-1]:
         draft.add_rules(part.exclude, where)
-    if not draft.spoilt:  # else a rule may be about an axis that could not be read
+    if not draft.spoilt:  # otherwise a rule may refer to an axis that could not be read
         draft.add_rules(scenario.exclude, home)
     draft.check_clashes()
     if scenario.scaling and not draft.has_number_axis():
         message = f"scaling: {scenario.scaling} is about a curve, and no number varies"
         draft.problems.append(home.at("scaling").problem(message, "an axis: resources: {nodes: [1, 2, 4]}"))
     says_driver = "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes
-    if says_driver and any(entry.name == service for entry in entries("drivers")):  # else the experiment's default does
+    if says_driver and any(entry.name == service for entry in entries("drivers")):  # otherwise: the experiment's default
         draft.target.setdefault("driver", service)
     meanings = check_values(draft, home)
     if draft.problems:
@@ -369,20 +373,22 @@ def _add_parts(draft: Draft, parts: Sequence[tuple[Defined, ValuePosition]]) -> 
 
 
 def _component_and_service(workload: Mapping[str, Any], code: Experiment | None) -> tuple[str, str]:
-    """What metrics.json calls them: as the workload says, else as the experiment declares."""
+    """Return component and service for metrics.json: those of the workload, otherwise those that the experiment
+    declares.
+    """
     component = str(workload.get("component", code.component if code else "custom"))
     default = (code.services[0] if len(code.services) == 1 else code.name) if code else ""
     return component, str(workload.get("service", default))
 
 
 def _own(workload: Mapping[str, Any], code: Experiment | None) -> dict[str, Any]:
-    """The workload without `component` and `service`, unless the experiment takes them as parameters."""
+    """Return the workload without `component` and `service`, unless the experiment takes them as parameters."""
     kept = fields_of(code.workload_model) if code else workload
     return {key: value for key, value in workload.items() if key not in ("component", "service") or key in kept}
 
 
 def _refuse_frozen(benchmark: Benchmark, scenario: Defined, draft: Draft, home: ValuePosition) -> None:
-    """A benchmark's workload is frozen: a scenario may fill what it leaves open, not change what it fixes."""
+    """Report keys of a scenario that the benchmark fixes; it may set only those that the benchmark leaves open."""
     frozen = {draft.qualify(key) for key in benchmark.workload}
     for block in benchmark.axes:
         frozen |= {draft.qualify(key) for key in block.keys}
@@ -404,7 +410,7 @@ def _keys_of_user(scenario: Defined, home: ValuePosition) -> Iterator[tuple[Valu
 
 
 def _merge_limits(parts: "list[Defined]") -> Limits:
-    """The last one that says a limit counts."""
+    """Return the limits; if several parts set one, the last counts."""
     first, *others = (part.limits for part in parts)
     for limits in others:
         first = first.model_copy(update=limits.model_dump(exclude_none=True))
@@ -412,7 +418,7 @@ def _merge_limits(parts: "list[Defined]") -> Limits:
 
 
 def _repeats(heads: "array[int]") -> bool:
-    """Whether a number occurs twice; in eight bytes a point, as a set of a million takes 70 MB."""
+    """Return whether a number occurs twice; needs eight bytes per point, whereas a set of a million takes 70 MB."""
     if len(heads) <= 10_000:
         return len(set(heads)) < len(heads)
     import numpy as np

@@ -1,4 +1,4 @@
-"""Checks every value of a draft against the experiment's inputs, so that all mistakes show at once, in place."""
+"""Check every value of a draft against the experiment's inputs, so that all mistakes are reported at once, in place."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MOST_KEPT = 20_000
-"""Points of which a plan remembers what they mean; a larger one goes through them again."""
+"""The largest number of points whose checked inputs a plan keeps; a larger plan computes them again."""
 Meaning = tuple[dict[str, Any], bytes]
-"""Parameters as the experiment sees them, and their canonical JSON."""
+"""Parameters as the experiment receives them, and their canonical JSON."""
 
 
 def normal(model: type[BaseModel] | None, data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """`data` as the model sees it, defaults filled in, as JSON that the model reads back; secrets stay references.
+    """Return `data` validated by the model, with defaults, as JSON that the model can read; secrets stay references.
 
-    The model is shown relative paths as absolute ones in `folder`; what is returned has them relative again.
+    The model gets relative paths as absolute ones in `folder`; the returned paths are relative again.
     """
     if model is None:
         return data
@@ -48,9 +48,8 @@ def normal(model: type[BaseModel] | None, data: dict[str, Any], folder: Path) ->
 def check_values(draft: Draft, home: ValuePosition) -> list[Meaning]:
     """Check the fixed values, then every value of every axis, one at a time; report into `draft.problems`.
 
-    Two rows of a block that mean the same (`1` and `1.0`, `60` and `1m`) would be one instance counted twice.
-    Returns what the workload is at each point where that is known after this: where one axis of the workload is all
-    that varies.
+    Two rows of a block with the same meaning (`1` and `1.0`, `60` and `1m`) would count one instance twice. Returns the
+    workload at each point if it is known after the check: if only one axis, of the workload, varies.
     """
     rows = next(draft.space.rows(), (0,) * len(draft.blocks))
     first = draft.space.at(rows)
@@ -77,10 +76,10 @@ def check_values(draft: Draft, home: ValuePosition) -> list[Meaning]:
                     _check_point(draft, home, point, at, set(block.keys))
                 if len(draft.problems) > before:
                     continue
-                # A combination that does not fit, which is told elsewhere.
+                # A combination that does not fit; it is reported elsewhere.
                 meaning = canonical_json([*draft.put_together(point), resources_at(point)])
             earlier = meant.setdefault(meaning, number)
-            # Two targets of one name were told before.
+            # Two targets of one name are already reported.
             named = block.keys == (TARGETS,) and "name" in row[0]
             if earlier != number and not (named and row[0]["name"] == block.rows[earlier][0].get("name")):
                 place, other = (draft.axes[block.keys[0]].values[which] for which in (number, earlier))
@@ -90,7 +89,7 @@ def check_values(draft: Draft, home: ValuePosition) -> list[Meaning]:
 
 
 def _sides(block: VaryingKeys) -> tuple[bool, bool, bool]:
-    """Whether a block is about the target, the workload, the resources."""
+    """Return whether a block has keys of the target, of the workload, and of the resources."""
     in_target = [key == TARGETS or key.startswith("target.") for key in block.keys]
     given = [key.startswith(RESOURCES) for key in block.keys]
     return any(in_target), sum(in_target) + sum(given) < len(block.keys), any(given)
@@ -103,7 +102,7 @@ def _check_point(
     axis_places: dict[str, ValuePosition],
     changed: set[str] | None,
 ) -> None:
-    """Report what is wrong at one point; `changed` keeps to mistakes of the keys that this point changed."""
+    """Report what is wrong at one point; with `changed`, only mistakes in these keys."""
     target, parameters = draft.put_together(point)
     places = draft.fixed | axis_places
     in_target = {draft.path(key): place for key, place in places.items() if key.startswith("target.")}
@@ -134,7 +133,7 @@ def _misfits(
     changed: set[Loc] | None,
     spoilt: set[str],
 ) -> list[Problem]:
-    """What the model says about `data`, in the file where each value stands; unknown names are told elsewhere."""
+    """Return the model's errors about `data`, each in the file of its value; unknown names are reported elsewhere."""
     if changed is not None and not any(path[0] in data for path in changed):
         return []
     varied = {path for path in places if len(path) > 1}
@@ -161,7 +160,7 @@ def _misfits(
 
 
 def _check_names(draft: Draft) -> None:
-    """Refuse unknown names, also where the model would ignore them and let a misspelt parameter pass."""
+    """Report unknown names, even if the model would ignore them, so that a misspelled parameter does not pass."""
     given = draft.fixed | {name: axis.key for name, axis in draft.axes.items() if name != TARGETS}
     for name, place in given.items():
         if name in draft.nested:
@@ -179,7 +178,7 @@ def _check_name(draft: Draft, model: type[BaseModel] | None, key: str, place: Va
         return
     known = fields_of(model)
     head, dot, _ = key.partition(".")
-    if dot and accepts_mapping(model, head):  # where nothing varies, it is written as any mapping is
+    if dot and accepts_mapping(model, head):  # without an axis, it is written as a mapping
         inner = "".join(f"{{{part}: " for part in key.split(".")[1:])
         expected = f"{head}: {inner}...{'}' * inner.count('{')}"
         draft.problems.append(place.problem(f"{quote(key)} is an axis or nothing", expected, key=True))
@@ -191,7 +190,7 @@ def _check_name(draft: Draft, model: type[BaseModel] | None, key: str, place: Va
 
 
 def _check_path(draft: Draft, model: type[BaseModel] | None, path: Loc, place: ValuePosition) -> None:
-    """Refuse a nested name that leads to an unknown key of a model inside the model."""
+    """Report a nested name that leads to an unknown key of a model inside the model."""
     shape: Any = model
     for part in path:
         if not (isinstance(shape, type) and issubclass(shape, BaseModel)):
@@ -205,7 +204,9 @@ def _check_path(draft: Draft, model: type[BaseModel] | None, path: Loc, place: V
 
 
 def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
-    """The worker reads the inputs back from JSON: an experiment whose defaults don't fit its own types can't run."""
+    """Raise BenchError if the inputs cannot be read back from JSON, as the worker does, because defaults do not fit
+    their types.
+    """
     if draft.problems or draft.spoilt or draft.experiment is None:
         return
     for model, data in zip((draft.target_model, draft.workload_model), draft.put_together(point), strict=True):
@@ -223,7 +224,7 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
 def _meaning(
     draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool, bool]
 ) -> tuple[list[dict[str, Any]], bytes]:
-    """What the changed sides of a point mean to the experiment, and that encoded; empty where they do not fit it."""
+    """Return the checked inputs of the changed sides of a point, and their JSON; both empty if they do not fit."""
     models = (draft.target_model, draft.workload_model)
     inputs = zip(sides[:2], models, draft.put_together(point), strict=True)
     try:
@@ -235,5 +236,5 @@ def _meaning(
 
 
 def reasons(error: ValidationError) -> str:
-    """What pydantic found, on one line."""
+    """Return pydantic's errors on one line."""
     return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}".lstrip(": ") for item in error.errors())

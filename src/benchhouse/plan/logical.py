@@ -1,6 +1,6 @@
-"""A logical benchmark as a scenario: one binding, targets, and values of its properties become an experiment's inputs.
+"""Make a scenario of a logical benchmark: a binding, targets, and property values become an experiment's inputs.
 
-A value that stands for a region is run at one point of it: the first value of each list, the lower end of each range.
+A value that is mapped to a region is run at one point of it: the first value of each list, the lower end of each range.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Inputs = dict[str, Any]
 
 @dataclass(frozen=True)
 class LogicalSelection:
-    """What is to be run of a logical benchmark."""
+    """The part of a logical benchmark that is to be run."""
 
     targets: tuple[str, ...] = ()
     where: Mapping[str, str] = field(default_factory=dict)  # property -> value, as typed
@@ -33,7 +33,7 @@ class LogicalSelection:
 def make_scenario(
     logical: Logical, binding: Binding, experiment: str, version: str, asked: LogicalSelection
 ) -> dict[str, Any]:
-    """The scenario as its file would say it. Raises where a property needs a value, or no point has those asked."""
+    """Return the scenario as the data of its file. Raise BenchError if a property needs a value or no point fits."""
     if not asked.targets:
         raise BenchError(f"'{logical.name}' ranks targets, and none is given", "say what to measure: --target NAME")
     where = read_where(logical, asked.where)
@@ -70,7 +70,7 @@ def make_scenario(
 
 
 def read_where(logical: Logical, where: Mapping[str, str]) -> dict[str, Any]:
-    """Values of properties, from what was typed; a name or a value that the benchmark has not is refused."""
+    """Return the values of properties from typed text; raise BenchError for an unknown property or value."""
     known = {item.identifier: item for item in logical.file.logical_benchmark.properties}
     if name := next((name for name in where if name not in known), None):
         hint = f"{guess_hint(name, known)}it has: {', '.join(known) or 'none'}"
@@ -92,7 +92,7 @@ def _typed(known: Property, text: str) -> Any:
 
 
 def _combinations(logical: Logical, binding: Binding, where: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Every combination of the properties' values; one that was not said takes each of its values in turn."""
+    """Return every combination of the properties' values; a property without a chosen value takes all of them."""
     choices: list[Sequence[Any]] = []
     for item in logical.file.logical_benchmark.properties:
         values = [where[item.identifier]] if item.identifier in where else listed(item.property_domain)
@@ -106,7 +106,7 @@ def _combinations(logical: Logical, binding: Binding, where: Mapping[str, Any]) 
 
 
 def _point(binding: Binding, properties: Mapping[str, Any]) -> Inputs | None:
-    """The experiment's inputs at these properties; None where the binding has no such point."""
+    """Return the experiment's inputs for these properties; None if the binding has no such point."""
     domains: dict[str, list[PropertyDomain]] = {}
     for fixed in binding.static_filters:
         domains.setdefault(fixed.property.identifier, []).append(PropertyDomain(values=[fixed.value]))
@@ -125,7 +125,7 @@ def _point(binding: Binding, properties: Mapping[str, Any]) -> Inputs | None:
 
 
 def _split(logical: Logical, points: Sequence[Inputs]) -> tuple[Inputs, list[Inputs]]:
-    """What is the same at every point, and the points of what is not."""
+    """Return the inputs that are the same at every point, and the points of the others."""
     if any(point.keys() != points[0].keys() for point in points):
         raise BenchError(
             f"the values of {', '.join(logical.properties)} are regions of different inputs",
@@ -138,7 +138,7 @@ def _split(logical: Logical, points: Sequence[Inputs]) -> tuple[Inputs, list[Inp
 
 
 def _placed(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs by name as the mappings `target` and `workload` of a scenario."""
+    """Return inputs by name as the mappings `target` and `workload` of a scenario."""
     target, workload = Inputs(), Inputs()
     for name, value in inputs.items():
         here = target if name.startswith("target.") else workload

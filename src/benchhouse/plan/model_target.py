@@ -1,8 +1,8 @@
-"""The model in whose folder a benchmark lies is its target: which input takes the model's id, and what contradicts it.
+"""Make the model of a benchmark's folder its target: find the input that takes the model's id, and contradictions.
 
 The input is, in this order: the one that a binding of a logical benchmark names for the experiment (`targetMapping`);
 the first of NAMES that the experiment has, among the inputs of its target and then of its workload; the target's name.
-A file may also give the model's id to any other input by itself; then nothing is put in.
+If the file itself gives the model's id to any other input, nothing is added.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,9 +24,10 @@ NAMES = ("model", "model_id", "model_name", "target")
 def bind_model(
     file: ScenarioFile, model_id: str, said_in: Document, code: Experiment | None, mapped: str = ""
 ) -> ScenarioFile:
-    """The scenario with the model as its target; `mapped` is the input that a binding names.
+    """Return the scenario with the model as its target; `mapped` is the input that a binding names.
 
-    Raises ProblemsError where the file names another target. Without `code` nothing is put in, only compared.
+    Raises ProblemsError if the file names another target. Without `code`, values are only compared and nothing is
+    added.
     """
     scenario, draft = file.scenario, Draft(code)
     name = _input(draft, mapped) if code else _target_name_in_scenario(scenario, draft, mapped)
@@ -42,12 +43,14 @@ def bind_model(
         raise ProblemsError([file.document.problem(("experiment",), message, expected)])
     put = {} if has_model else {name: model_id}
     if "target.name" not in {key for key, _, _ in given} and _may_be_named(code):
-        put["target.name"] = model_id  # results are filed under it, whichever input it is
+        put["target.name"] = model_id  # results are filed under this name, whichever input takes the model
     return replace(file, scenario=_put(scenario, put)) if put else file
 
 
 def _input(draft: Draft, mapped: str) -> str:
-    """The full name (`target.x`, or `x` of the workload) of the input that takes the model; empty: there is none."""
+    """Return the full name (`target.x`, or `x` of the workload) of the input that takes the model; empty if there is
+    none.
+    """
     theirs, ours = fields_of(draft.target_model), fields_of(draft.workload_model)
     if mapped in ours or mapped in theirs:
         return draft.qualify(mapped)
@@ -58,12 +61,12 @@ def _input(draft: Draft, mapped: str) -> str:
 
 
 def _may_be_named(code: Experiment) -> bool:
-    """An untyped target takes any key, and an experiment without one ignores it."""
+    """Return whether the target may have a name: an untyped one takes any key, and no target ignores it."""
     return code.target_model is None or "name" in fields_of(code.target_model)
 
 
 def _target_name_in_scenario(scenario: Scenario, draft: Draft, mapped: str) -> str:
-    """Of an experiment that is not installed, as far as the file shows it."""
+    """Return the input that takes the model, as far as the file shows it, for an experiment that is not installed."""
     given = [key for key, _, _ in _given(scenario, draft)]
     wanted = [full for name in (mapped, *NAMES) if name for full in (f"target.{name}", name)]
     return next((name for name in wanted if name in given), "")
@@ -83,7 +86,7 @@ def _refuse_others(file: ScenarioFile, draft: Draft, name: str, model_id: str, s
 
 
 def _given(scenario: Scenario, draft: Draft) -> Iterator[tuple[str, Loc, Any]]:
-    """Every value that the scenario gives to an input: its full name, its place, the value."""
+    """Yield every value that the scenario gives to an input: its full name, its place, and the value."""
     targets: list[tuple[Loc, Any]] = [(("target",), scenario.target)] if scenario.target is not None else []
     targets += [(("targets", index), target) for index, target in enumerate(scenario.targets)]
     for loc, target in targets:
@@ -109,7 +112,7 @@ def _of_axes(scenario: Defined, draft: Draft) -> Iterator[tuple[str, Loc, Any]]:
 
 
 def _each(name: str, loc: Loc, value: Any) -> Iterator[tuple[str, Loc, Any]]:
-    """A list is an axis: each of its values counts."""
+    """Yield a value; a list is an axis and yields each of its values."""
     if isinstance(value, list):
         yield from ((name, (*loc, index), item) for index, item in enumerate(value))
     else:

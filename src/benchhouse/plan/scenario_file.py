@@ -1,4 +1,4 @@
-"""Reading a scenario file: YAML, variables expanded, secrets kept out, every mistake with its line."""
+"""Read a scenario file: YAML, expanded variables, no secrets, and every mistake with its line."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment", "services")
-_NAMES_OF_SECRETS = (("kubernetes", "bucket_secret"),)  # names of objects that hold secrets, and none themselves
-_RESOLVED = (*_PARAMETERS, "monitors", "ray", "spark")  # where references to secrets are understood
-_SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
+_NAMES_OF_SECRETS = (("kubernetes", "bucket_secret"),)  # names of objects that hold secrets, not secrets
+_RESOLVED = (*_PARAMETERS, "monitors", "ray", "spark")  # keys in which references to secrets are resolved
+_SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be checked
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class ScenarioFile:
     scenario: Scenario
     document: Document
     dropped: frozenset[str] = frozenset()  # top-level keys left out because they are faulty: such a file is never run
-    made: str = ""  # its text, where it was made of another file
+    made: str = ""  # its text, if it was made from another file
 
     @property
     def text(self) -> str:
-        """What a run keeps to be carried on by."""
+        """The text that a run stores so that it can be continued."""
         return self.made or self.document.text
 
 
 def is_space(data: Any) -> bool:
-    """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
+    """Return whether a file is meant as an ado space or operation, not as a scenario."""
     if not isinstance(data, dict) or "scenario" in data:
         return False
     exported = "entitySpace" in space_body(data) or "experiments" in described_experiments(data)
@@ -49,19 +49,19 @@ def is_space(data: Any) -> bool:
 
 
 def space_body(data: dict[str, Any]) -> dict[str, Any]:
-    """What describes the space, where `ado get space` has wrapped it."""
+    """Return the part that describes the space, without the wrapper that `ado get space` adds."""
     config = data.get("config")
     return config if isinstance(config, dict) else data
 
 
 def described_experiments(data: dict[str, Any]) -> dict[str, Any]:
-    """The experiments, where they are a catalogue and not a list; empty where it holds no list."""
+    """Return the experiments if they are a catalog and not a list; empty if it holds no list."""
     catalogue = space_body(data).get("experiments")
     return catalogue if isinstance(catalogue, dict) and isinstance(catalogue.get("experiments"), list) else {}
 
 
 class FaultyScenarioError(ProblemsError):
-    """The mistakes of a scenario file; `rest` is what is left without them, to be searched for further ones."""
+    """The mistakes of a scenario file; `rest` is the file without them, in which further mistakes can be found."""
 
     def __init__(
         self,
@@ -74,7 +74,9 @@ class FaultyScenarioError(ProblemsError):
         self.rest, self.faults, self.secret_lines = rest, faults, secret_lines
 
     def joined_by(self, further: Iterable[Problem]) -> ProblemsError:
-        """All mistakes in one; what follows only from a variable that is not set, or was told before, is left out."""
+        """Return all mistakes as one error, without repetitions and without those that only follow from an unset
+        variable.
+        """
         joined = list(self.problems)
         for problem in further:
             if problem.path == joined[0].path:
@@ -86,7 +88,7 @@ class FaultyScenarioError(ProblemsError):
 
 
 def _discreet(problem: Problem, secret_lines: Collection[int]) -> Problem:
-    """A line that holds a secret is not shown, whatever else is wrong with it."""
+    """Return the problem without its source line if that line holds a secret."""
     return replace(problem, source="") if problem.line in secret_lines else problem
 
 
@@ -95,7 +97,7 @@ def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> Scenario
 
 
 def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmark:
-    """A registered benchmark as it is used: its variables expanded too."""
+    """Return a registered benchmark with its variables expanded."""
     expansion, expanded = _expand(document, environ)
     try:
         read = Benchmark.model_validate(expanded)
@@ -115,7 +117,7 @@ def read_scenario(document: Document, environ: Mapping[str, str], *, made: str =
 
 
 def _expand(document: Document, environ: Mapping[str, str]) -> tuple["_Expansion", Any]:
-    """The data with its variables expanded. `version: 1.10` means what is written: as a number it would be 1.1."""
+    """Return the data with variables expanded. `version: 1.10` stays text: as a number it would be 1.1."""
     expansion = _Expansion(document, environ)
     expanded = expansion.expand(document.data, ())
     version = expanded.get("version") if isinstance(expanded, dict) else None
@@ -130,7 +132,7 @@ def _expand(document: Document, environ: Mapping[str, str]) -> tuple["_Expansion
 
 
 def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:
-    """The scenario, without what is faulty in it; None where too little is left to say what it would run."""
+    """Return the scenario without its faulty keys; None if too little is left to know what it would run."""
     document = expansion.document
     dropped = {str(loc[0]) for loc in expansion.faults if loc[0] not in _PARAMETERS}
     while not dropped & _SUBJECT:
@@ -144,7 +146,7 @@ def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:
             faulty = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
             if len(expansion.problems) >= MOST_PROBLEMS:
                 return None
-            if not faulty:  # keys that don't go together
+            if not faulty:  # keys that cannot be combined
                 faulty = {"target", "targets"} if {"target", "targets"} <= kept.keys() else _SUBJECT
             unknown = islice(faulty - Scenario.model_fields.keys(), MOST_PROBLEMS)
             meant = {did_you_mean(key, Scenario.model_fields) for key in unknown}
@@ -177,7 +179,7 @@ class _Expansion:
 
     @property
     def faults(self) -> list[Loc]:
-        """Values that are not what they will be: whatever else is found there follows from that."""
+        """The locations of values that are not final: any other mistake found there is a consequence."""
         return [*self.secrets, *self.unset]
 
     def is_news(self, item: "ErrorDetails", at: Loc) -> bool:
@@ -200,14 +202,14 @@ class _Expansion:
         return self.environ[name]
 
     def _kept(self, value: str, loc: Loc) -> str:
-        """A reference as it is written: whoever needs the secret puts it in."""
+        """Return a reference to a secret unchanged; it is resolved where the secret is used."""
         if loc and loc[0] in _RESOLVED:
             return value
         wrong = f"'{_last_key(loc)}' can't hold a secret, and {value} is one"
         return self._redact(loc, wrong, f"a variable without a secret; secrets go into {', '.join(_RESOLVED)}")
 
     def _secret(self, value: Any, loc: Loc) -> Any:
-        """A secret stays a reference: the worker resolves it in memory, so plans and evidence never hold it."""
+        """Return a secret as a reference: the worker resolves it in memory, so plans and evidence never contain it."""
         key, name = _last_key(loc), credential(value)
         if name is None:
             expected = f"a variable: put the secret into the environment and write {key}: $NAME"
@@ -219,7 +221,7 @@ class _Expansion:
         return self._kept(value, loc)
 
     def _exposed(self, secret: str, loc: Loc) -> str:
-        """A secret inside a longer text, such as the address of a server."""
+        """Report a secret inside a longer text, such as the address of a server."""
         key, name = _last_key(loc), reference(secret)
         wrong = f"'{key}' holds a secret in plain text"
         expected = "a variable in its place: put the secret into the environment and write $NAME_PASSWORD there"
@@ -229,7 +231,7 @@ class _Expansion:
         return self._redact(loc, wrong, expected)
 
     def _redact(self, loc: Loc, message: str, expected: str) -> str:
-        """What stands in place of a secret, so that no message about another value can show it."""
+        """Report a secret and return a placeholder for it, so that no message about another value can show it."""
         self.secrets.append(loc)
         self._report(loc, message, expected)
         return REDACTED
@@ -246,5 +248,5 @@ class _Expansion:
 
 
 def _last_key(loc: Loc) -> str:
-    """The key that a value belongs to, be it in a list under that key or not."""
+    """Return the key that a value belongs to, also if the value is in a list under that key."""
     return next((part for part in reversed(loc) if isinstance(part, str)), "")

@@ -1,4 +1,4 @@
-"""Packages, images and binds of a scenario: relative paths made absolute, and what an isolated environment lacks."""
+"""Make relative paths of packages, images, and binds absolute, and find what an isolated environment lacks."""
 
 import os
 from dataclasses import replace
@@ -14,7 +14,7 @@ _ARCHIVES = (".whl", ".tar.gz", ".zip")
 
 
 def with_absolute_paths(file: ScenarioFile, folder: Path) -> ScenarioFile:
-    """The scenario with its paths absolute, starting in `folder`: a worker may run anywhere."""
+    """Return the scenario with paths made absolute from `folder`, because a worker may run anywhere."""
     scenario = file.scenario
     runtime, changed = scenario.runtime, dict[str, Any]()
     if any(map(_is_local_package, runtime.requirements)):
@@ -36,7 +36,7 @@ def _requirements(items: list[str], folder: Path) -> list[str]:
 
 
 def _is_local_package(requirement: str) -> bool:
-    """Whether a requirement is a path, as pip tells them: by its beginning, a slash, or the ending of an archive."""
+    """Return whether a requirement is a path by pip's rules: by its first character, a slash, or an archive suffix."""
     if "://" in requirement or "@" in requirement:
         return False
     path = _without_extras(requirement)
@@ -44,12 +44,12 @@ def _is_local_package(requirement: str) -> bool:
 
 
 def _without_extras(requirement: str) -> str:
-    """`./package[extra]` without what is in brackets."""
+    """Return `./package` for `./package[extra]`."""
     return requirement.partition("[")[0].strip()
 
 
 def _image(name: str, folder: Path) -> str:
-    """A file of an image; other names are of an engine or a registry."""
+    """Return an image file with an absolute path; names of an engine or a registry are unchanged."""
     return _absolute(name, folder) if name.endswith(".sif") and "://" not in name else name
 
 
@@ -63,7 +63,7 @@ def _absolute(path: str, folder: Path) -> str:
 
 
 def missing_packages(file: ScenarioFile) -> list[Problem]:
-    """Requirements that are files or folders and are not there."""
+    """Return a problem for each requirement that is a path and does not exist."""
     runtime = file.scenario.runtime
     if runtime.kind != "venv":
         return []
@@ -79,11 +79,11 @@ def missing_packages(file: ScenarioFile) -> list[Problem]:
 
 
 def package_problems(file: ScenarioFile, experiment: ExperimentRef) -> list[Problem]:
-    """The experiment's own package where nothing brings it to the isolated environment."""
+    """Return a problem if the isolated environment would lack the experiment's own package."""
     runtime = file.scenario.runtime
     if runtime.kind != "venv" or not experiment.object:
         return []
-    from benchhouse.catalog.provided_packages import brings, source_of  # brings the files of a nexus: 20 ms
+    from benchhouse.catalog.provided_packages import brings, source_of  # imports the files of a nexus: 20 ms
 
     name, module = experiment.distribution, experiment.object.partition(":")[0].partition(".")[0]
     if name.lower() == "benchhouse" or brings(runtime.requirements, name, module) is not False:

@@ -1,4 +1,4 @@
-"""The services of a scenario, bound to their recipes; what is wrong with them, in place."""
+"""Bind the services of a scenario to their recipes, and report mistakes in place."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,14 +17,15 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec, ServiceUse, TrialService, mentioned
 
-_NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand
+_NAMING = ("target", "targets", "workload", "axes")  # keys that may contain `service:NAME`
 
 
 def bind_services(
     file: ScenarioFile, *folders: Path, servers: Path | None = None
 ) -> tuple[dict[str, TrialService], list[Problem]]:
-    """By name; recipes are looked for in `folders`, then among those of packages, and the folders of servers that were
-    started by themselves below `servers`."""
+    """Return the bound services by name, and the problems. Recipes are searched in `folders`, then in installed
+    packages; servers that were started separately are searched below `servers`.
+    """
     bound: dict[str, TrialService] = {}
     problems = ProblemList()
     problems += _strangers(file)
@@ -66,7 +67,7 @@ def bind_services(
 
 
 def _of_server(use: ServiceUse, servers: Path | None) -> TrialService:
-    """As it was started: its recipe, parameters and replicas are what is measured."""
+    """Return a running server as a service, with the recipe, parameters, and replicas that it was started with."""
     names = [use.server] if isinstance(use.server, str) else use.server or []
     folders = [_folder_of(name, servers) for name in names]
     first, *more = [ServiceSpec.model_validate_json(folder.spec.read_bytes()) for folder in folders]
@@ -96,9 +97,9 @@ def _folder_of(name: str, servers: Path | None) -> ServiceFolder:
 
 
 def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path) -> ScenarioFile | None:
-    """The scenario with the server that `workload: {service: NAME}` means, where it says no address and no server.
+    """Return the scenario with the server that `workload: {service: NAME}` means, if it names no address and no server.
 
-    None where it does, where there is no recipe of that name, or where one file does not say all that the recipe needs.
+    None if it does, if there is no recipe of that name, or if the scenario does not set all that the recipe needs.
     """
     scenario = file.scenario
     named = scenario.workload.get("service")
@@ -118,7 +119,7 @@ def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path)
     if any(default is None and name not in chosen for name, default in recipe.parameters.items()):
         return None
     if "name" in recipe.parameters and "model" in chosen:
-        chosen["name"] = chosen["model"]  # it is asked for by the name that the scenario knows
+        chosen["name"] = chosen["model"]  # requests use the name that the scenario uses
     services = {recipe.name: ServiceUse(recipe=recipe.name, parameters=chosen)}
     target = {**given, "url": f"service:{recipe.name}"}
     return replace(file, scenario=scenario.model_copy(update={"services": services, "target": target}))

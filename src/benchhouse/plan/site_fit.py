@@ -1,4 +1,4 @@
-"""Whether a site can give what a plan asks for. Pure: a scenario, its plan and a site go in, problems come out."""
+"""Check, without side effects, whether a site can provide the resources that a plan requests."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -14,7 +14,7 @@ from benchhouse.schema.site import Partition, Site
 
 
 def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
-    """What Slurm on that site would refuse, or would let wait forever; with its place in the scenario."""
+    """Return what Slurm on that site would refuse or leave pending forever, with its place in the scenario."""
     found = (problem for wanted in plan.all_resources for problem in _Fitting(file, plan, site, wanted).problems())
     return list(dict.fromkeys(found))
 
@@ -38,13 +38,15 @@ class _Fitting:
         known = [(name, slurm.partitions[name]) for name in names if name in slurm.partitions]
         refusals = [list(self._too_much(name, partition)) for name, partition in known]
         if refusals:
-            yield from min(refusals, key=len)  # none where one of them can take it
+            yield from min(refusals, key=len)  # none if one of them fits
         yield from self._tasks()
         if quality := slurm.qualities.get(qos):
             yield from self._too_long(f"quality of service '{qos}'", quality.max_time)
 
     def _tasks(self) -> Iterator[Problem]:
-        """Slurm gives a job fewer nodes, or more tasks a node, than it was asked for where the numbers don't fit."""
+        """Yield problems of numbers that do not fit: Slurm would give fewer nodes, or more tasks per node, than
+        requested.
+        """
         wanted, settings = self.wanted, self.file.scenario.slurm
         if wanted.ntasks is None:
             return
@@ -58,7 +60,7 @@ class _Fitting:
                 yield self._problem(("ntasks",), message, f"at most {room}")
 
     def _unknown(self, key: str, noun: str, name: str, known: Collection[str]) -> Iterator[Problem]:
-        """Nothing known: the profile does not say which there are."""
+        """Yield a problem if the name is not known; an empty `known` means that the profile does not list any."""
         if not name or not known or name in known:
             return
         in_scenario = key in self.file.scenario.model_fields_set
@@ -92,7 +94,7 @@ class _Fitting:
         return "a trial asks for" if together == 1 else f"{together} trials in one job ask for"
 
     def _too_long(self, what: str, most_s: float | None) -> Iterator[Problem]:
-        """Slurm takes a job that is longer than its QoS allows, and lets it wait forever."""
+        """Yield a problem for a job that is longer than its limit; Slurm would accept it and leave it pending."""
         job_s = self.file.scenario.slurm.time
         loc: Loc = ("slurm", "time") if job_s else ("limits", "wall")
         asked_s = job_s or self.plan.limits.wall
@@ -101,13 +103,15 @@ class _Fitting:
             yield self.file.document.problem(loc, message, f"at most {show_seconds(most_s)}")
 
     def _problem(self, spellings: tuple[str, ...], message: str, expected: str) -> Problem:
-        """At the key as the scenario spells it; at its top where its experiment or benchmark asks for that much."""
+        """Return the problem at the key as the scenario spells it, or at the top if its experiment or benchmark sets
+        it.
+        """
         loc = next((place for name in spellings for place in self._places(name)), ())
         whose = "" if loc else " (as its experiment or benchmark says; the scenario's `resources` go before that)"
         return self.file.document.problem(loc, message + whose, expected)
 
     def _places(self, key: str) -> Iterator[Loc]:
-        """Where the scenario gives a trial this much: in `resources`, or as a value of an axis over it."""
+        """Yield the places where the scenario requests this amount: in `resources`, or as a value of an axis."""
         document, axis = self.file.document, f"resources.{key}"
         places: list[Loc] = [("resources", key)]
         for at, block in enumerate(document.value(("axes",)) or ()):

@@ -1,4 +1,4 @@
-"""The space of points: blocks that multiply, any point by its index, so that nothing need be held in memory."""
+"""The space of points: a product of blocks, with any point by its index, so that nothing is held in memory."""
 
 import hashlib
 import itertools
@@ -19,16 +19,16 @@ class VaryingKeys:
     rows: tuple[tuple[Any, ...], ...]
 
     def column(self, key: str) -> list[Any]:
-        """The values of one of its keys."""
+        """Return the values of one of the keys."""
         at = self.keys.index(key)
         return [row[at] for row in self.rows]
 
 
 @dataclass(frozen=True)
 class PointSpace:
-    """The product of the blocks, less the excluded points; the last block varies fastest.
+    """The product of the blocks without the excluded points; the last block varies fastest.
 
-    A rule of `exclude` maps the number of a block to rows of it: a point goes when all its rows are in the rule.
+    A rule of `exclude` maps numbers of blocks to rows: it excludes the points all of whose rows are in the rule.
     """
 
     blocks: tuple[VaryingKeys, ...]
@@ -36,7 +36,7 @@ class PointSpace:
 
     @property
     def raw_size(self) -> int:
-        """Number of points before exclusions."""
+        """The number of points before exclusions."""
         return math.prod(len(block.rows) for block in self.blocks)
 
     @cached_property
@@ -44,7 +44,7 @@ class PointSpace:
         return tuple(key for block in self.blocks for key in block.keys)
 
     def point(self, index: int) -> dict[str, Any] | None:
-        """The point at `index` of the raw product, or None where it is excluded."""
+        """Return the point at `index` of the raw product, or None if it is excluded."""
         rows = []
         for block in reversed(self.blocks):
             index, row = divmod(index, len(block.rows))
@@ -56,8 +56,8 @@ class PointSpace:
         return map(self.at, self.rows())
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """For each point the number of its row in each block."""
-        step = max(1, 1024 // (1 + len(self.exclude)))  # a point with thousands of rules takes long
+        """Yield, for each point, the number of its row in each block."""
+        step = max(1, 1024 // (1 + len(self.exclude)))  # a point with thousands of rules is slow
         for number, rows in enumerate(itertools.product(*(range(len(block.rows)) for block in self.blocks))):
             if number % step == 0:
                 stop_if_cancelled()
@@ -68,7 +68,7 @@ class PointSpace:
         return any(all(rows[block] in gone for block, gone in rule.items()) for rule in self.exclude)
 
     def at(self, rows: Sequence[int]) -> dict[str, Any]:
-        """The point with these rows."""
+        """Return the point with these rows."""
         point: dict[str, Any] = {}
         for block, row in zip(self.blocks, rows, strict=True):
             point.update(zip(block.keys, block.rows[row], strict=True))
@@ -76,7 +76,7 @@ class PointSpace:
 
 
 class Shuffle:
-    """A seeded permutation of range(size) in constant memory: a Feistel network that walks its cycles."""
+    """A seeded permutation of range(size) in constant memory: a Feistel network with cycle walking."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size = size

@@ -1,6 +1,6 @@
-"""A space of ado as scenarios: `space.yaml`, or an operation that names it, goes in; one an experiment comes out.
+"""Convert an ado space (`space.yaml`, or an operation that names it) into scenarios, one per experiment.
 
-What is wrong is told where it stands in the space's own file: a scenario made here is a view of that file.
+Mistakes are reported at their place in the space's own file, because a scenario made here is a view of that file.
 """
 
 import math
@@ -39,15 +39,15 @@ _REFERENCE = {
     "experimentVersion": "version",
     "parameterization": "parameterization",
 }
-"""What a space says of an experiment, and how the same is called where the experiment is described."""
-_FROZEN = ("experiment", "version", "workload", "axes")  # what a benchmark takes from a space
+"""The keys of an experiment in a space, and the corresponding keys in a description of the experiment."""
+_FROZEN = ("experiment", "version", "workload", "axes")  # the part of a space that a benchmark takes
 Inputs = Callable[[str, str | None], Collection[str] | None]
-"""The inputs of the experiment of that name and version; None where they are not known."""
+"""A function that returns the inputs of the experiment with that name and version; None if they are not known."""
 
 
 @dataclass(frozen=True)
 class SpaceFile:
-    """A space with the text it came from, and what an operation says of it."""
+    """A space with the text it came from, and the parameters of the operation, if any."""
 
     space: AdoSpace
     document: Document
@@ -56,7 +56,7 @@ class SpaceFile:
 
 
 def read_space(document: Document) -> SpaceFile:
-    """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
+    """Return the space in `document`, or the one that its operation names. Raise ProblemsError with all mistakes."""
     if "operation" not in document.data:
         return _space_file(document)
     operation = validated(document, AdoOperation)
@@ -80,7 +80,7 @@ def _space_file(document: Document, walk: WalkParameters | None = None) -> Space
 
 
 def space_name(path: Path) -> str:
-    """What results of a space are filed under: its folder where the file is called as all are, else the file."""
+    """Return the name for results of a space: its folder if the file has a standard name, otherwise the file."""
     stem = path.absolute().parent.name if path.stem in ("space", "operation") else path.stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:100] or "space"
 
@@ -88,10 +88,10 @@ def space_name(path: Path) -> str:
 def scenarios(
     file: SpaceFile, environ: Mapping[str, str], inputs: Inputs = lambda name, version: None
 ) -> list[ScenarioFile]:
-    """One scenario for each experiment of the space, over the same points.
+    """Return one scenario per experiment of the space, over the same points.
 
-    Where there are several, each takes those properties that are inputs of its own (`inputs`); what none of them takes
-    stays, and is told as a mistake.
+    If there are several experiments, each takes the properties that are its own inputs (`inputs`); a property that none
+    of them takes stays and is reported as a mistake.
     """
     several = len(file.space.experiments) > 1
     named = [(item.listed_name, item.experiment_version or None) for item in file.space.experiments]
@@ -110,7 +110,7 @@ def scenarios(
 
 
 def domain_values(domain: PropertyDomain) -> list[Any]:
-    """As ado counts them: a range has its lower end and not its upper one; ValueError where they can't be counted."""
+    """Return the values in ado's way: a range excludes its upper end. Raise ValueError if they cannot be counted."""
     if domain.values is not None:
         if not domain.values:
             raise ValueError("it has no values")
@@ -133,7 +133,7 @@ def domain_values(domain: PropertyDomain) -> list[Any]:
 
 @dataclass
 class _SpaceView:
-    """A scenario in the making: its data, and where in the space's file each of it stands."""
+    """A scenario under construction: its data, and the place in the space's file of each part."""
 
     file: SpaceFile
     index: int
@@ -141,7 +141,7 @@ class _SpaceView:
     workload: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
     places: dict[Loc, Loc] = field(default_factory=dict)
-    named: dict[Loc, Loc] = field(default_factory=dict)  # values of the file that are keys here
+    named: dict[Loc, Loc] = field(default_factory=dict)  # values in the file that become keys of the scenario
     problems: list[Problem] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ class _SpaceView:
         here: Loc = ("experiments", self.index)
         self.head = {"scenario": self.name, "experiment": item.listed_name}
         if item.actuator_identifier != OURS:
-            self.head["runtime"] = {"shared": True}  # as its engine does it: a library or model is loaded once
+            self.head["runtime"] = {"shared": True}  # as ado's engine does: a model is loaded once
         self.places = {("experiment",): (*here, "experimentIdentifier"), ("workload",): ("entitySpace",)}
         if item.experiment_version:
             self.head["version"] = item.experiment_version
@@ -206,7 +206,7 @@ class _SpaceView:
         if walk.number_entities == "all" or walk.number_entities >= points.raw_size:
             return
         chosen: Iterator[Any] = islice(points.points(), walk.number_entities)
-        if mixed:  # the same each time: a plan is what is reviewed
+        if mixed:  # a fixed seed, so that the plan can be reviewed
             indices = random.Random(0).sample(range(points.raw_size), walk.number_entities)
             chosen = map(points.point, sorted(indices))
         self.head["axes"] = [{"points": list(chosen)}]
@@ -219,12 +219,12 @@ class _SpaceView:
         return self.file.document.assemble((), self.data(), self.places, self.named)
 
     def text(self) -> str:
-        """The scenario as a file of its own: what a run keeps, so that it can be carried on without this space."""
+        """Return the scenario as the text that a run stores, so that it can be continued without this space."""
         return f"# made of {Path(self.file.document.path).name}, a space of ado\n{dump_yaml(self.data())}"
 
 
 def _not_ours(operation: AdoOperation, document: Document) -> list[Problem]:
-    """What only ado can do: said, not left out in silence."""
+    """Return problems for features that only ado has, rather than leaving them out silently."""
     body, problems = operation.operation, list[Problem]()
     if body.module.operator_name != "random_walk":
         loc: Loc = ("operation", "module", "operatorName")
@@ -244,7 +244,7 @@ def _check_number(space: SpaceFile, document: Document) -> None:
 
 
 def _label(named: list[tuple[str, str | None]], index: int) -> str:
-    """What tells one experiment of a space from the others, fit to be part of a folder's name."""
+    """Return a label that distinguishes an experiment of a space from the others, valid as part of a folder's name."""
     name, version = named[index]
     same_name = [other for other, _ in named].count(name) > 1
     label = f"{name}-{version}" if same_name and version else name
@@ -253,7 +253,7 @@ def _label(named: list[tuple[str, str | None]], index: int) -> str:
 
 
 def _plain_space(document: Document) -> Document:
-    """What `ado get space` writes (wrapped, experiments in full) as a view in the shape of a space; others as is."""
+    """Return the output of `ado get space` (wrapped, with full experiments) as a view in the shape of a space."""
     body = space_body(document.data)
     home: Loc = () if body is document.data else ("config",)
     described = described_experiments(document.data)
@@ -278,7 +278,7 @@ def _reference(experiment: Any) -> Any:
 
 
 def benchmark_of_space(document: Document, name: str, environ: Mapping[str, str]) -> tuple[Benchmark, Document]:
-    """The benchmark of that name, and a view of the space's file that has its shape."""
+    """Return the benchmark of that name, and a view of the space's file in its shape."""
     space = read_space(document)
     if len(space.space.experiments) > 1:
         message = "a space of several experiments can't be used by name"

@@ -1,4 +1,4 @@
-"""Fields of a scenario that its executor or its runtime would pass over: refused where nobody chose that, else told."""
+"""Find fields of a scenario that its executor or runtime would ignore: an error if unintended, otherwise a note."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,19 @@ from benchhouse.schema.quoting import quote
 from benchhouse.schema.site import Site
 
 SLURM_WORDS = ("partition", "account", "qos")
-"""Keys of a scenario that mean nothing but Slurm."""
+"""Keys of a scenario that only Slurm uses."""
 _OF_EXECUTORS = ("slurm", "dask", "ray", "spark", "kubernetes")  # keys with the settings of the executor of that name
-_BARE = ("process", "venv")  # runtimes that enter no container
+_BARE = ("process", "venv")  # runtimes that do not use a container
 
 
 def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
-    """What would run elsewhere than the file says, though no line and no option asks for that.
+    """Yield problems for trials that would run elsewhere than the file states, without a line or option that requests
+    it.
 
-    On this machine an image is only told of (`unused_fields`): a scenario for a cluster is tried out on a laptop.
+    On this machine an image gets only a note (`unused_fields`): scenarios for a cluster are tried out on a laptop.
     """
     scenario, runtime = file.scenario, file.scenario.runtime
-    nobody_chose = "kind" not in runtime.model_fields_set  # not the scenario, the command line nor the site
+    nobody_chose = "kind" not in runtime.model_fields_set  # not set by scenario, command line, or site
     if scenario.executor != "local" and runtime.kind in _BARE and nobody_chose:
         images = {("runtime", "image"): runtime.image, ("artifacts", "container"): scenario.artifacts.container}
         message = f"jobs on {scenario.executor} would not run in this image: nothing says what enters it"
@@ -30,7 +31,7 @@ def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
         expected = f"{expected}; to run outside of it: --runtime process"
         yield from (file.document.problem(loc, message, expected) for loc, image in images.items() if image)
     if scenario.executor != "slurm" and file.document.value(("executor",)) == scenario.executor:
-        for name in SLURM_WORDS:  # where somebody else chose the executor, they are told of in `unused_fields`
+        for name in SLURM_WORDS:  # if the executor was overridden, `unused_fields` names them
             if getattr(scenario, name):
                 message = f"{name} is Slurm's, and executor: {scenario.executor} has none"
                 yield file.document.problem((name,), message, "leave out one of them", key=True)
@@ -44,7 +45,7 @@ def unused_field_problems(file: ScenarioFile) -> Iterator[Problem]:
 
 
 def slurms_resources(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
-    """What only Slurm can give a trial, asked of another executor."""
+    """Yield problems for resources that only Slurm can provide, if another executor is used."""
     executor = file.scenario.executor
     wanted = [] if executor == "slurm" else plan.all_resources
     if tasks := next((item.ntasks for item in wanted if item.ntasks not in (None, 1)), None):
@@ -56,7 +57,7 @@ def slurms_resources(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
 
 
 def unknown_models(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
-    """Licences of models that no trial is about."""
+    """Yield problems for licenses of models that no trial uses."""
     licences = file.scenario.artifacts.models
     models = {str(name) for part in plan.plans for name in _models(part)} if licences else set()
     for name in licences.keys() - models:
@@ -66,7 +67,7 @@ def unknown_models(file: ScenarioFile, plan: Plan) -> Iterator[Problem]:
 
 
 def _models(plan: Plan) -> Iterator[object]:
-    """What target and workload call `model`, fixed or varied."""
+    """Yield the values of `model` in target and workload, fixed or varied."""
     yield from (side.get("model") for side in (plan.target, plan.parameters) if side.get("model"))
     for block in plan.space.blocks:
         for at, key in enumerate(block.keys):
@@ -77,13 +78,13 @@ def _models(plan: Plan) -> Iterator[object]:
 
 
 def _at(file: ScenarioFile, key: str, message: str, expected: str) -> Problem:
-    """At the scenario's own line; its experiment or benchmark may ask for it, too."""
+    """Return the problem at the scenario's own line, or at the top if its experiment or benchmark sets the value."""
     loc: Loc = ("resources", key)
     return file.document.problem(loc if file.document.value(loc) is not None else (), message, expected)
 
 
 def unused_fields(file: ScenarioFile, site: Site) -> list[str]:
-    """A note that names what has no effect here; empty where all has one."""
+    """Return a note that names the fields without effect; empty if there are none."""
     scenario = file.scenario
     fields: dict[str, object] = {name: getattr(scenario, name) for name in SLURM_WORDS if scenario.executor != "slurm"}
     fields |= {name: name in scenario.model_fields_set for name in _OF_EXECUTORS if name != scenario.executor}
