@@ -1,13 +1,13 @@
-"""The orchestrator's end of a run whose nodes share no file system with it: a bucket carries the files of `slots/`.
+"""The orchestrator's side of a run whose nodes share no file system with it: a bucket carries the files of `slots/`.
 
-A thread sends what the executor writes there, with the folders of trials, and brings what slots report, with sealed
-folders, which are home before the executor reads that their trial has ended. So the executor sees plain files. The
-other end is `bucket_slot`. Below s3://BUCKET/PREFIX/RUN lie
+One thread sends what the executor writes there and the folders of trials. Another fetches the reports of slots and
+sealed folders, which are in place before the executor reads that their trial has ended. The executor therefore sees
+plain files. The other side is `bucket_slot`. The objects below s3://BUCKET/PREFIX/RUN are
 
-    index                       a count that grows, the session, and how far the orders of each slot go
-    orders/SLOT/AT.PIECES       a parcel: orders from that byte on, with the folders of the trials they begin
-    reports/SLOT/AT.PIECES      a parcel: reports from that byte on, with sealed folders and logs
-    data/SHA256                 datasets
+index                       a growing count, the session, and how many bytes of orders each slot has
+orders/SLOT/AT.PIECES       a parcel: orders from that byte on, with the folders of the trials they begin
+reports/SLOT/AT.PIECES      a parcel: reports from that byte on, with sealed folders and logs
+data/SHA256                 datasets
 """
 
 import contextlib
@@ -32,17 +32,18 @@ from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder
 
 _BEAT_S = 5.0
-_LOCAL_S = 0.05  # between two looks at the executor's files
-_SOON_S, _LATE_S = 0.1, 2.0  # between two lists of the reports: after news, and where there was none for long
+_LOCAL_S = 0.05  # between two checks of the executor's files
+_SOON_S, _LATE_S = 0.1, 2.0  # between two listings of the reports: after news, and after a long time without any
 _AT_ONCE = 8
 _PIECE_BYTES = 1 << 20
 
 
 class BucketMirror:
-    """Files of `home` on one side, objects on the other; one for the life of an executor."""
+    """Mirrors the files of `home` to objects in a bucket and back, for the life of an executor."""
 
     def __init__(self, home: Path, address: str, say: Callable[[str], None], environ: Mapping[str, str]) -> None:
-        """`address` is that of the run's own place. Raises BenchError; asks nothing yet."""
+        """Create the mirror without sending a request. `address` is the run's own place. Raise BenchError if it is
+        invalid."""
         self.home, self.address = home, address
         self._depot = RunBucket(address, environ, say, lambda: None)
         self._say = say
@@ -50,7 +51,7 @@ class BucketMirror:
         self._slots: dict[str, _Slot] = {}
         self._data: set[str] = set()
         self._beats = itertools.count(1)
-        self._earlier: set[str] = set()  # slots of sessions before this one
+        self._earlier: set[str] = set()  # slots of earlier sessions
         self._crew = ThreadPoolExecutor(_AT_ONCE, "bucket")
         self._writing, self._bringing = threading.Lock(), threading.Lock()
         self._over = threading.Event()
@@ -58,13 +59,14 @@ class BucketMirror:
         self._problem: BenchError | None = None
 
     def make_sure(self) -> None:
-        """See that the bucket is there and lets us write, list and remove; raises BenchError."""
+        """Check that the bucket exists and allows writing, listing, and removing. Raise BenchError if not."""
         self._depot.make_sure()
 
     def recover(self) -> int:
-        """Bring home what slots of earlier sessions sent when nobody listened, and remove the rest; how many trials.
+        """Fetch what slots of earlier sessions sent after their session ended, remove the rest, and return the trial
+        count.
 
-        The index is written first: a slot of theirs that lives yet sees that it is over.
+        The index is written first, so that an earlier slot that is still alive sees that its session is over.
         """
         if self._threads or not (self.home / LEFT).is_file():
             return 0
@@ -81,7 +83,7 @@ class BucketMirror:
         return trials
 
     def begin(self) -> None:
-        """From now on, what is in the slots' folders goes there and comes from there."""
+        """Start to mirror the slots' folders to the bucket and back."""
         if self._threads:
             return
         self.home.mkdir(parents=True, exist_ok=True)
@@ -93,12 +95,12 @@ class BucketMirror:
             self._threads[-1].start()
 
     def check(self) -> None:
-        """Raise what the thread has failed with."""
+        """Raise the error with which a thread has failed, if any."""
         if self._problem:
             raise self._problem
 
     def settle(self) -> None:
-        """Bring home all that is there now, of slots that have ended: what they reported last. Raises BenchError."""
+        """Fetch everything that ended slots have sent, including their last reports. Raise BenchError if that fails."""
         self.check()
         try:
             self._bring_all()
@@ -106,7 +108,7 @@ class BucketMirror:
             raise self._told(error) from error
 
     def close(self) -> None:
-        """Bring home what is there, remove what is ours; where the bucket is away, say what is left in it."""
+        """Fetch what is there and remove the run's objects. If the bucket is unreachable, report what is left in it."""
         if not self._threads:
             return
         self._over.set()
@@ -137,13 +139,13 @@ class BucketMirror:
             self._problem = self._told(error if isinstance(error, OSError) else S3Refused("", repr(error)))
 
     def _send(self) -> None:
-        """Signs of life, whatever is on its way home, and orders."""
+        """Send heartbeats, even during long transfers, and orders."""
         beat_at = 0.0
         while not self._over.wait(_LOCAL_S):
             if self._send_orders() or time.monotonic() >= beat_at:
                 self._write_index()
                 beat_at = time.monotonic() + _BEAT_S
-        if self._send_orders():  # that slots are to end
+        if self._send_orders():  # the orders to end
             self._write_index()
 
     def _fetch(self) -> None:
@@ -192,17 +194,17 @@ class BucketMirror:
             self._depot.put_file(f"data/{dataset['sha256']}", Path(dataset["path"]), dataset["sha256"])
             self._data.add(dataset["sha256"])
 
-    # -- what comes home -----------------------------------------------------------------------------------------
+    # -- fetching ------------------------------------------------------------------------------------------------
 
     def _bring_all(self) -> bool:
-        """Every parcel that is there; those of one slot in their order, those of several at a time."""
+        """Fetch every available parcel: those of one slot in order, several slots in parallel. Return whether any came."""
         with self._bringing:
             by_slot: dict[str, list[ParcelNotice]] = {}
             done: list[str] = []
             for notice in map(ParcelNotice, self._depot.keys("reports/")):
                 if notice.slot in self._slots:
                     by_slot.setdefault(notice.slot, []).append(notice)
-                else:  # of an earlier session: its trials have begun anew
+                else:  # from an earlier session, whose trials have started again
                     done += notice.keys
             list(self._crew.map(self._bring_slot, by_slot, by_slot.values()))
             for name, notices in by_slot.items():
@@ -213,11 +215,11 @@ class BucketMirror:
     def _bring_slot(self, name: str, notices: list[ParcelNotice]) -> None:
         slot = self._slots[name]
         for notice in sorted(notices, key=lambda notice: notice.at):
-            if notice.at == slot.heard:  # one before that is home, and its removal was cut off
+            if notice.at == slot.heard:  # an earlier one is already fetched, and its removal was interrupted
                 self._bring(slot, notice)
 
     def _bring(self, slot: "_Slot", notice: ParcelNotice) -> int:
-        """Bring a parcel home: sealed folders to their places, logs, and last the lines; how many folders came."""
+        """Fetch a parcel: first sealed folders and logs, last the lines. Return how many sealed folders arrived."""
         return self._depot.patiently(lambda: self._unpack(slot, notice))
 
     def _unpack(self, slot: "_Slot", notice: ParcelNotice) -> int:
@@ -259,14 +261,14 @@ class BucketMirror:
 
 
 class _Slot:
-    """How far orders and reports of a slot have come, and where its trials belong."""
+    """How many bytes of orders and reports of a slot were carried, and where its trials belong."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, folder.name
         self.sent = 0
-        self.heard = 0  # in the bytes of the other end's file
+        self.heard = 0  # bytes of the report file on the node
         self.order_keys: list[str] = []
-        self.is_given_up = False  # its trials have begun elsewhere
+        self.is_given_up = False  # its trials have started elsewhere
         self._jobs: dict[str, tuple[Path, Path]] = {}
         self._is_free = False
 
@@ -283,7 +285,7 @@ class _Slot:
             self._jobs[order["id"]] = (Path(order["folder"]), Path(order["log"]))
 
     def trial(self, trial: str) -> tuple[Path, Path]:
-        """The folder and the log of a trial that this slot was given; in an earlier session too."""
+        """Return the folder and the log of a trial that this slot was given, in this session or an earlier one."""
         if trial not in self._jobs:
             with contextlib.suppress(FileNotFoundError):
                 for line in (self.folder / ORDERS).read_bytes().splitlines():
@@ -293,14 +295,14 @@ class _Slot:
         return self._jobs[trial]
 
     def hear(self, reports: list[Any], size: int) -> None:
-        """Let the executor read them; all that they speak of is in its place."""
+        """Make reports visible to the executor, after everything that they refer to is in place."""
         self.heard += size
         self._is_free = self._is_free or any("exit" in report for report in reports)
         with (self.folder / REPORTS).open("ab", buffering=0) as file:
             file.write(b"".join(json.dumps(report).encode() + b"\n" for report in reports))
 
     def used_up(self) -> list[str]:
-        """Orders that it has obeyed: a slot has one trial at a time."""
+        """Return the keys of orders that are carried out and forget them. A slot has one trial at a time."""
         if not self._is_free:
             return []
         keys, self.order_keys, self._is_free = self.order_keys, [], False
@@ -308,7 +310,7 @@ class _Slot:
 
 
 class _Arrival:
-    """A sealed folder that comes home: beside its place until all of it is there and as it was sealed."""
+    """A sealed folder on its way: kept next to its final place until it is complete and its digests match."""
 
     def __init__(self, trial: str, folder: Path, log: Path) -> None:
         self._trial, self._folder, self._log = trial, folder, log
@@ -321,7 +323,7 @@ class _Arrival:
         return bool(self._digests)
 
     def take(self, name: str, file: IO[bytes]) -> None:
-        """`log`, or `folder/...`."""
+        """Store one file, named `log` or `folder/...`."""
         kind, _, inside = name.partition("/")
         if kind == "folder" and inside:
             self._digests[inside] = _write(self._here / inside, file)
@@ -329,7 +331,7 @@ class _Arrival:
             _write(self._log, file)
 
     def settle(self) -> str:
-        """Move the folder to its place; what is wrong with it, if anything is. A folder that is there stays."""
+        """Move the folder to its place and return what is wrong with it, or an empty string. An existing folder stays."""
         if not self.is_sealed:
             return ""
         here = TrialFolder(self._here)
@@ -361,7 +363,7 @@ class _Arrival:
 
 
 def _write(path: Path, file: IO[bytes]) -> str:
-    """Write a file and bring it to disk; its sha256."""
+    """Write a file, sync it to disk, and return its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sha256 = hashlib.sha256()
     with path.open("wb") as out:

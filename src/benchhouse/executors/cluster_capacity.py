@@ -1,4 +1,4 @@
-"""Whether a cluster has a place for a trial: at first, and later, when its nodes may have left."""
+"""Check whether a cluster has room for a trial: before the run, and during it, when nodes may have left."""
 
 import os
 import time
@@ -14,9 +14,9 @@ _ASK_S = 5.0
 
 
 class CapacityWatch:
-    """Counts how long a run that waits for a slot has had no node for one, and says so.
+    """Measures how long a waiting run has had no node that could hold a slot, and reports it.
 
-    A full cluster may be waited for without end, as others' work ends some day; an empty one may stay so for good.
+    A run may wait for a full cluster without limit, because the work of others ends; an empty cluster may stay empty.
     """
 
     def __init__(self, title: str, patience_s: float, say: Callable[[str], None]) -> None:
@@ -26,14 +26,14 @@ class CapacityWatch:
         self._asked_at = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether to ask for the nodes again."""
+        """Return whether it is time to request the nodes again."""
         if time.monotonic() - self._asked_at < self._ask_s:
             return False
         self._asked_at = time.monotonic()
         return True
 
     def look(self, ask: SlotRequest, nodes: Sequence[ClusterNode]) -> str:
-        """Why to wait no longer; nothing while there is hope."""
+        """Return why to stop waiting, or an empty string while a slot is still possible."""
         if len(_fitting(ask, nodes)) >= ask.nodes:
             if self._since is not None:
                 self._say(f"a node of the {self.title} cluster is there again")
@@ -54,7 +54,7 @@ class CapacityWatch:
 
 
 def refuse_unless_fits(title: str, ask: SlotRequest, nodes: Sequence[ClusterNode]) -> None:
-    """Raise BenchError, with what the nodes have, where none of them could ever hold it."""
+    """Raise BenchError, with what the nodes have, if none of them could ever hold a slot."""
     fitting = _fitting(ask, nodes)
     if fitting and len(fitting) < ask.nodes:
         raise BenchError(
@@ -80,13 +80,13 @@ def no_worker(title: str) -> BenchError:
 
 
 def this_machine() -> ClusterNode:
-    """What a cluster of the run's own has."""
+    """Return the resources of this machine, which are those of a run's own cluster."""
     have = machine()
     return ClusterNode(name=os.uname().nodename, cpus=have.cpus, gpus=have.gpus, memory=have.memory)
 
 
 def misses(ask: SlotRequest, node: ClusterNode) -> list[str]:
-    """What the node lacks of what is asked for; nothing where it fits."""
+    """Return the requested resources that the node lacks; empty if the slot fits."""
     missing = []
     if ask.cpus > node.cpus:
         missing.append(f"{ask.cpus} cores")
@@ -99,7 +99,7 @@ def misses(ask: SlotRequest, node: ClusterNode) -> list[str]:
 
 
 def _fitting(ask: SlotRequest, nodes: Sequence[ClusterNode]) -> list[ClusterNode]:
-    """Those that can hold a slot; of a host that has several, one, where a trial needs several nodes."""
+    """Return the nodes that can hold a slot, but only one per host if a trial needs several nodes."""
     fitting = [node for node in nodes if not misses(ask, node)]
     return list({node.host or at: node for at, node in enumerate(fitting)}.values()) if ask.nodes > 1 else fitting
 

@@ -1,8 +1,8 @@
-"""A cluster's own library, in a process of its own: it may take seconds to load, and end the process that uses it.
+"""Run a cluster's library in a process of its own, because it may take seconds to load and may end its process.
 
-`python -m benchhouse.executors.NAME_engine` serves one executor in lines of JSON. In: `open` (settings), `nodes`,
-`start` (a slot), `stop` (slots). Out: `nodes`, `gone` (a slot, with why), `refused` (message and hint), `lost` (the
-cluster, with why). When its input ends, so does everything that it started.
+`python -m benchhouse.executors.NAME_engine` serves one executor in lines of JSON. Input: `open` (settings), `nodes`,
+`start` (a slot), `stop` (slots). Output: `nodes`, `gone` (a slot and the reason), `refused` (message and hint), `lost`
+(the cluster is gone, with the reason). When its input ends, it ends everything that it started.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 
 _LOOK_S = 0.2
-_replies = -1  # the descriptor by which `serve` answers its orchestrator
+_replies = -1  # the file descriptor for answers of `serve` to its orchestrator
 _OWN = ("RAY_", "DASK_", "SPARK_", "PYSPARK_", "SLURM_", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "BENCHHOUSE_")
 
 
 class SlotRequest(Model):
-    """What one slot needs, which is what one trial needs."""
+    """The resources of one slot, which are those of one trial on one node."""
 
     cpus: int = Field(1, description="Cores.")
     gpus: int = Field(0, description="GPUs.")
@@ -38,7 +38,7 @@ class SlotRequest(Model):
 
 
 class ClusterNode(Model):
-    """What a node of the cluster has in all, whether or not it is free."""
+    """The total resources of a cluster node, free or not."""
 
     name: str = Field(description="As people call it.")
     host: str = Field("", description="The machine, where several of them may share one.")
@@ -61,43 +61,48 @@ class WorkerSlot(Model):
 
 
 class ClusterGoneError(Exception):
-    """The cluster has gone for good; its words say how that was seen."""
+    """The cluster is gone for good; the message gives the symptom."""
 
 
 class ClusterEngine(Protocol):
-    """What Ray, Dask or Spark must fill in. A slot is one long call of `cluster_node.keep_slot`, retried by nobody."""
+    """The interface that Ray, Dask, and Spark implement. A slot is one long `cluster_node.keep_slot` call, never
+    retried."""
 
     def open(self, settings: Mapping[str, Any]) -> None:
-        """Start a cluster of our own, or find one; BenchError within 15 s where an address does not answer."""
+        """Start our own cluster or connect to one. Raise BenchError within 15 s if an address does not answer."""
 
     def nodes(self) -> Sequence[ClusterNode]: ...
 
     def start(self, slot: WorkerSlot, environment: Mapping[str, str]) -> None:
-        """Ask for it and return; it begins when the cluster has room for it. Those of a gang begin on different nodes,
-        and where the cluster can see to that, all or none; they are asked for one after the other."""
+        """Request a slot and return; it begins when the cluster has room.
+
+        The slots of a gang are requested one after the other and begin on different nodes, all or none if the cluster
+        can ensure that.
+        """
 
     def gone(self) -> Mapping[str, str]:
-        """Slots that have ended since the last call, with why; cheap. Raises ClusterGoneError."""
+        """Return the slots that ended since the last call, with reasons, cheaply. Raise ClusterGoneError if the cluster
+        is."""
 
     def stop(self, slots: Sequence[str]) -> None:
-        """End these with everything they started, and take back those that have not begun; they show in `gone`."""
+        """End these slots with everything they started and withdraw those that have not begun; `gone` lists them."""
 
     def close(self) -> None:
-        """End all slots, then the cluster where it is ours."""
+        """End all slots, and the cluster if we started it."""
 
 
 def carried(environment: Mapping[str, str]) -> dict[str, str]:
-    """The orchestrator's variables that its trials have as well, as under Slurm; not those that speak of this node."""
+    """Return the orchestrator's variables that trials get too, as under Slurm, without those that describe this node."""
     return {name: value for name, value in environment.items() if not name.startswith(_OWN)}
 
 
 def serve(engine: ClusterEngine) -> int:
-    """Obey until the input ends."""
+    """Carry out orders until the input ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # the orchestrator's to handle; not SIG_IGN, which children would keep
+        signal.signal(number, lambda *_: None)  # the orchestrator handles them; not SIG_IGN, which children inherit
     global _replies
     _replies = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not for the orchestrator
+    os.dup2(2, 1)  # the orchestrator must not read what libraries print
     environment, buffer, opened = carried(os.environ), b"", False
     try:
         while True:
@@ -136,7 +141,7 @@ def _obey(engine: ClusterEngine, order: dict[str, Any], environment: Mapping[str
 
 
 def report_cluster_lost(why: str) -> None:
-    """The cluster is gone, and this process ends. Also from another thread, where a call of the library hangs."""
+    """Report that the cluster is gone; this process ends. Other threads call it if a call of the library hangs."""
     _reply({"lost": why})
 
 
@@ -146,7 +151,10 @@ def _reply(message: dict[str, Any]) -> None:
 
 
 def unanswered(title: str, place: tuple[str, int], limit_s: float, speaks: Callable[[socket.socket], bool]) -> str:
-    """Why no `title` is there, by a probe of its protocol; empty where it is. Libraries wait a minute or forever."""
+    """Probe an address with the protocol of `title`; return why it is not there, or an empty string if it is.
+
+    The libraries themselves wait a minute or forever.
+    """
     try:
         with socket.create_connection(place, timeout=limit_s) as connection:
             return "" if speaks(connection) else f"something other than {title} is there"
@@ -157,11 +165,11 @@ def unanswered(title: str, place: tuple[str, int], limit_s: float, speaks: Calla
 
 
 def first_line(error: Exception) -> str:
-    """What a library's exception says, for a message: its first line that is not empty."""
+    """Return the first non-empty line of a library's exception, for a message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
 def request_slot_end(slot: WorkerSlot) -> None:
-    """By its orders: a thread or a task of another slot's job can't be ended from outside."""
+    """Write the order to end to a slot, because the thread or task of another job cannot be ended from outside."""
     with contextlib.suppress(OSError):
         append(Path(slot.folder) / ORDERS, {"end": "it was stopped"})

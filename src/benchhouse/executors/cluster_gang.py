@@ -1,7 +1,7 @@
-"""Slots on different nodes that are one place for a trial: a gang. The first runs trials, the others keep an agent.
+"""Gangs: slots on different nodes that form one place for a trial. The first runs trials, the others keep an agent.
 
-Each slot's folder says that it is of a gang (`GANG`), so that no engine need know; when all are up, the list of them is
-written, with the secret by which agents know who may ask them for anything.
+A file in each slot's folder (`GANG`) makes it a member, so engines need not know about gangs. When all members are up,
+a list of them is written, with the secret that authenticates requests to their agents.
 """
 
 import json
@@ -18,7 +18,7 @@ _LIST = "nodes.json"
 
 
 def prepare(folders: Sequence[Path], limits: Limits) -> None:
-    """Before any of these slots is asked for. Agents hold what they start to the limits that are of a node."""
+    """Make these folders a gang, before any of its slots is requested. Agents enforce the limits that apply per node."""
     kept = limits.model_dump(include={"cpus", "memory", "processes"}, exclude_none=True)
     for member, folder in enumerate(folders):
         gang = {"member": member, "nodes": str(folders[0] / _LIST), "limits": kept}
@@ -26,7 +26,7 @@ def prepare(folders: Sequence[Path], limits: Limits) -> None:
 
 
 def introduce(folder: Path, placed: Sequence[Mapping[str, str]], ports: Sequence[int], title: str) -> None:
-    """All are up: the trials in `folder`, which is the first one's, may call the others."""
+    """Write the list of members once all are up, so that the trials in `folder`, the first slot's, can call the others."""
     names = [place["node"] for place in placed]
     if len(set(names)) < len(names):
         raise BenchError(
@@ -43,5 +43,5 @@ def introduce(folder: Path, placed: Sequence[Mapping[str, str]], ports: Sequence
 
 
 def forget(folder: Path) -> None:
-    """Its agents are told to end, and nobody may ask them any more."""
+    """Remove the list of members: agents are told to end, and they accept no more requests."""
     (folder / _LIST).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The sign of life of an orchestrator, by which what it has on the nodes of a cluster goes on."""
+"""The heartbeat of an orchestrator, without which its slots on cluster nodes end."""
 
 import contextlib
 import itertools
@@ -9,7 +9,7 @@ _BEAT_S = 2.0
 
 
 class Heartbeat:
-    """Beats in a file for as long as this process lives, whatever it is busy with."""
+    """A thread that writes a growing count to a file while this process is alive, even when it is busy."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._over = path, threading.Event()
@@ -22,7 +22,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         for count in itertools.count(1):
-            with contextlib.suppress(OSError):  # a full disk is told by those who have more to write
+            with contextlib.suppress(OSError):  # others who write more report a full disk
                 self._path.write_text(f"{count}\n")
             if self._over.wait(_BEAT_S):
                 return

@@ -1,8 +1,9 @@
-"""The piece of a run that sits on a node of a cluster: it keeps one warm worker host and carries messages to and fro.
+"""The part of a run on a cluster node: it keeps one warm worker host and carries messages between it and the run.
 
-Only the standard library, and no other module of ours: an engine may send this function to a Python without benchhouse.
-Orders come in `orders.jsonl`, reports go out in `reports.jsonl`, both only grow, and each has one writer. Files are
-opened anew for each look: that is when a network file system asks its server.
+It uses only the standard library and no other module of benchhouse, because an engine may send this function to a
+Python without benchhouse. Orders arrive in `orders.jsonl` and reports leave in `reports.jsonl`; both only grow, and
+each has one writer. Files are opened again for every read, because only then does a network file system query its
+server.
 """
 
 import contextlib
@@ -19,14 +20,18 @@ from pathlib import Path
 from typing import IO, Any
 
 ALIVE, ORDERS, REPORTS = "alive", "orders.jsonl", "reports.jsonl"
-LEFT = "bucket"  # beside the slots: below which address objects of the run may lie, where a bucket carries it
-GIVEN_UP = "given_up"  # in an order to end: the slot's trial is begun elsewhere
-PLACED = "BENCHHOUSE_PLACED"  # in the environment of a host: where the executor put it, as JSON
-GANG = "gang.json"  # in the folder of a slot that is one of several of a trial: which, and where all are listed
-NODE, NODES, ADDRESS = "BENCHHOUSE_NODE", "BENCHHOUSE_NODES", "BENCHHOUSE_ADDRESS"  # then in the environment, too
-LIMITS = "BENCHHOUSE_LIMITS"  # in that of an agent, as JSON
-_SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two looks: after news, while there is no trial, while one runs
-_ALERT_S = 0.1  # how long after a trial's end its successor is looked for without a rest
+LEFT = "bucket"  # next to the slots: the bucket address below which objects of the run may be left
+GIVEN_UP = "given_up"  # in an order to end: the slot's trial is started elsewhere
+PLACED = "BENCHHOUSE_PLACED"  # in a host's environment: where the executor placed it, as JSON
+GANG = "gang.json"  # in the folder of a gang's slot: its number, and where all are listed
+NODE, NODES, ADDRESS = (
+    "BENCHHOUSE_NODE",
+    "BENCHHOUSE_NODES",
+    "BENCHHOUSE_ADDRESS",
+)  # in the environment of a gang's trials
+LIMITS = "BENCHHOUSE_LIMITS"  # in an agent's environment, as JSON
+_SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two reads: after news, without a trial, during a trial
+_ALERT_S = 0.1  # how long after a trial ends to read without longer pauses, for its successor
 _BEAT_S = 2.0
 _PIECE_BYTES = 1 << 16
 
@@ -39,14 +44,12 @@ def keep_slot(
     patience_s: float = 30.0,
     imposed: Sequence[str] = (),
 ) -> str:
-    """Run trials until told to end; returns why it ended. `placed` is what evidence will say of this place.
+    """Run trials until told to end, and return why it ended. `placed` is what evidence records about this place.
 
-    `imposed` are variables that the cluster sets for its own tasks: a trial has them only from its orchestrator.
-
-    One of a gang (`GANG`) that is not the first keeps an agent instead, which starts what the trial wants there.
-
-    Ends with everything it started when the orchestrator's `alive` has not changed for `patience_s`; and when this
-    process is killed, as the host's input then ends.
+    `imposed` names variables that the cluster sets for its own tasks; a trial gets them only from its orchestrator. A
+    member of a gang (`GANG`) other than the first keeps an agent instead, which starts the trial's processes there. It
+    ends with everything it started if the orchestrator's `alive` file has not changed for `patience_s`, and if this
+    process is killed, because that closes the host's input.
     """
     home = Path(folder)
     facts = {"node": socket.gethostname(), **placed}
@@ -84,7 +87,7 @@ def keep_slot(
 
 
 def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float) -> str:
-    """Until there is an end, which is named; nothing where the host itself has ended."""
+    """Carry messages until the slot ends and return the reason; empty if the host itself has ended."""
     tail, running, buffer = Tail(home / ORDERS), set[str](), b""
     pause_s, beat, heard, next_look, alert_until = _SOON_S, b"", time.monotonic(), 0.0, 0.0
     while True:
@@ -92,9 +95,9 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
         for order in news:
             if "end" in order:
                 return str(order["end"])
-            if "begin" in order:  # it has begun with that (`slot_pod`)
+            if "begin" in order:  # already consumed (`slot_pod`)
                 continue
-            with contextlib.suppress(BrokenPipeError):  # the answers will tell
+            with contextlib.suppress(BrokenPipeError):  # reading the answers shows that the host is gone
                 orders.write(json.dumps(order).encode() + b"\n")
                 orders.flush()
         readable, _, _ = select.select([answers], [], [], pause_s)
@@ -107,7 +110,7 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
         now = time.monotonic()
         if news or readable:
             pause_s, alert_until = _SOON_S, now + _ALERT_S
-        elif running or now > alert_until:  # looks beside a trial would disturb it
+        elif running or now > alert_until:  # frequent reads during a trial would disturb it
             pause_s = min(2 * pause_s, _BUSY_S if running else _IDLE_S)
         if now >= next_look:
             next_look = now + _BEAT_S
@@ -118,14 +121,14 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
 
 
 class Tail:
-    """What is new in a file of JSON lines that another process appends to."""
+    """The new lines of a JSON Lines file that another process appends to."""
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
         self._at = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Whole lines since the last look; a line that is being written waits for its end."""
+        """Return the complete lines since the last read. An incomplete line is left for the next read."""
         try:
             text = self._rest()
         except OSError:
@@ -137,7 +140,7 @@ class Tail:
         return [json.loads(line) for line in whole.splitlines()]
 
     def _rest(self) -> bytes:
-        """With as few system calls as can be: an orchestrator looks dozens of times a second, and mostly in vain."""
+        """Return the unread bytes with few system calls, because an orchestrator reads dozens of times per second."""
         file, text = os.open(self._name, os.O_RDONLY), b""
         try:
             while piece := os.pread(file, _PIECE_BYTES, self._at + len(text)):
@@ -155,13 +158,13 @@ def _report(home: Path, *reports: dict[str, Any], running: set[str] | None = Non
 
 
 def append(path: Path, *messages: Mapping[str, Any]) -> None:
-    """With one write, so that a reader sees whole lines."""
+    """Append messages with one write, so that a reader sees whole lines."""
     with path.open("ab", buffering=0) as file:
         file.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
 
 def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, str]:
-    """The orchestrator's, over what the node itself has; without a temporary folder that is not there."""
+    """Return the orchestrator's variables over the node's own, without a TMPDIR that does not exist here."""
     folder = given.get("TMPDIR")
     left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
     here = {name: value for name, value in os.environ.items() if name not in imposed}
@@ -169,7 +172,7 @@ def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, 
 
 
 def _host_address() -> str:
-    """As this host's name is known, where the cluster has told none."""
+    """Return the address of this host's name, for clusters that report none."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
@@ -184,7 +187,7 @@ def _read(path: Path) -> bytes:
 
 
 def _end(host: "subprocess.Popen[bytes]") -> None:
-    """Its input ends: it ends what it runs, then itself."""
+    """Close the host's input, so that it ends its trials and exits; kill it after 15 s."""
     assert host.stdin and host.stdout
     with contextlib.suppress(BrokenPipeError):
         host.stdin.close()

@@ -1,4 +1,4 @@
-"""The orchestrator's end of an engine: the process that has loaded the cluster's library, and the pipes to it."""
+"""The orchestrator's side of an engine: the process that has loaded the cluster's library, and the pipes to it."""
 
 import contextlib
 import json
@@ -14,43 +14,43 @@ from benchhouse.executors.cluster_engine import ClusterNode, WorkerSlot
 from benchhouse.executors.json_process import JsonProcess
 from benchhouse.schema.errors import BenchError, Exit
 
-_CLOSE_S = 60.0  # a cluster of our own ends in seconds; on a machine that is busy, in many
-_LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone; there is nothing to end
+_CLOSE_S = 60.0  # our own cluster ends in seconds, or much later on a busy machine
+_LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone, but nothing is left to end
 
 
 class OpenEngine(Protocol):
     """One opened cluster, as an executor uses it."""
 
     nodes: list[ClusterNode]
-    answered: bool  # whether they are the answer to the last request
-    lost: str  # why the whole cluster is gone; empty: it is there
+    answered: bool  # whether `nodes` answers the last request
+    lost: str  # why the whole cluster is gone; empty while it is there
 
     def start(self, slot: WorkerSlot) -> None:
-        """Ask for it and return."""
+        """Request a slot and return without waiting."""
 
     def stop(self, slots: Sequence[str]) -> None:
-        """End these; they show in `gone`."""
+        """End these slots; `gone` lists them afterward."""
 
     def look(self, limit_s: float) -> list[ClusterNode]:
-        """The nodes as they are now."""
+        """Return the current nodes, waiting up to `limit_s`."""
 
     def ask_nodes(self) -> None:
-        """Ask without waiting: `nodes` are those of now as soon as `answered`."""
+        """Request the nodes without waiting; `nodes` is current as soon as `answered` is true."""
 
     def gone(self) -> Mapping[str, str]:
-        """Slots that have ended since the last call, with why; raises BenchError where no slot can ever begin."""
+        """Return the slots that ended since the last call, with reasons. Raise BenchError if no slot can ever begin."""
 
     def is_lost(self) -> bool: ...
 
     def close(self) -> None:
-        """End all of the run that is left there, and the cluster where it is its own."""
+        """End everything that the run has left there, and the cluster if the run started it."""
 
     def give_back(self) -> None:
-        """It was only looked at."""
+        """Return a cluster that was opened only to read its nodes."""
 
 
 class EngineProcess(JsonProcess):
-    """One opened cluster; `parked` is one that an executor of this process has just given back."""
+    """The process of one opened cluster; `_parked` holds those that executors of this process have just given back."""
 
     _parked: dict[str, "EngineProcess"] = {}  # noqa: RUF012 - of the process: a run is checked, then begun
 
@@ -59,7 +59,7 @@ class EngineProcess(JsonProcess):
         self.title = title
         self.key = _key(module, settings)
         self.nodes: list[ClusterNode] = []
-        self.answered = False  # whether they are the answer to the last request
+        self.answered = False  # whether `nodes` answers the last request
         self.lost = ""
         self._lost_at = 0.0
         self._gone: dict[str, str] = {}
@@ -71,7 +71,7 @@ class EngineProcess(JsonProcess):
 
     @classmethod
     def open(cls, title: str, module: str, settings: Mapping[str, Any], open_s: float) -> "EngineProcess":
-        """An engine whose cluster is open; raises BenchError where it can't be opened."""
+        """Start an engine and open its cluster. Raise BenchError if the cluster cannot be opened."""
         engine = cls(title, module, settings)
         try:
             engine.send({"open": settings})
@@ -84,7 +84,7 @@ class EngineProcess(JsonProcess):
         return engine
 
     def give_back(self) -> None:
-        """Keep it for the next executor of the same settings; it ends with this process at the latest."""
+        """Keep it for the next executor with the same settings. It ends with this process at the latest."""
         if self.is_lost() or self.key in self._parked:
             self.close()
         else:
@@ -97,18 +97,19 @@ class EngineProcess(JsonProcess):
         self.send({"stop": list(slots)})
 
     def look(self, limit_s: float) -> list[ClusterNode]:
-        """The nodes as they are now."""
+        """Return the current nodes, waiting up to `limit_s`."""
         self.ask_nodes()
         self._await_nodes(limit_s)
         return self.nodes
 
     def ask_nodes(self) -> None:
-        """Ask without waiting: `nodes` are those of now as soon as `answered`."""
+        """Request the nodes without waiting; `nodes` is current as soon as `answered` is true."""
         self.answered = False
         self.send({"nodes": True})
 
     def gone(self) -> Mapping[str, str]:
-        """Slots that have ended since the last call, with why; `lost` says why where the whole cluster is."""
+        """Return the slots that ended since the last call, with reasons; `lost` has the reason if the whole cluster is
+        gone."""
         self.is_lost()
         gone, self._gone = self._gone, {}
         return gone
@@ -119,7 +120,8 @@ class EngineProcess(JsonProcess):
         return bool(self.lost)
 
     def close(self) -> None:
-        """End it, and the cluster where it is its own; one that is lost has been closing since it said so."""
+        """End the engine, and the cluster if the run started it. A lost engine has been closing since it reported the
+        loss."""
         self.end(max(0.0, self._lost_at + _LOST_CLOSE_S - time.monotonic()) if self.lost else _CLOSE_S)
 
     def _await_nodes(self, limit_s: float) -> None:
@@ -131,7 +133,7 @@ class EngineProcess(JsonProcess):
             raise BenchError(f"{self.title} has ended: {self.lost}", "is its cluster up?")
 
     def _take_in(self, wait_s: float) -> bool:
-        """Read what it has sent; False when that is nothing."""
+        """Read what the engine has sent. Return False if nothing came."""
         if not select.select([self], [], [], wait_s)[0]:
             return False
         messages, is_gone = self.read()

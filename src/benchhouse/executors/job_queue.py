@@ -1,4 +1,4 @@
-"""Executors whose jobs end with them, and the queue in which jobs wait until there is a place for them."""
+"""Executors whose jobs end with them, and the queue in which jobs wait for a place."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -8,7 +8,7 @@ from benchhouse.schema.protocols import Assignment, Job, JobId, JobState, Servic
 
 
 class BoundExecutor:
-    """Its jobs end with it, and services that outlive a trial are processes of whoever runs it."""
+    """An executor whose jobs end with it; services that outlive a trial are processes of the caller."""
 
     outlives = False
     keepers: ServiceLauncher | None = None
@@ -17,14 +17,14 @@ class BoundExecutor:
         return {}
 
     def sweep(self) -> None:
-        """What it started ends by itself."""
+        """Do nothing: everything it started ends on its own."""
 
     def end_services(self) -> None:
-        """They are processes of whoever runs it."""
+        """Do nothing: services are processes of the caller."""
 
 
 class QueueExecutor(BoundExecutor, ABC):
-    """Starts jobs in the order they came, at most `parallel` at a time. `_fill` and `_listen` are the subclass's."""
+    """Starts jobs in order of submission, at most `parallel` at once. Subclasses implement `_fill` and `_listen`."""
 
     waits_for = ""  # what a queued job waits for, for people
 
@@ -43,17 +43,17 @@ class QueueExecutor(BoundExecutor, ABC):
         return [job.id for job in jobs]
 
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
-        self._fill()  # not after listening: first the caller hears what ended, and may decide that nothing more starts
+        self._fill()  # before listening: the caller must see what ended before more starts, and may stop
         self._listen(wait_s)
         return {job: self.states.pop(job) if self.states[job].phase == "done" else self.states[job] for job in ids}
 
     @abstractmethod
     def _fill(self) -> None:
-        """Start what there is a place for."""
+        """Start the jobs for which there is a place."""
 
     @abstractmethod
     def _listen(self, wait_s: float) -> None:
-        """Take in what has happened, and wait up to `wait_s` for something to happen."""
+        """Process what has happened, and wait up to `wait_s` for something to happen."""
 
     def _cancel_queued(self, ids: set[JobId]) -> None:
         for job in [job for job in self.queue if job.id in ids]:
@@ -61,12 +61,12 @@ class QueueExecutor(BoundExecutor, ABC):
             self.states[job.id] = JobState("done", "cancelled before it started")
 
     def _note_exit(self, job: JobId, code: int, detail: str = "") -> None:
-        """The worker of a running job has ended."""
+        """Set the state of a running job whose worker has ended."""
         del self.running[job]
         reason = f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited with code {code}"
         self.states[job] = JobState("done", reason if code else "", detail)
 
 
 def more_trials(jobs: Sequence[Job], trials: int) -> list[str]:
-    """A comment for a dry run that shows only the first jobs of `trials`."""
+    """Return a comment for a dry run that shows only the first jobs of `trials`; empty if it shows all."""
     return [f"# ... and {trials - len(jobs)} more"] if trials > len(jobs) else []

@@ -1,4 +1,4 @@
-"""A child process that is spoken to in lines of JSON, one message a line."""
+"""A child process that exchanges JSON messages, one per line."""
 
 import contextlib
 import json
@@ -27,28 +27,28 @@ class JsonProcess:
         self._buffer = b""
 
     def fileno(self) -> int:
-        """Becomes readable when `read` returns without waiting."""
+        """Return the descriptor that becomes readable when `read` returns without waiting."""
         return self._stdout.fileno()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # `read` finds out that it is gone
+        with contextlib.suppress(BrokenPipeError):  # `read` finds out that the process is gone
             self._stdin.write(json.dumps(message).encode() + b"\n")
             self._stdin.flush()
 
     def read(self) -> tuple[list[dict[str, Any]], bool]:
-        """Messages that have come, and whether the process is gone."""
+        """Return the messages that have come, and whether the process is gone."""
         chunk = os.read(self.fileno(), 1 << 16)
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         return [json.loads(line) for line in lines if line], not chunk
 
     def last_line(self) -> str:
-        """The last line that it wrote to stderr."""
+        """Return the last non-empty line that the process wrote to stderr."""
         self._stderr.seek(0)
         lines = self._stderr.read().decode("utf-8", "replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def end(self, timeout_s: float) -> str:
-        """Close its input, wait, kill it if it is still there after `timeout_s`; returns its last line."""
+        """Close its input, wait, kill it if it still runs after `timeout_s`, and return its last line."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
         try:

@@ -1,9 +1,9 @@
-"""Trials on the nodes of a cluster that see the same files: what Ray, Dask and Spark share.
+"""Run trials on cluster nodes that share a file system: the common part of the Ray, Dask, and Spark executors.
 
-A run asks its cluster for slots, each as large as one trial. A slot is one long call on a node; it keeps the worker
-host of the local executor (`cluster_node`), which is given jobs and answers by files in the run's folder. So limits,
-outcomes and evidence are the local ones, and the cluster does what it is there for: it places. Why so:
-docs/design/executors.md.
+A run requests slots from its cluster, each the size of one trial. A slot is one long call on a node that keeps the
+worker host of the local executor (`cluster_node`); the host receives jobs and answers through files in the run's
+folder. Limits, outcomes, and evidence are therefore the same as for local trials, and the cluster only places the
+slots. docs/design/executors.md gives the reasons.
 """
 
 import contextlib
@@ -35,28 +35,33 @@ from benchhouse.schema.trial import Outcome
 if TYPE_CHECKING:
     from benchhouse.executors.cluster_bucket import BucketMirror
 
-OWN = "local"  # the address of a cluster of the run's own, on this machine
-_LOOK_S, _CHECK_S = 0.025, 0.1  # between two looks: at the reports of slots, and at what the cluster says of them
-_SLOWER = 0.02  # by what share of the time since anything was heard reports are looked at less often
-_OPEN_S = 180.0  # a cluster that is there may be slow; the engine itself soon reports an address that does not answer
-_NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
+OWN = "local"  # the address that means: start a cluster for this run, on this machine
+_LOOK_S, _CHECK_S = (
+    0.025,
+    0.1,
+)  # between two reads of the slots' reports, and between two checks of what the cluster reports
+_SLOWER = 0.02  # pauses between reads grow by this share of the time since the last report
+_OPEN_S = 180.0  # a running cluster may be slow; the engine itself reports an unreachable address much sooner
+_NEVER_READY = 3  # if this many slots in a row end before they are ready, no slot ever will be
 _STOP_S = 30.0
-_LOST_STOP_S = 8.0  # for nodes that are left of a cluster that is gone
-_REST_S = 20.0  # at most, after a gang was given back that held some of its nodes: two may wait for each other
+_LOST_STOP_S = 8.0  # for the remaining nodes of a cluster that is gone
+_REST_S = (
+    20.0  # longest random pause after a partly placed gang was returned, because two gangs may wait for each other
+)
 
 
 @dataclass
 class SlotHandle:
-    """A slot, as the orchestrator sees it; with `others`, the first of a gang, which it stands for."""
+    """A slot as the orchestrator sees it. With `others`, it is the first slot of a gang and represents the whole gang."""
 
     slot: WorkerSlot
     reports: Tail
-    placed: Mapping[str, str] | None = None  # where it is; None until it is there
+    placed: Mapping[str, str] | None = None  # the facts of its place; None until it is placed
     ready: bool = False
-    port: int = 0  # where its agent listens, if it has one
+    port: int = 0  # the port of its agent; 0 without one
     job: JobId | None = None
     others: "list[SlotHandle]" = field(default_factory=list)
-    half_since: float | None = None  # when some of a gang were seen to be there, and others not
+    half_since: float | None = None  # since when only some members of the gang have been placed
 
     @property
     def members(self) -> "list[SlotHandle]":
@@ -75,26 +80,27 @@ class SlotHandle:
 
 
 class ClusterExecutor(QueueExecutor):
-    """An engine names itself and says what to open; all else is here."""
+    """The part that all cluster executors share; a subclass names its engine and returns the settings to open it with."""
 
     title: ClassVar[str]  # for people: Ray, Dask, Spark
-    engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
-    library: ClassVar[str]  # what that imports
-    has_gangs: ClassVar[bool] = False  # whether slots can be had on different nodes, so that a trial can have several
+    engine: ClassVar[str]  # the module to run: benchhouse.executors.ray_engine
+    library: ClassVar[str]  # the library that the module imports
+    has_gangs: ClassVar[bool] = False  # whether slots can be placed on different nodes, so that a trial can use several
 
     def __init__(
         self, assignment: Assignment, address: str, patience_s: float | None, custom: Mapping[str, float] | None = None
     ) -> None:
-        """`address` is OWN for a cluster of the run's own; `patience_s`: how long to wait when no node is left.
+        """Create the executor. `address` is OWN if the run starts its own cluster.
 
-        `custom` is what a slot asks for of the cluster's own kinds.
+        `patience_s` is how long to wait when no node is left. `custom` is the amount of each of the cluster's own
+        resource kinds that a slot requests.
         """
         super().__init__(assignment)
         self.custom = dict(custom or {})
         self.assignment, self.address, self.patience_s = assignment, address, patience_s or PATIENCE_S
         self.waits_for = f"waits for a slot on {self.title}"
         self.home = (assignment.run.path / "slots").absolute()
-        self.mirror: BucketMirror | None = None  # where nodes don't see our files
+        self.mirror: BucketMirror | None = None  # for nodes that do not see our files
         self.slots: dict[str, SlotHandle] = {}
         self.never_ready: list[str] = []
         self._process: OpenEngine | None = None
@@ -107,27 +113,27 @@ class ClusterExecutor(QueueExecutor):
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
-        """What `Engine.open` is given."""
+        """Return the settings for `Engine.open`."""
 
     def ask(self, resources: Resources) -> SlotRequest:
-        """What a slot asks for, so that a trial of these resources runs in it."""
+        """Return the request for a slot that can run a trial with these resources."""
         asked = resources.model_dump(include={"cpus", "gpus", "memory", "nodes"})
         return SlotRequest(**asked, custom=self.custom)
 
     def nodes(self) -> Sequence[ClusterNode]:
-        """The nodes and what they have; a cluster of the run's own is not started to find out."""
+        """Return the nodes with their resources, without starting the run's own cluster to find out."""
         return [this_machine()] if self.address == OWN else self._opened().nodes
 
     def expected(self) -> Sequence[ClusterNode]:
-        """Nodes that may come where they are asked for, beside those that are there."""
+        """Return nodes that the cluster may add on request, in addition to the existing ones."""
         return ()
 
     def python(self, job: Job) -> tuple[str, ...]:
-        """The interpreter of a slot."""
+        """Return the command prefix of the slot's interpreter."""
         return job.python
 
     def _require(self) -> None:
-        """Raise BenchError where runs can't go there at all, whatever a trial asks for."""
+        """Raise BenchError if no run can use this executor at all, regardless of what its trials request."""
         if find_spec(self.library) is None:
             raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
 
@@ -140,7 +146,8 @@ class ClusterExecutor(QueueExecutor):
         return parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
 
     def _outcome(self, taken: "SlotHandle") -> Outcome | None:
-        """Of a trial whose slot is gone, where the cluster says it and it is not worth a retry."""
+        """Return the outcome of a trial whose slot is gone if the cluster reports one that needs no retry, otherwise
+        None."""
         return None
 
     # -- the protocol --------------------------------------------------------------------------------------------
@@ -151,11 +158,11 @@ class ClusterExecutor(QueueExecutor):
                 f"a trial asks for {resources.nodes} nodes, but {why}",
                 "ask for one under resources:, or run on slurm, ray, dask or kubernetes with nodes that share files",
             )
-        self._require()  # before anything is written: no run is left that never began
+        self._require()  # before anything is written, so that no run remains that never began
         self._refuse_unless_fits(self.ask(resources))
 
     def _single_node_reason(self) -> str:
-        """Why a trial can't have several nodes; nothing where it can."""
+        """Return why a trial cannot use several nodes, or an empty string if it can."""
         if not self.has_gangs:
             return f"on {self.title} a trial runs on one"
         if self.mirror:
@@ -177,19 +184,23 @@ class ClusterExecutor(QueueExecutor):
         return "\n".join([*lines, *more_trials(jobs, trials)])
 
     def adopt(self) -> Mapping[JobId, int]:
-        """No job outlives us; but a trial may have been sealed and sent when an earlier session was gone."""
+        """Return no jobs, because none outlives the session, but recover trials that were sealed and sent after it
+        ended."""
         self.sweep()
         return {}
 
     def sweep(self) -> None:
-        """End slots of an earlier session; bring home what it has left in a bucket, and remove the rest of it."""
+        """End the slots of an earlier session, fetch the trials that it left in a bucket, and remove the rest from
+        there."""
         if not (self.home / LEFT).is_file():
-            for folder in self.home.glob("*/"):  # one that lives hears that its run is alive again
+            for folder in self.home.glob(
+                "*/"
+            ):  # a slot that still runs would otherwise see that its run is alive again
                 if folder.name not in self.slots:
                     with contextlib.suppress(OSError):
                         append(folder / ORDERS, {"end": "another session has the run now"})
             return
-        if self.mirror is None:  # as the scenario said, which nobody has given us
+        if self.mirror is None:  # the address came from the scenario, which this session does not have
             from benchhouse.executors.cluster_bucket import BucketMirror
 
             address = (self.home / LEFT).read_text(encoding="utf-8").strip()
@@ -204,12 +215,12 @@ class ClusterExecutor(QueueExecutor):
                 taken.send({"stop": taken.job})
         deadline = time.monotonic() + _STOP_S
         while wanted & set(self.running):
-            if time.monotonic() > deadline:  # a host that does not answer goes, and its trial with it
+            if time.monotonic() > deadline:  # a host that does not answer is ended with its trial
                 self._end_slots([taken for taken in self.slots.values() if taken.job in wanted], 0.0)
                 return
             try:
                 self._listen(0.2)
-            except BenchError:  # the cluster is gone; its nodes end what they run as they find that out
+            except BenchError:  # the cluster is gone; its nodes end their trials when they notice
                 self._end_slots(list(self.slots.values()))
                 return
 
@@ -222,7 +233,7 @@ class ClusterExecutor(QueueExecutor):
             if self.home.exists():
                 self._process.close()
             else:
-                self._process.give_back()  # it was only looked at
+                self._process.give_back()  # it was opened only to read its nodes
             self._process = None
         if self.mirror:
             self.mirror.close()
@@ -238,7 +249,7 @@ class ClusterExecutor(QueueExecutor):
         return self._process
 
     def _fill(self) -> None:
-        """Slots for what is queued, at most `parallel`; and a job for each slot that has none."""
+        """Request slots for queued jobs, at most `parallel` of them, and give a job to each free slot."""
         for taken in list(self.slots.values()):
             if taken.is_ready and taken.job is None and (job := self._next_for(taken)):
                 taken.job = job.id
@@ -253,7 +264,7 @@ class ClusterExecutor(QueueExecutor):
             unfit = next((taken for taken in idle if taken.is_ready), None)
             if time.monotonic() < self._rest_until or (len(self.slots) >= self.parallel and unfit is None):
                 return
-            if len(self.slots) >= self.parallel and unfit:  # of another size than what is asked for now
+            if len(self.slots) >= self.parallel and unfit:  # its size differs from what is needed now
                 idle.remove(unfit)
                 self._retire(unfit)
             self._take_slot(job)
@@ -262,7 +273,7 @@ class ClusterExecutor(QueueExecutor):
         return (self.python(job), self.ask(job.resources)) == (taken.slot.python, taken.slot.ask)
 
     def _retire(self, taken: SlotHandle) -> None:
-        """It has nothing to do, and another is made in its place."""
+        """End an idle slot to make room for one of another size."""
         del self.slots[taken.slot.name]
         for member in taken.members:
             with contextlib.suppress(OSError):
@@ -270,7 +281,7 @@ class ClusterExecutor(QueueExecutor):
         cluster_gang.forget(Path(taken.slot.folder))
 
     def _next_for(self, taken: SlotHandle) -> Job | None:
-        """The first in the queue, if the slot is made for it."""
+        """Remove and return the first job of the queue if it fits the slot, otherwise return None."""
         return self.queue.popleft() if self.queue and self._suits(taken, self.queue[0]) else None
 
     def _take_slot(self, job: Job) -> None:
@@ -294,7 +305,7 @@ class ClusterExecutor(QueueExecutor):
             process.start(slot)
 
     def _new_slots(self, job: Job, names: Sequence[str]) -> list[WorkerSlot]:
-        """One, or as many as a trial needs nodes."""
+        """Return one slot per name, which is one per node of the trial."""
         site, several = self.assignment.site, len(names) > 1
         common = {
             "ask": self.ask(job.resources),
@@ -305,12 +316,12 @@ class ClusterExecutor(QueueExecutor):
         return [WorkerSlot(name=name, folder=str(self.home / name), **common) for name in names]
 
     def beat(self) -> None:
-        """From now on, so that what is on nodes knows that this process lives."""
+        """Start the heartbeat, so that slots on nodes know that this process is alive."""
         if self._heart is None:
             self._heart = Heartbeat(self.home / ALIVE)
 
     def _listen(self, wait_s: float) -> None:
-        """Until something has been heard, or the time is over."""
+        """Wait until something is reported, for at most `wait_s`."""
         now = next_check = time.monotonic()
         deadline = now + wait_s
         while True:
@@ -326,7 +337,7 @@ class ClusterExecutor(QueueExecutor):
             now = time.monotonic()
 
     def _read_reports(self) -> bool:
-        """What slots have said themselves; it is looked for often, so nothing else is done here."""
+        """Read the reports of the slots and return whether there were any. It runs often, so it does nothing else."""
         heard = False
         for taken in tuple(self.slots.values()):
             for member in (taken, *taken.others):
@@ -336,7 +347,7 @@ class ClusterExecutor(QueueExecutor):
         return heard
 
     def _hear_all(self) -> bool:
-        """And what the cluster says of them."""
+        """Read the reports of the slots and those of the cluster about them. Return whether there were any."""
         gone = self._gone()
         heard = self._read_reports()
         if self._process is None:
@@ -357,7 +368,8 @@ class ClusterExecutor(QueueExecutor):
         return next((member for member in members if member.slot.name == name), None)
 
     def _release_partial_gangs(self, waiting: Sequence[SlotHandle]) -> None:
-        """Of gangs that have held some of their nodes for long: whoever holds the others may wait for these."""
+        """Give back gangs that have been only partly placed for `patience_s`, because another gang may wait for their
+        nodes."""
         for taken in waiting:
             count = sum(member.placed is not None for member in taken.members)
             if not count:
@@ -372,7 +384,7 @@ class ClusterExecutor(QueueExecutor):
                 self._rest_until = time.monotonic() + min(_REST_S, self.patience_s) * random.SystemRandom().random()
 
     def _gone(self) -> Mapping[str, str]:
-        """Slots that have ended, with why; asked for first, so that what they reported last is there to be read."""
+        """Return the slots that have ended, with the reasons. Call it before reading reports, so that none is missed."""
         if self.mirror:
             self.mirror.check()
         gone = self._process.gone() if self._process else {}
@@ -381,7 +393,7 @@ class ClusterExecutor(QueueExecutor):
         return gone
 
     def _check_node_capacity(self, process: OpenEngine, waiting: Sequence[SlotHandle]) -> None:
-        """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
+        """If all slots wait, check in the last answer about nodes whether any can hold one, and request a new answer."""
         if not waiting or len(waiting) < len(self.slots):
             self._vacancy = None
             return
@@ -415,7 +427,7 @@ class ClusterExecutor(QueueExecutor):
         return " ".join(filter(None, (nodes, placed.get("id", ""))))
 
     def _lose(self, taken: SlotHandle, reason: str) -> None:
-        """The slot is gone, and with it its gang and its trial; what is queued gets another slot."""
+        """Drop a slot that has ended, with its gang and its trial. Queued jobs get another slot."""
         where = f" on {taken.placed['node']}" if taken.placed else ""
         lost = self.slots.pop(taken.slot.gang or taken.slot.name, None)
         if lost is None:
@@ -431,13 +443,13 @@ class ClusterExecutor(QueueExecutor):
                     f"no trial could begin on {self.title}: {reason}", "the run's folder has what was tried: slots/",
                     Exit.TRIAL_FAILED,
                 )  # fmt: skip
-            if nodes := self._look(self._opened()):  # none at all: they may come back
+            if nodes := self._look(self._opened()):  # no nodes at all: they may come back
                 refuse_unless_fits(self.title, taken.slot.ask, [*nodes, *self.expected()])
 
     def _dismiss(self, taken: SlotHandle) -> None:
-        """It is told to end, with its gang; those of it that have not begun are taken back."""
+        """Tell a slot and its gang to end, and withdraw the members of a gang that are not placed yet."""
         for member in taken.members:
-            with contextlib.suppress(OSError):  # should it live on after all, it is to end
+            with contextlib.suppress(OSError):  # if the slot is still alive after all, it must end
                 member.send({"end": "it was given up", GIVEN_UP: True})
         cluster_gang.forget(Path(taken.slot.folder))
         unplaced = [member.slot.name for member in taken.members if not member.placed]
@@ -447,7 +459,7 @@ class ClusterExecutor(QueueExecutor):
     def _look(self, process: OpenEngine) -> Sequence[ClusterNode]:
         try:
             return process.look(_OPEN_S)
-        except BenchError as error:  # its slots may have been seen to end before the cluster was
+        except BenchError as error:  # the end of its slots may have been seen before the end of the cluster
             raise self._cluster_gone(process.lost) if process.lost else error from None
 
     def _cluster_gone(self, reason: str, what: str = "") -> BenchError:
@@ -459,7 +471,7 @@ class ClusterExecutor(QueueExecutor):
         )
 
     def _end_slots(self, slots: Sequence[SlotHandle], wait_s: float = _STOP_S) -> None:
-        """Tell them, and wait until they have said that nothing of them runs; the cluster ends those that don't."""
+        """Tell slots to end and wait until they report that they have; the cluster ends those that do not."""
         members = [member for taken in slots for member in taken.members]
         for member in members:
             with contextlib.suppress(OSError):

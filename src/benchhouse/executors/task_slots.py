@@ -1,4 +1,4 @@
-"""What a Dask worker or a Spark task runs: found there by name, so its Python needs benchhouse; nothing is pickled."""
+"""The functions that a Dask worker or Spark task runs, found by name: its Python needs benchhouse, nothing is pickled."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from benchhouse.executors import cluster_node
 
-# What Dask's nanny and Spark set for their Pythons: with it the same trial would be another one here than elsewhere.
+# Variables that Dask's nanny and Spark set for their own Pythons. With them, a trial would differ between executors.
 DASK_SETS = ("MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED")
 SPARK_SETS = ("OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED")
 
 
 def run_dask_slot(folder: str, python: list[str], environment: dict[str, str], patience_s: float) -> str:
-    """Keep a slot until told to end; returns why it ended."""
+    """Keep a slot until told to end, and return why it ended."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -24,7 +24,7 @@ def run_dask_slot(folder: str, python: list[str], environment: dict[str, str], p
 
 
 def run_spark_slot(line: str) -> str:
-    """Keep the slot that `line` describes until told to end; returns why it ended."""
+    """Keep the slot that `line` describes until told to end, and return why it ended."""
     from pyspark import TaskContext
 
     given = json.loads(line)
@@ -42,11 +42,11 @@ def run_spark_slot(line: str) -> str:
 
 
 def _had_begun(folder: str) -> bool:
-    """Both run a task of a lost worker again, and there is no switch for that; retries are ours."""
+    """Return whether this slot began before. Dask and Spark run a lost worker's task again, and no setting prevents it."""
     try:
         (Path(folder) / "begun").touch(exist_ok=False)
     except FileExistsError:
         return True
-    except OSError:  # the folder can't be seen here, which keep_slot explains
+    except OSError:  # the folder cannot be seen here; keep_slot explains that
         return False
     return False
