@@ -4,10 +4,10 @@ One thread sends what the executor writes there and the folders of trials. Anoth
 sealed folders, which are in place before the executor reads that their trial has ended. The executor therefore sees
 plain files. The other side is `bucket_slot`. The objects below s3://BUCKET/PREFIX/RUN are
 
-index                       a growing count, the session, and how many bytes of orders each slot has
-orders/SLOT/AT.PIECES       a parcel: orders from that byte on, with the folders of the trials they begin
-reports/SLOT/AT.PIECES      a parcel: reports from that byte on, with sealed folders and logs
-data/SHA256                 datasets
+    index                       a growing count, the session, and how many bytes of orders each slot has
+    orders/SLOT/AT.PIECES       a parcel: orders from that byte on, with the folders of the trials they begin
+    reports/SLOT/AT.PIECES      a parcel: reports from that byte on, with sealed folders and logs
+    data/SHA256                 datasets
 """
 
 import contextlib

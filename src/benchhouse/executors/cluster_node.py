@@ -28,7 +28,7 @@ NODE, NODES, ADDRESS = (
     "BENCHHOUSE_NODE",
     "BENCHHOUSE_NODES",
     "BENCHHOUSE_ADDRESS",
-)  # in the environment of a gang's trials
+)  # environment of a gang's trials
 LIMITS = "BENCHHOUSE_LIMITS"  # in an agent's environment, as JSON
 _SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two reads: after news, without a trial, during a trial
 _ALERT_S = 0.1  # how long after a trial ends to read without longer pauses, for its successor

@@ -39,15 +39,13 @@ OWN = "local"  # the address that means: start a cluster for this run, on this m
 _LOOK_S, _CHECK_S = (
     0.025,
     0.1,
-)  # between two reads of the slots' reports, and between two checks of what the cluster reports
+)  # pause between two reads of reports, and between two checks of the cluster
 _SLOWER = 0.02  # pauses between reads grow by this share of the time since the last report
 _OPEN_S = 180.0  # a running cluster may be slow; the engine itself reports an unreachable address much sooner
 _NEVER_READY = 3  # if this many slots in a row end before they are ready, no slot ever will be
 _STOP_S = 30.0
 _LOST_STOP_S = 8.0  # for the remaining nodes of a cluster that is gone
-_REST_S = (
-    20.0  # longest random pause after a partly placed gang was returned, because two gangs may wait for each other
-)
+_REST_S = 20.0  # longest random pause after a partly placed gang was given back: two may wait for each other
 
 
 @dataclass
@@ -193,9 +191,7 @@ class ClusterExecutor(QueueExecutor):
         """End the slots of an earlier session, fetch the trials that it left in a bucket, and remove the rest from
         there."""
         if not (self.home / LEFT).is_file():
-            for folder in self.home.glob(
-                "*/"
-            ):  # a slot that still runs would otherwise see that its run is alive again
+            for folder in self.home.glob("*/"):  # a slot that still runs would see that its run is alive again
                 if folder.name not in self.slots:
                     with contextlib.suppress(OSError):
                         append(folder / ORDERS, {"end": "another session has the run now"})
