@@ -1,4 +1,4 @@
-"""A whole run as a RayJob: KubeRay makes a cluster for it, runs it there, and takes the cluster down again."""
+"""Run a whole run as a RayJob: KubeRay creates a cluster for it, runs it there, and removes the cluster afterward."""
 
 import os
 import shlex
@@ -32,11 +32,11 @@ from benchhouse.schema.secrets import holds_secret
 _API = "ray.io/v1"
 _OVER = ("Complete", "Failed", "ValidationFailed")  # status.jobDeploymentStatus
 _STOP_S = 120.0
-_AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}  # what KubeRay itself gives it, as a limit
+_AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}  # KubeRay's own limit
 
 
 class KubeRayJobs:
-    """RayJobs of one namespace. What is in them is a run's own command, which finds its cluster by $RAY_ADDRESS."""
+    """RayJobs of one namespace. Each runs a run's own command, which finds its cluster through $RAY_ADDRESS."""
 
     def __init__(self, assignment: Assignment, cluster: KubeRay) -> None:
         self.assignment, self.cluster = assignment, cluster
@@ -46,7 +46,7 @@ class KubeRayJobs:
         self._client: KubeClient | None = None
 
     def check(self, ask: SlotRequest) -> None:
-        """Raise BenchError where the run could not go on there: settings, sizes, the volume, KubeRay."""
+        """Raise BenchError if the run could not continue there because of settings, sizes, the volume, or KubeRay."""
         self._refuse_settings()
         refuse_unless_fits("Ray", ask, to_come(self.cluster))
         client, namespace = self._opened(), self._namespace
@@ -65,7 +65,7 @@ class KubeRayJobs:
         return as_yaml([self.manifest(name, command)])
 
     def carry(self, name: str, command: Sequence[str]) -> str:
-        """One of that name that is there already is this one: whoever made it did not live to say so."""
+        """Create the RayJob and return its name. An existing one is the same: its creator died before recording it."""
         self._refuse_settings()
         try:
             self._opened().create(path_of(_API, self._namespace, "rayjobs"), self.manifest(name, command))
@@ -84,7 +84,7 @@ class KubeRayJobs:
         return (found.get("status") or {}).get("jobDeploymentStatus") not in _OVER
 
     def stop(self, job: str) -> None:
-        """Its operator stops the job and takes the cluster down, before the object goes."""
+        """Delete the RayJob and wait until its operator has stopped the job and removed the cluster."""
         path = path_of(_API, self._namespace, "rayjobs", job)
         self._opened().delete(path)
         deadline = time.monotonic() + _STOP_S
@@ -109,7 +109,7 @@ class KubeRayJobs:
         spec: dict[str, Any] = {
             "entrypoint": shlex.join([settings.python, *command[1:]]),
             "jobId": name,
-            "submissionMode": "HTTPMode",  # by the operator: no further pod that a quota would have to hold
+            "submissionMode": "HTTPMode",  # by the operator: no additional pod that counts toward a quota
             "runtimeEnvYAML": dump_yaml({"env_vars": self._variables()}),
             "backoffLimit": 0,
             "activeDeadlineSeconds": int(settings.time),
@@ -129,7 +129,8 @@ class KubeRayJobs:
         return {RUN_LABEL: self.assignment.run.run_id} | ({SCENARIO_LABEL: scenario} if scenario else {})
 
     def _variables(self) -> dict[str, str]:
-        """Ours alone, without secrets: everybody in the namespace sees them. The cache lies on the volume."""
+        """Return benchhouse's own variables without secrets, because the whole namespace can see them. The cache is on
+        the volume."""
         sent = {
             name: value
             for name, value in sorted(os.environ.items())
@@ -171,7 +172,7 @@ class KubeRayJobs:
 
 
 def to_come(cluster: KubeRay) -> list[ClusterNode]:
-    """The workers that there may be."""
+    """Return the workers that may exist at most."""
     return [
         ClusterNode(name=f"a pod of {group.name}", cpus=group.cpus, gpus=group.gpus, memory=group.memory)
         for group in cluster.workers
@@ -180,7 +181,7 @@ def to_come(cluster: KubeRay) -> list[ClusterNode]:
 
 
 def ray_cluster(cluster: KubeRay, settings: KubernetesSite, labels: Mapping[str, str]) -> dict[str, Any]:
-    """`rayClusterSpec`. The head offers no cores: the orchestrator is alone there."""
+    """Return `rayClusterSpec`. The head offers no cores, so that the orchestrator is alone there."""
     head = {"name": "ray-head", "resources": quantities(cluster.head.cpus, cluster.head.memory, 0, settings)}
     spec: dict[str, Any] = {
         "headGroupSpec": {

@@ -1,4 +1,4 @@
-"""Jobs on Kubernetes: a slot is a pod. See docs/design/kubernetes.md."""
+"""Run trials on Kubernetes: a slot is a pod. See docs/design/kubernetes.md."""
 
 import getpass
 import itertools
@@ -37,7 +37,7 @@ _LOOK_HOLDS_S = 30.0
 
 
 class _Left(Model):
-    """Where a run has made objects that it has not deleted yet."""
+    """The place where a run has created objects that are not deleted yet."""
 
     context: str = Field(description="Of the kubeconfig.")
     namespace: str = Field(description="Of the objects.")
@@ -46,7 +46,7 @@ class _Left(Model):
 
 @dataclass(frozen=True)
 class _ClusterLook:
-    """What an executor that began nothing has found out of a cluster."""
+    """The facts that an executor without trials has read from a cluster."""
 
     at: float
     client: KubeClient
@@ -56,21 +56,21 @@ class _ClusterLook:
 
 
 class KubernetesExecutor(ClusterExecutor):
-    """A slot is one pod of a Job that nobody but us retries."""
+    """An executor whose slots are pods of Jobs; only benchhouse retries them."""
 
     title = "Kubernetes"
     has_gangs = True
-    _looks: ClassVar[dict[tuple[str, ...], _ClusterLook]] = {}  # of this process: a run is checked, then begun
+    _looks: ClassVar[dict[tuple[str, ...], _ClusterLook]] = {}  # per process: a run is checked, then started
 
     def __init__(self, assignment: Assignment) -> None:
         scenario = assignment.scenario
         self.site = chosen(assignment.site.kubernetes, scenario.kubernetes if scenario else None)
         super().__init__(assignment, "", self.site.patience)
-        self._unknown: dict[str, Mapping[str, Any] | None] = {}  # slots of whose place the cluster has not told yet
+        self._unknown: dict[str, Mapping[str, Any] | None] = {}  # slots whose place the cluster has not reported yet
         self._known: frozenset[str] | None = None
-        self._asked: set[str] = set()  # images
+        self._asked: set[str] = set()  # images that were checked
         self._nodes: Sequence[Object] | None = None
-        self._is_begun = False  # by this session, that something is made there
+        self._is_begun = False  # whether this session has created anything there
         self.keepers = self._keepers = KubernetesKeepers(self)
         if self.site.bucket and not self.site.volume:
             from benchhouse.executors.cluster_bucket import BucketMirror
@@ -88,7 +88,7 @@ class KubernetesExecutor(ClusterExecutor):
         return asked if asked.memory else asked.model_copy(update={"memory": self.site.memory})
 
     def python(self, job: Job) -> tuple[str, ...]:
-        return ()  # that of the image, which the pod tells us of
+        return ()  # the interpreter of the image, which the pod reports
 
     def _where(self) -> str:
         return f"{self.client.access.context}, namespace {self.namespace}"
@@ -106,7 +106,7 @@ class KubernetesExecutor(ClusterExecutor):
         super()._take_slot(job)
 
     def _begin_run(self) -> None:
-        """Before anything is made there: a session that is killed is swept by its mark."""
+        """Record where objects will be created, before the first one, so that a killed session can be swept."""
         if self._is_begun:
             return
         self._delete_left()
@@ -117,14 +117,15 @@ class KubernetesExecutor(ClusterExecutor):
         self._mark.write_text(left.model_dump_json(), encoding="utf-8")
 
     def begin_run(self, servers: PodListener) -> str:
-        """The same for servers of the run, which hear of their pods; the uid of what is to own them."""
+        """Do the same for servers of the run, and pass them news of their pods. Return the uid of the object that owns
+        them."""
         self._begin_run()
         self.beat()
         self.cluster.follow(servers)
         return self.cluster.anchor()
 
     def ship_code(self) -> None:
-        """What pods of `code: volume` run."""
+        """Copy benchhouse to the volume for pods with `code: volume`."""
         if self.site.code == "volume":
             copy_own_code(self._code)
 
@@ -143,7 +144,8 @@ class KubernetesExecutor(ClusterExecutor):
             return None
 
     def sweep(self) -> None:
-        """Of an earlier session of this run: one that ends by itself takes its mark with it."""
+        """Delete the objects of an earlier session of this run that was killed; one that ended normally removed its
+        mark."""
         if not self._is_begun:
             self._delete_left()
         super().sweep()
@@ -166,7 +168,8 @@ class KubernetesExecutor(ClusterExecutor):
         return (os.environ.get("KUBECONFIG", ""), self.site.model_dump_json(), *self.needs)
 
     def _recall_look(self) -> None:
-        """Of the executor that has just checked the same: nothing is asked twice, nor a registry for two pulls."""
+        """Reuse the facts of an executor that just checked the same, so that no request and no registry pull is
+        repeated."""
         look = self._looks.pop(self._probe_key, None)
         if look and time.monotonic() - look.at < _LOOK_HOLDS_S:
             self.client, self._known, self._asked, self._nodes = look.client, look.known, set(look.asked), look.nodes
@@ -181,7 +184,7 @@ class KubernetesExecutor(ClusterExecutor):
             self.mirror.make_sure()
 
     def _refuse_unless_fits(self, ask: SlotRequest) -> None:
-        if self.cluster.answered:  # an account of a namespace may not see nodes: then the scheduler tells
+        if self.cluster.answered:  # an account limited to a namespace may not list nodes; then the scheduler reports it
             super()._refuse_unless_fits(ask)
 
     def _single_node_reason(self) -> str:
@@ -191,7 +194,7 @@ class KubernetesExecutor(ClusterExecutor):
         return f"its pods are to be on the node of {beside[0]} (node: 0), each on one of its own" if beside else ""
 
     def _attached_at(self, node: int | str) -> tuple[str, ...]:
-        """Servers of the whole run that are on that node, as seen from a trial."""
+        """Return the run's attached servers on that node, as seen from a trial."""
         scenario = self.assignment.scenario
         services = scenario.services if scenario else {}
         return tuple(name for name, use in services.items() if use.mode == "attached" and use.node == node)
@@ -199,7 +202,7 @@ class KubernetesExecutor(ClusterExecutor):
     def nodes(self) -> Sequence[ClusterNode]:
         return self._opened().nodes
 
-    # -- what is known before anything is made ---------------------------------------------------------------------
+    # -- what is known before anything is created -------------------------------------------------------------------
 
     @cached_property
     def client(self) -> KubeClient:
@@ -210,7 +213,7 @@ class KubernetesExecutor(ClusterExecutor):
         return self.site.namespace or self.client.access.namespace
 
     def refuse_impossible(self, workspace: Path) -> None:
-        """Raises where no pod could do anything; `workspace` is a folder that pods must see."""
+        """Raise BenchError if the settings allow no pod to work. `workspace` is a folder that pods must see."""
         site = self.site
         if not site.image:
             raise BenchError(
@@ -260,13 +263,13 @@ class KubernetesExecutor(ClusterExecutor):
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """Variables with secrets that the scenario refers to."""
+        """Return the names of the secret variables that the scenario refers to."""
         scenario = self.assignment.scenario
         names = mentioned(scenario.model_dump_json()) if scenario else set()
         return tuple(sorted(name for name in names if holds_secret(name, os.environ)))
 
     def probe(self) -> None:
-        """A Job as a dry run: tells what this server keeps of it, and whether we may make one at all."""
+        """Create a Job as a dry run, to learn which fields this server keeps and whether this account may create Jobs."""
         if self._known is not None:
             return
         try:
@@ -278,7 +281,7 @@ class KubernetesExecutor(ClusterExecutor):
             self._refuse_unless_claimed(self.site.volume.claim)
 
     def refuse_missing(self, image: str) -> None:
-        """Once for each: raises where no pod could have it, and tells where that can't be known."""
+        """Check an image once: raise BenchError if no pod could get it, and report if that cannot be determined."""
         if image in self._asked:
             return
         self._asked.add(image)
@@ -289,7 +292,7 @@ class KubernetesExecutor(ClusterExecutor):
             self.assignment.say("; ".join(filter(None, (answer.text, answer.hint))))
 
     def _refuse_unless_claimed(self, claim: str) -> None:
-        """A pod whose claim is not there waits without end."""
+        """Raise BenchError if the claim is missing or lost, because its pods would wait forever."""
         try:
             status = self.client.get(path_of("v1", self.namespace, "persistentvolumeclaims", claim)).get("status") or {}
         except KubernetesRefused as error:
@@ -369,7 +372,8 @@ class KubernetesExecutor(ClusterExecutor):
         return engine
 
     def _hear(self, taken: SlotHandle, report: Mapping[str, Any]) -> None:
-        """A pod is told which Python its trials run in, and gets none before the cluster has told of its place."""
+        """Send a pod the Python for its trials when it reports; it is ready only once the cluster has reported its
+        place."""
         name = taken.slot.name
         if "pod" in report:
             self._unknown[name] = None
@@ -380,7 +384,8 @@ class KubernetesExecutor(ClusterExecutor):
             super()._hear(taken, report)
 
     def python_for(self, look: Mapping[str, str]) -> list[str]:
-        """What starts a Python with benchhouse in a pod that has told what it has."""
+        """Return the command prefix that starts a Python with benchhouse in a pod, from the facts that the pod
+        reported."""
         if self.site.code == "image":
             if look["benchhouse"] != (ours := version("benchhouse")):
                 self.assignment.say(f"the image has benchhouse {look['benchhouse'] or 'unknown'}, this is {ours}")

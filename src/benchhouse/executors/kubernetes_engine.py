@@ -1,4 +1,4 @@
-"""The slots of a run as pods: made, watched by one thread, told of when they end, and deleted with their anchor."""
+"""Create the slots of a run as pods, watch them in one thread, report their ends, and delete them with their anchor."""
 
 import contextlib
 import json
@@ -26,17 +26,17 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.pod_template import RUN_LABEL, label
 from benchhouse.schema.quantities import show_seconds
 
-_WATCH_S = 240  # then asked for anew: a connection that died silently is noticed by then
+_WATCH_S = 240  # after that the watch is renewed, which detects a connection that died silently
 _AGAIN_S = 1.0
-_LOOK_S = 5.0  # between two looks at the events of slots that have no pod, or no node
-_AGAIN_TOLD_S = 60.0  # how long pods have waited: told after a minute, two, four, ...
-_GONE_S = 60.0  # how long the end of pods that were told to end is waited for
+_LOOK_S = 5.0  # between two reads of the events of slots without a pod or a node
+_AGAIN_TOLD_S = 60.0  # how long pods have waited is reported after one minute, two, four, ...
+_GONE_S = 60.0  # longest wait for the end of pods that were told to end
 _LOG_BYTES = 1 << 20
-_PASSING = (410, 429, 500, 502, 503, 504)  # answers after which a watch begins anew
+_PASSING = (410, 429, 500, 502, 503, 504)  # answers after which a watch starts again
 
 
 def delete_run(client: KubeClient, namespace: str, run_id: str, anchor: str) -> None:
-    """All objects of a run, by their anchor; returns when no pod of it runs, or after a minute."""
+    """Delete all objects of a run by their anchor. Return when no pod of it runs, or after a minute."""
     client.delete(path_of("v1", namespace, "configmaps", anchor))
     query, deadline = {"labelSelector": selector({RUN_LABEL: label(run_id)})}, time.monotonic() + _GONE_S
     while time.monotonic() < deadline:
@@ -48,7 +48,7 @@ def delete_run(client: KubeClient, namespace: str, run_id: str, anchor: str) -> 
 
 @dataclass
 class SlotPod:
-    """One slot, and what the cluster has said of its pod."""
+    """One slot, and what the cluster has reported about its pod."""
 
     slot: WorkerSlot
     job: str
@@ -56,28 +56,28 @@ class SlotPod:
     index: int = 0  # among the slots of its Job
     pod: Object = field(default_factory=dict)
     words: PodWords = field(default_factory=lambda: PodWords("waits"))
-    made: Object = field(default_factory=dict)  # its Job's metadata
+    made: Object = field(default_factory=dict)  # metadata of its Job
     wait: Wait = field(default_factory=Wait)
-    scaling: Wait | None = None  # what an autoscaler said of it last
-    registry: str = ""  # what was said when the image could not be pulled
-    leaving_at: float | None = None  # when it was seen to be told to end, by somebody
-    is_stopped: bool = False  # by us
+    scaling: Wait | None = None  # the last statement of an autoscaler about it
+    registry: str = ""  # the registry's message when the image could not be pulled
+    leaving_at: float | None = None  # when the pod was first seen to be terminating, for any reason
+    is_stopped: bool = False  # by this run
     is_over: bool = False
 
 
 class PodListener(Protocol):
-    """Whom the pods of a run concern that are no slots."""
+    """Receives news of the run's pods that are not slots."""
 
     def take(self, pod: Object, *, is_deleted: bool) -> None: ...
 
     def take_list(self, pods: Sequence[Object]) -> None:
-        """All that there are: what is not among them has been deleted."""
+        """Take all existing pods; a pod that is missing from them has been deleted."""
 
 
 class KubernetesEngine:
-    """What `EngineProcess` is to other clusters, in this process: the client is light.
+    """The engine of Kubernetes, which runs in this process because its client is light.
 
-    The thread takes in what the watch says; all else is called by the executor's own.
+    The thread processes what the watch reports; all other methods are called by the executor's thread.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class KubernetesEngine:
         self.client, self.pods, self.patience_s, self.say = client, pods, patience_s, say
         self.book = book or WaitBook()
         self.nodes: list[ClusterNode] = []
-        self.suitable: list[Object] = []  # the same, as the API server has them
+        self.suitable: list[Object] = []  # the same nodes, as the API server returns them
         self.answered = False
         self.lost = ""
-        self.out_of_memory: set[str] = set()  # slots whose pod was ended for it
-        self._labels: dict[str, dict[str, str]] = {}  # of nodes, by name
+        self.out_of_memory: set[str] = set()  # slots whose pod ran out of memory
+        self._labels: dict[str, dict[str, str]] = {}  # labels of nodes, by name
         self._slots: dict[str, SlotPod] = {}
         self._new: list[WorkerSlot] = []
         self._gone: dict[str, str] = {}
@@ -105,16 +105,16 @@ class KubernetesEngine:
         self._anchor = ""
         self._servers: PodListener | None = None
         self._next_look, self._next_word_s = 0.0, _AGAIN_TOLD_S
-        self._scales = False  # an autoscaler was seen to start a node
+        self._scales = False  # whether an autoscaler was seen to start a node
         self._queue = KueueQueue(client, pods.namespace, pods.site.queue) if pods.site.queue else None
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    # -- what the executor asks for ------------------------------------------------------------------------------
+    # -- what the executor requests -------------------------------------------------------------------------------
 
     def start(self, slot: WorkerSlot) -> None:
-        """It is made with the others of this round, by the next `gone`."""
+        """Queue a slot; the next `gone` creates it together with the others of this round."""
         self._new.append(slot)
 
     def gone(self) -> Mapping[str, str]:
@@ -144,7 +144,7 @@ class KubernetesEngine:
         return self.nodes
 
     def list_nodes(self) -> list[Object] | None:
-        """As the API server has them; None where this account may not list them."""
+        """Return the nodes as the API server lists them, or None if this account may not list them."""
         try:
             items: list[Object] = self.client.get("/api/v1/nodes")["items"]
         except KubernetesRefused as error:
@@ -154,8 +154,8 @@ class KubernetesEngine:
         return items
 
     def take_nodes(self, items: Sequence[Object] | None) -> None:
-        """Those of them that take pods. `answered` stays False where that says nothing: an account that may not list
-        them, or nodes that come when pods wait."""
+        """Keep the nodes that accept pods. `answered` stays False if they are not conclusive: the account may not list
+        them, or an autoscaler adds nodes when pods wait."""
         if items is None:
             return
         site = self.pods.site
@@ -168,7 +168,7 @@ class KubernetesEngine:
         return self.pods.site.node_selector.items() <= (node["metadata"].get("labels") or {}).items()
 
     def place(self, slot: str) -> dict[str, str] | None:
-        """What the cluster knows of a slot's place, for evidence; None until its container runs."""
+        """Return what the cluster knows about a slot's place, for evidence; None until its container runs."""
         with self._lock:
             item = self._slots.get(slot)
             pod = item.pod if item else {}
@@ -190,19 +190,22 @@ class KubernetesEngine:
                     self._free_place(item)
 
     def _delete_pod(self, item: SlotPod, grace_s: int | None = None) -> None:
-        """Of a Job that has others: with its index failed, it is not made again."""
+        """Delete the pod of a Job that has other pods. Its index has then failed, so it is not created again."""
         if item.pod:
             self.client.delete(self._path("pods", item.pod["metadata"]["name"]), grace_s=grace_s)
 
     def _free_place(self, item: SlotPod) -> None:
-        """What a pod has reserved that never began, and has nothing to put in order: a kubelet takes up to a minute,
-        in which the next run waits. An account that may not do that leaves it to the kubelet."""
+        """Delete a pod that never began at once, to free its resources.
+
+        It has nothing to clean up, and a kubelet takes up to a minute, in which the next run waits. If this account may
+        not do that, the kubelet does it.
+        """
         if item.words.state in ("waits", "refused"):
             with contextlib.suppress(KubernetesRefused):
                 self._delete_pod(item, grace_s=0)
 
     def close(self) -> None:
-        """Delete all that the run has made, and wait until no pod runs that did not end by itself."""
+        """Delete everything that the run has created, and wait until no pod that was told to end still runs."""
         try:
             if self._anchor:
                 self.client.delete(self._path("configmaps", self.pods.anchor_name))
@@ -216,7 +219,7 @@ class KubernetesEngine:
         return item.is_stopped and item.words.state == "runs" and not item.is_over and not self.lost
 
     def give_back(self) -> None:
-        """Nothing is kept of a cluster that was only looked at."""
+        """Do nothing: nothing is kept of a cluster that was only read."""
 
     # -- slots become Jobs ---------------------------------------------------------------------------------------
 
@@ -239,13 +242,13 @@ class KubernetesEngine:
         self._begin_watch()
 
     def anchor(self) -> str:
-        """The uid of what owns all that the run makes."""
+        """Return the uid of the object that owns everything the run creates."""
         if not self._anchor:
             self._anchor = self._create_anchor()
         return self._anchor
 
     def follow(self, servers: PodListener) -> None:
-        """Have somebody told of the run's pods that are no slots."""
+        """Pass news of the run's pods that are not slots to `servers`."""
         self._servers = servers
         self._begin_watch()
 
@@ -255,7 +258,8 @@ class KubernetesEngine:
             self._thread.start()
 
     def _create_anchor(self) -> str:
-        """Its uid. One that is there already was made by a request whose answer was lost, and owns nothing yet."""
+        """Create the anchor and return its uid. An existing one comes from a request whose answer was lost, and owns
+        nothing."""
         manifest, path = self.pods.anchor(), self._path("configmaps")
         try:
             return str(self.client.create(path, manifest)["metadata"]["uid"])
@@ -266,7 +270,7 @@ class KubernetesEngine:
             return str(self.client.create(path, manifest)["metadata"]["uid"])
 
     def _make_job(self, job: Object) -> Object:
-        """Its metadata. Names are a slot's own: one that is there was made by a request whose answer was lost."""
+        """Create a Job and return its metadata. Names are unique to slots: an existing Job comes from a lost answer."""
         try:
             made = self.client.create(self._path("jobs"), job)
         except KubernetesRefused as error:
@@ -282,9 +286,9 @@ class KubernetesEngine:
     # -- one watch for all ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Until the engine is closed: list, then follow; whatever ends a watch but its time, it is listed again.
+        """List the pods, then follow them, until the engine is closed. If a watch ends early, list again.
 
-        Without an answer trials go on: they need the API server only for new slots.
+        Trials continue without an answer, because only new slots need the API server.
         """
         query, path, version = {"labelSelector": selector({RUN_LABEL: label(self.pods.run_id)})}, self._path("pods"), ""
         while not self._over.is_set():
@@ -311,7 +315,7 @@ class KubernetesEngine:
                 self._over.wait(max(_AGAIN_S, error.wait_s))
 
     def _replace_objects(self, items: Sequence[Object]) -> None:
-        """What is not in it any more has been deleted while nobody watched."""
+        """Take a complete list; slots whose pods are missing from it were deleted while no watch was open."""
         for pod in items:
             self._take(pod, is_deleted=False)
         there = {pod["metadata"]["uid"] for pod in items}
@@ -345,7 +349,7 @@ class KubernetesEngine:
             self._note_wait(item, item.scaling or Wait(item.words.reason, item.words.text))
 
     def _last_words(self, item: SlotPod) -> PodWords:
-        """Of a pod that has ended or is gone: its own, or why it was told to end."""
+        """Return why a pod has ended or is gone: its own words, or why it was told to end."""
         words = item.words
         if item.pod["status"].get("phase") == "Succeeded":
             return words
@@ -386,7 +390,7 @@ class KubernetesEngine:
             self._refusal = BenchError(f"no trial can begin on Kubernetes: {text}", hint, Exit.TRIAL_FAILED)
 
     def _tell(self, text: str) -> None:
-        """Once, by the executor's thread."""
+        """Report a text once, through the executor's thread."""
         with self._lock:
             if text not in self._said:
                 self._said.add(text)
@@ -395,7 +399,7 @@ class KubernetesEngine:
     # -- slots that wait, or do not leave ------------------------------------------------------------------------
 
     def _read_wait_reasons(self) -> None:
-        """Why a Job has no pod (a quota, a policy) and why a pod does not begin stands in events alone."""
+        """Read events: only they state why a Job has no pod (a quota, a policy) and why a pod does not begin."""
         now = time.monotonic()
         look_s = min(_LOOK_S, self.patience_s / 4)
         if now < self._next_look:
@@ -441,7 +445,7 @@ class KubernetesEngine:
                 self._note_wait(item, wait)
 
     def _explain(self, late: Sequence[SlotPod], podless: set[str], now: float) -> None:
-        """With one request for all of them."""
+        """Explain all late slots from one request for events."""
         names = {item.pod["metadata"]["name"] for item in late if item.pod}
         for event in self._events("type!=Normal"):
             about = event["involvedObject"]["name"]
@@ -472,7 +476,7 @@ class KubernetesEngine:
         return []
 
     def _keep_evidence(self, item: SlotPod) -> list[Object]:
-        """pod.json, events.json and log.txt beside the slot's orders: what the cluster says of a pod that failed."""
+        """Write pod.json, events.json, and log.txt of a failed pod next to the slot's orders; return the events."""
         folder, metadata = Path(item.slot.folder), item.pod["metadata"]
         metadata.pop("managedFields", None)
         events: list[Object] = []

@@ -1,8 +1,10 @@
-"""Servers that outlive a trial as pods. One whose program is in the trials' image is a Job that runs our keeper, as a
-batch job does; one from an image of its own is a StatefulSet (`kubernetes_server`), followed from here.
+"""Servers that outlive a trial, as pods.
 
-What ends one: whoever stops the run or the server (`stop`), the time limit of its Job, and its keeper or its watchdog,
-when it no longer hears of the orchestrator of its run.
+A server whose program is in the trials' image is a Job that runs our keeper, as a batch job does. A server with an
+image of its own is a StatefulSet (`kubernetes_server`), followed from here.
+
+A server ends when its run or the server itself is stopped (`stop`), when its Job reaches its time limit, or when its
+keeper or watchdog no longer sees the heartbeat of its run's orchestrator.
 """
 
 import json
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from benchhouse.executors.kubernetes import KubernetesExecutor
 
 _LOOK_S, _FOLLOW_S = 0.05, 0.5
-_PATIENCE_S = 30.0  # of a pod whose orchestrator is not heard of
-_BEGIN_S = 600.0  # the same where nobody beats: packages may have to be installed first
+_PATIENCE_S = 30.0  # of a pod whose orchestrator sends no heartbeat
+_BEGIN_S = 600.0  # the same without any heartbeat, because packages may have to be installed first
 _END_S = 90.0
 
 
@@ -46,9 +48,9 @@ class StartedServerPod:
     folder: ServiceFolder
     spec: ServiceSpec
     reports: Tail
-    begun: bool = False  # its pod was told which Python it has
-    ended: str = ""  # how its pod did
-    state: PodServerState | None = None  # where nobody keeps it but the cluster
+    begun: bool = False  # whether its pod was told which Python to use
+    ended: str = ""  # how its pod ended
+    state: PodServerState | None = None  # the state, if only the cluster keeps the server
     pods: dict[str, Object] = field(default_factory=dict)  # by name
     job: str = ""
     asked_at: float = field(default_factory=time.monotonic)
@@ -56,7 +58,7 @@ class StartedServerPod:
 
 
 class KubernetesKeepers:
-    """Starts, follows and ends servers of a run, or by themselves."""
+    """Starts, follows, and ends the servers of a run, or servers without a run."""
 
     def __init__(self, executor: "KubernetesExecutor") -> None:
         self._executor = executor
@@ -68,7 +70,7 @@ class KubernetesKeepers:
         return str(self._executor.home / ALIVE)
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
-        """The exact manifests; what is secret is made up anew at each start."""
+        """Return the exact manifests. Secrets are generated at each start."""
         own = self._unique_name(folder, spec, "START")
         if not is_from_image(spec):
             return as_yaml([self._job(self._pods(spec), folder, spec, own)])
@@ -103,13 +105,13 @@ class KubernetesKeepers:
         return next((text for pod in pods if (text := _end_of(pod) or describe_pod_end(pod))), "")
 
     def follow(self, folder: ServiceFolder) -> None:
-        """Look at one that was started by itself, for as long as this process lives."""
+        """Follow a server that was started without a run, for as long as this process lives."""
         if str(folder.path) not in self._kept and (kept := self._find_existing(folder)):
             self._kept[str(folder.path)] = kept
             threading.Thread(target=self._attend, args=(kept,), daemon=True, name=f"server {kept.spec.id}").start()
 
     def _find_existing(self, folder: ServiceFolder) -> StartedServerPod | None:
-        """One from an image; of others their keeper says how they are."""
+        """Return a running server that has an image of its own; None for others, whose state their keeper reports."""
         job = job_of(folder)
         if job is None or job.executor != "kubernetes":
             return None
@@ -118,14 +120,14 @@ class KubernetesKeepers:
             return None
         try:
             secret = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers[0].places["secret"]
-        except (OSError, ValueError):  # it is over, or never was up
+        except (OSError, ValueError):  # it is over, or was never up
             return None
         server = ImageServer(self._pods(spec), spec, folder.path.name, job.name, secret, os.environ)
         state = PodServerState(folder, server, partial(_read_log, job), json.loads(job.where.get("pods", "{}")))
         return StartedServerPod(folder, spec, Tail(folder.path / REPORTS), job=job.name, state=state)
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
-        """Delete their Jobs; returns when no pod of them runs."""
+        """Delete the Jobs of these servers. Return when no pod of them runs."""
         self._stopping = True
         for folder in folders:
             kept = self._kept.get(str(folder.path)) or self._find_existing(folder)
@@ -135,7 +137,7 @@ class KubernetesKeepers:
         jobs = [(folder, job) for folder in folders if (job := job_of(folder))]
         for folder, job in jobs:
             if folder.path.is_dir():
-                folder.stop.write_text("0", encoding="utf-8")  # should Kubernetes not answer
+                folder.stop.write_text("0", encoding="utf-8")  # in case Kubernetes does not answer
             client, namespace, _ = _found(job)
             client.delete(path_of("batch/v1", namespace, "jobs", job.name))
             if anchor := job.where.get("anchor"):
@@ -151,7 +153,7 @@ class KubernetesKeepers:
                     raise BenchError(f"Kubernetes has not ended {job.name} within {_END_S:g} s", hint)
                 time.sleep(0.3)
 
-    # -- how one is started ----------------------------------------------------------------------------------------
+    # -- how a server is started -----------------------------------------------------------------------------------
 
     def _refuse(self, folder: ServiceFolder, spec: ServiceSpec) -> None:
         recipe = spec.recipe
@@ -181,7 +183,7 @@ class KubernetesKeepers:
         return pods if spec.run_id else replace(pods, run_id=spec.id, scenario="")
 
     def _unique_name(self, folder: ServiceFolder, spec: ServiceSpec, mark: str) -> str:
-        """Another one at each start: what is being deleted of an earlier one must not be taken for it."""
+        """Return a name that differs at each start, so that remains of an earlier start are not taken for this one."""
         words = (spec.run_id, folder.path.name) if spec.run_id else (folder.path.name,)
         return f"{name('bench', *words)[:40].strip('-')}-{mark.lower()}"
 
@@ -194,7 +196,8 @@ class KubernetesKeepers:
             path.unlink(missing_ok=True)
         kept = StartedServerPod(folder, spec, Tail(folder.path / REPORTS), job=own)
         job = KeeperJob(executor="kubernetes", job_id=own, name=own, where=where)
-        folder.job.write_text(job.model_dump_json(), encoding="utf-8")  # first: whoever comes later ends it by that
+        # first, so that later processes can end it by that
+        folder.job.write_text(job.model_dump_json(), encoding="utf-8")
         anchor = executor.begin_run(self) if spec.run_id else self._create_own_anchor(pods)
         jobs = path_of("batch/v1", executor.namespace, "jobs")
         if is_from_image(spec):
@@ -234,19 +237,20 @@ class KubernetesKeepers:
         content: Manifest = {
             "completions": 1,
             "parallelism": 1,
-            "backoffLimit": 0,  # one that is started again is another server
+            "backoffLimit": 0,  # a restarted server would be another server
             "activeDeadlineSeconds": max(1, round(spec.time or site.time)),
             "ttlSecondsAfterFinished": round(site.keep),
             "template": template,
         }
         return pods.as_job(own, labels, content, anchor)
 
-    # -- what is heard of them -------------------------------------------------------------------------------------
+    # -- what they report ----------------------------------------------------------------------------------------------
 
     def _attend(self, kept: StartedServerPod) -> None:
-        """Tell its pod which Python it keeps the server with, once it has told what it has; or follow it to its end."""
+        """Tell the pod which Python to use once it has reported its facts, or follow a server with its own image to its
+        end."""
         while kept.state and not kept.state.is_over:
-            if not kept.spec.run_id:  # no watch of a run tells of it
+            if not kept.spec.run_id:  # no watch of a run covers it
                 self._request_pods(kept)
             kept.state.look()
             self._check_placement(kept)
@@ -267,7 +271,7 @@ class KubernetesKeepers:
         client, namespace, query = _found(job)
         try:
             pods = client.get(path_of("v1", namespace, "pods"), **query)["items"]
-        except (KubernetesRefused, Unreachable):  # it is asked again
+        except (KubernetesRefused, Unreachable):  # the next round requests it again
             return
         for pod in pods:
             kept.state.take(pod, is_deleted=False)
@@ -277,7 +281,7 @@ class KubernetesKeepers:
             kept.folder.job.write_text(noted.model_dump_json(), encoding="utf-8")
 
     def _check_placement(self, kept: StartedServerPod) -> None:
-        """Nobody waits for ever for a node, or for a pod that a quota forbids."""
+        """Set `ended` if the pod has had no node, or no pod was created, for the patience of the executor."""
         if kept.ended or not kept.spec.run_id or time.monotonic() - kept.asked_at < self._executor.patience_s:
             return
         if kept.waits and not self._executor.site.autoscaled:
@@ -326,13 +330,13 @@ class KubernetesKeepers:
 
 
 def _end_of(pod: Object) -> str:
-    """How it ended, or why it never begins; nothing while neither is so."""
+    """Return how a pod ended or why it can never begin; empty if neither applies."""
     words = read_pod(pod)
     return words.text if words.state in ("ended", "refused") else ""
 
 
 def _found(job: KeeperJob) -> tuple[KubeClient, str, dict[str, str]]:
-    """Where the pods of a server are, and how to ask for them."""
+    """Return the client, the namespace, and the query for the pods of a server."""
     context = job.where["context"]
     client = KubeClient(find_access(None if context == IN_CLUSTER else context))
     labels = {RUN_LABEL: job.where["run"], SERVER: job.where["server"]}
@@ -345,6 +349,6 @@ def _read_log(job: KeeperJob, pod: str, query: Mapping[str, str]) -> str:
 
 
 def unfinished(folders: Sequence[ServiceFolder]) -> list[ServiceFolder]:
-    """Those with a Job whose state does not say that they are over."""
+    """Return the servers with a Job whose state does not show that they are over."""
     states = [(folder, read_state(folder)) for folder in folders if folder.job.is_file()]
     return [folder for folder, state in states if state is None or state.phase not in OVER]

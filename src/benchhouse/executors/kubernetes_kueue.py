@@ -1,4 +1,4 @@
-"""Kueue: when it let a Job go, and what Jobs wait for that it has not admitted. Read from its Workload objects."""
+"""Read from Kueue's Workload objects when it admitted a Job, and what Jobs that are not admitted wait for."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -9,23 +9,23 @@ from benchhouse.http.kubernetes import KubeClient, KubernetesRefused, Object, pa
 from benchhouse.schema.errors import BenchError
 
 _GROUP = "kueue.x-k8s.io"
-JOB_UID = f"{_GROUP}/job-uid"  # label of a Workload: of which Job it is
+JOB_UID = f"{_GROUP}/job-uid"  # label of a Workload: the uid of its Job
 
 
 class KueueQueue:
-    """A LocalQueue of a namespace; where Kueue is not there or may not be asked, nothing is known."""
+    """A LocalQueue of a namespace. Without Kueue, or without permission to read it, all answers are empty."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self._client, self._namespace, self._name = client, namespace, name
-        self._api: str | None = None  # the version to speak; empty where there is none
+        self._api: str | None = None  # the API version to use; empty if there is none
         self._admissions: dict[str, dict[str, str]] = {}  # by Job
 
     def waits(self, jobs: Iterable[Object]) -> dict[str, Wait]:
-        """What Jobs without pods wait for, by their uids; `jobs` are their metadata."""
+        """Return what Jobs without pods wait for, by uid. `jobs` are their metadata."""
         return {uid: queue_wait(workload) for uid, workload in self._workloads(jobs).items()}
 
     def admission(self, job: Object) -> dict[str, str]:
-        """When a Job was let go, for evidence; asked once."""
+        """Return when a Job was admitted, for evidence; requested once per Job."""
         if (uid := job["uid"]) not in self._admissions:
             facts = {"queue": self._name}
             if workload := self._workloads([job]).get(uid):
@@ -51,7 +51,7 @@ class KueueQueue:
 
 
 def admission_of(workload: Mapping[str, Any]) -> dict[str, str]:
-    """When Kueue reserved quota for a Workload and admitted it, by its clock, and from which queue."""
+    """Return when Kueue reserved quota for a Workload and admitted it, by Kueue's clock, and from which queue."""
     conditions = _conditions(workload)
     facts = {
         "queue": str((workload.get("spec") or {}).get("queueName") or ""),
@@ -64,7 +64,7 @@ def admission_of(workload: Mapping[str, Any]) -> dict[str, str]:
 
 
 def queue_wait(workload: Mapping[str, Any]) -> Wait:
-    """What a Workload that is not admitted waits for."""
+    """Return what a Workload that is not admitted waits for."""
     queue = (workload.get("spec") or {}).get("queueName") or "of Kueue"
     conditions = _conditions(workload)
     quota = conditions.get("QuotaReserved") or {}

@@ -1,4 +1,4 @@
-"""The objects of a run on Kubernetes, from values alone: the anchor that owns all, and Jobs whose pods are slots."""
+"""Build the Kubernetes objects of a run from values alone: the anchor that owns all, and Jobs whose pods are slots."""
 
 import hashlib
 import json
@@ -23,10 +23,10 @@ from benchhouse.schema.pod_template import (
 )
 
 OWNER, SLOT, GANG = "benchhouse.dev/owner", "benchhouse.dev/slot", "benchhouse.dev/gang"
-SERVER = "benchhouse.dev/server"  # label of the pods of a server: its name
+SERVER = "benchhouse.dev/server"  # label of a server's pods: its name
 HOST = "kubernetes.io/hostname"  # label of a node
-INDEX = "batch.kubernetes.io/job-completion-index"  # an annotation of the pods of an Indexed Job
-CODE = ".benchhouse"  # of the volume: what pods of `code: volume` run, shown to them read-only
+INDEX = "batch.kubernetes.io/job-completion-index"  # annotation of the pods of an Indexed Job
+CODE = ".benchhouse"  # folder of the volume that pods with `code: volume` run from, mounted read-only
 CONTAINER = "slot"
 _INDEXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex")
 _FIELDS = {
@@ -37,7 +37,7 @@ _FIELDS = {
     "NODE_NAME": "spec.nodeName",
 }
 _ENDED_BY_CLUSTER = [{"type": "DisruptionTarget", "status": "True"}]
-SOON_GONE = [  # a node that does not answer loses its pods after a minute, and not after five
+SOON_GONE = [  # the pods of a node that does not answer are removed after one minute instead of five
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
     for state in ("unreachable", "not-ready")
 ]
@@ -45,20 +45,21 @@ SOON_GONE = [  # a node that does not answer loses its pods after a minute, and 
 
 @dataclass(frozen=True)
 class Pods:
-    """What all pods of a run have in common."""
+    """The values that all pods of a run share."""
 
     site: KubernetesSite
     namespace: str
     run_id: str
     scenario: str
     owner: str
-    command: tuple[str, ...]  # that starts `slot_pod` in the image
+    command: tuple[str, ...]  # the command that starts `slot_pod` in the image
     needs: tuple[str, ...] = ()  # variables that must come from Secrets
     known: frozenset[str] = frozenset()  # fields of a Job's spec that this server keeps
-    scratch: str = ""  # folder that is the pod's own and empty: what is there on our side, a bucket carries
-    user: tuple[int, int] | None = None  # and group, by which files of the volume are written; None: the image's
-    beside: tuple[str, ...] = ()  # servers on whose nodes slots are to be
-    away: tuple[str, ...] = ()  # servers from whose nodes slots keep away
+    # the pod's own, initially empty folder, filled from our side through a bucket; empty without a bucket
+    scratch: str = ""
+    user: tuple[int, int] | None = None  # user and group that write files of the volume; None: those of the image
+    beside: tuple[str, ...] = ()  # servers on whose nodes slots must run
+    away: tuple[str, ...] = ()  # servers whose nodes slots must avoid
 
     @property
     def labels(self) -> dict[str, str]:
@@ -75,11 +76,11 @@ class Pods:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether all slots of a kind can be one Job: where one pod that fails does not end the others."""
+        """Whether all slots of a kind can be one Job, in which a failed pod does not end the others."""
         return all(field in self.known for field in _INDEXED)
 
     def anchor(self) -> Manifest:
-        """What owns all other objects of the run: deleted, it takes them with it."""
+        """Return the object that owns all others of the run; deleting it deletes them."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -88,7 +89,8 @@ class Pods:
         }
 
     def probe(self) -> Manifest:
-        """A Job with every field that only some servers know: made as a dry run, it tells which they keep."""
+        """Return a Job with every field that only some servers know; as a dry run, it shows which of them a server
+        keeps."""
         slot = WorkerSlot(name="probe", ask=SlotRequest(), folder="/", python=())
         everything = replace(self, known=frozenset([*_INDEXED, "suspend"]))
         job = everything.job([slot])
@@ -97,7 +99,7 @@ class Pods:
         return job
 
     def kinds(self, slots: Sequence[WorkerSlot]) -> list[list[WorkerSlot]]:
-        """Slots that are one Job: all that are alike and of no gang, or of one, where it can be Indexed."""
+        """Group slots into Jobs: with Indexed Jobs, equal slots of the same gang or of none, otherwise one slot each."""
         kinds: list[list[WorkerSlot]] = []
         for slot in slots:
             same = (kind for kind in kinds if (kind[0].ask, kind[0].gang) == (slot.ask, slot.gang) and self.is_indexed)
@@ -106,7 +108,7 @@ class Pods:
         return kinds
 
     def job(self, slots: Sequence[WorkerSlot], anchor_uid: str = "") -> Manifest:
-        """A Job with a pod a slot; several, which are alike, only where it is Indexed."""
+        """Return a Job with one pod per slot. Several slots must be equal, and need an Indexed Job."""
         first, site = slots[0], self.site
         labels = self.labels | {SLOT: label(first.name)} | ({GANG: label(first.gang)} if first.gang else {})
         template = self._template(slots, labels)
@@ -131,7 +133,7 @@ class Pods:
         return self.as_job(name("bench", first.name), labels, spec, anchor_uid)
 
     def as_job(self, own: str, labels: Mapping[str, str], spec: Manifest, anchor_uid: str = "") -> Manifest:
-        """A Job of that name, which the anchor owns and the site's queue admits."""
+        """Return a Job with that name, owned by the anchor and admitted by the site's queue."""
         metadata: Manifest = {"name": own, "namespace": self.namespace, "labels": dict(labels)}
         if anchor_uid:
             metadata["ownerReferences"] = [
@@ -154,7 +156,7 @@ class Pods:
         template = self.template(given, self.resources(slots[0].ask), labels)
         near = [self.on_node_of(server) for server in self.beside]
         away = [self.on_node_of(server) for server in self.away]
-        if slots[0].gang:  # a node each
+        if slots[0].gang:  # each slot on a node of its own
             away.append(_on_node_with({GANG: labels[GANG]}))
         affinity = {
             kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}
@@ -166,11 +168,11 @@ class Pods:
         return template
 
     def on_node_of(self, server: str) -> Manifest:
-        """A term of an affinity: the nodes where pods of that server of the run are."""
+        """Return an affinity term: the nodes with pods of that server of the run."""
         return _on_node_with({RUN_LABEL: label(self.run_id), SERVER: label(server)})
 
     def template(self, given: Manifest, resources: Manifest, labels: Mapping[str, str]) -> Manifest:
-        """A pod of the trials' image that runs `slot_pod` with these orders."""
+        """Return a pod template with the trials' image that runs `slot_pod` with these orders."""
         site = self.site
         fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FIELDS.items()]
         container: Manifest = {
@@ -205,17 +207,17 @@ class Pods:
 
 
 def _on_node_with(labels: Mapping[str, str]) -> Manifest:
-    """A term of an affinity: the nodes where pods with these labels are."""
+    """Return an affinity term: the nodes with pods that have these labels."""
     return {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": HOST}
 
 
 def supported_fields(answer: Mapping[str, Any]) -> frozenset[str]:
-    """Which fields of a Job's spec a server has not dropped, by its answer to the probe."""
+    """Return the fields of a Job's spec that a server has kept in its answer to the probe."""
     return frozenset(answer.get("spec") or {})
 
 
 def name(*words: str) -> str:
-    """A name that also its pods can have, with five letters behind it: a DNS label of at most 57."""
+    """Return a DNS label of at most 57 characters, so that its pods can add a suffix of five letters."""
     text = "-".join(words)
     plain = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
     if plain == text and len(plain) <= 57:

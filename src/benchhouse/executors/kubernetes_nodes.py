@@ -1,4 +1,4 @@
-"""What Kubernetes says of nodes and of the place of a pod, as values of ours."""
+"""Convert what Kubernetes reports about nodes and the place of a pod to our own values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
 
 
 def as_node(node: Mapping[str, Any], gpu: str) -> ClusterNode:
-    """What a node can give to pods in all, whether or not it is free."""
+    """Return the total resources that a node can give to pods, free or not."""
     have = node["status"].get("allocatable") or {}
     return ClusterNode(
         name=node["metadata"]["name"],
@@ -40,9 +40,9 @@ def as_node(node: Mapping[str, Any], gpu: str) -> ClusterNode:
 
 
 def place_of(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str] | None:
-    """What evidence says of a pod's place beyond what the pod itself knows; None until its container runs.
+    """Return what evidence records about a pod's place beyond what the pod itself knows; None until its container runs.
 
-    Times are by the clocks of the cluster, for comparison with each other alone.
+    Times are from the cluster's clocks, so compare them only with each other.
     """
     container = first_container(pod)
     if "running" not in (container.get("state") or {}):

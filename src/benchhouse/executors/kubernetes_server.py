@@ -1,8 +1,8 @@
-"""A server from an image of its own, as objects of Kubernetes, from values alone.
+"""A server with an image of its own, as Kubernetes objects that are built from values alone.
 
-A StatefulSet runs the recipe's command, a Secret has what nobody may read in a manifest, and a Job owns both: its pod
-ends when the orchestrator is not heard of any more, the finished Job is deleted, and what it owns with it. So nobody
-needs credentials of the cluster to tidy up.
+A StatefulSet runs the recipe's command, a Secret holds what must not appear in a manifest, and a Job owns both. The
+Job's pod ends when the orchestrator's heartbeat stops; the finished Job is then deleted with everything it owns.
+Cleanup therefore needs no credentials of the cluster.
 """
 
 from collections.abc import Mapping
@@ -21,23 +21,23 @@ from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import ServiceSpec
 
 CONTAINER = "server"
-START = "benchhouse.dev/start"  # label: which start of a server it is
+START = "benchhouse.dev/start"  # label that identifies one start of a server
 _FOLDER = "/benchhouse"  # {folder}
 _SECRET = "BENCHHOUSE_SECRET"  # noqa: S105 - its name
 _FIRST_PORT = 8000
 _NOBODY = 65534
 _PATIENCE_S, _GRACE_S = 30.0, 10
-_LITTLE = {"requests": {"cpu": "0", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}  # no core that a trial asks for
+_LITTLE = {"requests": {"cpu": "0", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}  # no core that a trial could use
 
 
 def is_from_image(spec: ServiceSpec) -> bool:
-    """Whether it runs in an image of its own: the recipe has one, and nobody names a program of the trials' image."""
+    """Return whether the server has its own image: the recipe names one, and no program of the trials' image is set."""
     return bool(spec.recipe.pinned_image) and "program" not in spec.parameters
 
 
 @dataclass(frozen=True)
 class ImageServer:
-    """What is made for one server; `own` names its objects, `server` is its name in the run."""
+    """The objects of one server. `own` is the name of the objects, `server` the name in the run."""
 
     pods: Pods
     spec: ServiceSpec
@@ -60,17 +60,17 @@ class ImageServer:
 
     @cached_property
     def ports(self) -> dict[str, int]:
-        """A pod has a network of its own: any port is free."""
+        """The ports. Each pod has its own network, so any port is free."""
         return {name: number or _FIRST_PORT + at for at, (name, number) in enumerate(self.recipe.ports.items())}
 
     @cached_property
     def chosen(self) -> dict[str, str]:
-        """The recipe's parameters."""
+        """The recipe's parameters that have a value."""
         given = {**self.recipe.parameters, **self.spec.parameters}
         return {name: value for name, value in given.items() if value is not None}
 
     def places(self, host: str) -> dict[str, str]:
-        """As the server's words have them, with its secrets."""
+        """Return the values of the recipe's placeholders, including secrets."""
         places = self._plain(host) | {"secret": self.secret}
         return places | {name: fill(resolve(text, self.environ, name), places) for name, text in self.chosen.items()}
 
@@ -88,7 +88,7 @@ class ImageServer:
 
     @cached_property
     def _in_manifest(self) -> dict[str, str]:
-        """The same for whoever reads the manifest: `$(NAME)` stands for a variable of the container."""
+        """The same placeholders without secrets, for manifests: `$(NAME)` refers to a variable of the container."""
         places = self._plain("$(POD_IP)") | {"secret": f"$({_SECRET})"}
         return places | {
             name: f"$({_variable(name)})" if self._is_secret(name, text) else fill(_quoted(text), places)
@@ -101,7 +101,7 @@ class ImageServer:
     # -- objects ---------------------------------------------------------------------------------------------------
 
     def refuse(self) -> None:
-        """Raise BenchError for what can't be so in a pod."""
+        """Raise BenchError for recipes that cannot run in a pod."""
         recipe, volume = self.recipe, self.pods.site.volume
         texts = [*recipe.command, *(word for line in recipe.prepare for word in line), *recipe.files.values()]
         if self.spec.replicas > 1 and any("{replica}" in text for text in (*texts, *recipe.environment.values())):
@@ -117,11 +117,11 @@ class ImageServer:
                 )
 
     def watchdog(self, anchor_uid: str = "") -> Manifest:
-        """The Job that owns the rest: over when the orchestrator is gone, deleted when it is over."""
-        patience_s = _PATIENCE_S if self.spec.alive else self.pods.site.time  # by itself: until its time is over
+        """Return the Job that owns the rest. It ends when the orchestrator is gone, and is deleted when it has ended."""
+        patience_s = _PATIENCE_S if self.spec.alive else self.pods.site.time  # without a run: until its time is over
         given = {"outlast": self.spec.alive, "patience_s": patience_s}
         template = self.pods.template(given, _LITTLE, self.pods.labels)
-        template["spec"]["terminationGracePeriodSeconds"] = 1  # it has nothing to put in order
+        template["spec"]["terminationGracePeriodSeconds"] = 1  # it has nothing to clean up
         content: Manifest = {
             "backoffLimit": 6,
             "activeDeadlineSeconds": max(1, round(self.spec.time or self.pods.site.time)),
@@ -131,7 +131,7 @@ class ImageServer:
         return self.pods.as_job(self.own, self.pods.labels, content, anchor_uid)
 
     def objects(self, owner_uid: str = "") -> list[tuple[str, str, Manifest]]:
-        """API, plural and manifest of each, in the order in which they are made."""
+        """Return the API, plural, and manifest of each object, in order of creation."""
         owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": self.own, "uid": owner_uid}]
         metadata: Manifest = {"name": self.own, "namespace": self.pods.namespace, "labels": self.labels}
         metadata |= {"ownerReferences": owner} if owner_uid else {}
@@ -149,7 +149,7 @@ class ImageServer:
             "kind": "Service",
             "metadata": metadata,
             "spec": {
-                "clusterIP": "None",  # each pod has a name: no proxy is between what is measured and the client
+                "clusterIP": "None",  # each pod gets a name, so no proxy is between client and server
                 "publishNotReadyAddresses": True,
                 "selector": {START: self.own},
                 "ports": [{"name": f"port-{number}", "port": number} for number in self.ports.values()],
@@ -159,7 +159,7 @@ class ImageServer:
         return [("v1", "secrets", secret), *named, ("apps/v1", "statefulsets", stateful)]
 
     def host_of(self, pod: Mapping[str, Any]) -> str:
-        """Where others reach it."""
+        """Return the host at which others reach the pod."""
         if self.pods.site.names:
             return f"{pod['metadata']['name']}.{self.own}.{self.pods.namespace}.svc"
         return str(pod["status"]["podIP"])
@@ -195,7 +195,7 @@ class ImageServer:
         pod = template["spec"]
         pod |= {
             "restartPolicy": "Always",  # a StatefulSet allows no other
-            "shareProcessNamespace": True,  # the server is not the first process: signals end it as on any machine
+            "shareProcessNamespace": True,  # the server is not process 1, so signals end it as on any machine
             "terminationGracePeriodSeconds": _GRACE_S,
             "tolerations": [*SOON_GONE, *pod.get("tolerations", ())],
         }
@@ -211,7 +211,7 @@ class ImageServer:
         mounts += [self._bind(bind) for bind in recipe.binds]
         if self.spec.node:
             pod["nodeSelector"] = {**pod.get("nodeSelector", {}), "kubernetes.io/hostname": self.spec.node}
-        if self.server in self.pods.beside:  # with the trials, so with each other
+        if self.server in self.pods.beside:  # on the node of the trials, so all replicas share it
             near = {"requiredDuringSchedulingIgnoredDuringExecution": [self.pods.on_node_of(self.server)]}
             pod["affinity"] = {"podAffinity": near}
         left_out = ("ports", "readinessProbe")
@@ -247,7 +247,7 @@ class ImageServer:
         return {"name": VOLUME, "mountPath": destination, "subPath": inside, "readOnly": mode == "ro"}
 
     def _probe(self) -> Manifest:
-        """The recipe's own question where a kubelet can ask it, else whether the port is open."""
+        """Return the recipe's own check if a kubelet can run it, otherwise a check that the port is open."""
         ready = self.recipe.ready
         probe: Manifest = {
             "periodSeconds": 1,
@@ -271,5 +271,5 @@ def _variable(parameter: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """What Kubernetes would take for one of its variables stays as it is."""
+    """Escape text that Kubernetes would expand as a variable."""
     return text.replace("$(", "$$(")

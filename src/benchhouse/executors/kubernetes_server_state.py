@@ -1,7 +1,7 @@
-"""What the cluster says of the pods of a server from an image, as the files that a keeper would write.
+"""Translate the cluster's reports about a server with its own image into the files that a keeper would write.
 
-A container that was started again, or a pod that was replaced, is another server than the one that was measured: the
-server has died then, and its last words are told.
+A restarted container or a replaced pod is not the server that was measured. The server then counts as dead, and its
+last words are reported.
 """
 
 import os
@@ -28,21 +28,22 @@ from benchhouse.schema.service import (
     read_state,
 )
 
-_BEAT_S = 5.0  # trials take a state that is not renewed for a dead server's
+_BEAT_S = 5.0  # trials treat a server as dead if its state is not renewed
 _TAIL_LINES = 15
 _LOG_LINES = 100_000
 
 ReadLog = Callable[[str, Mapping[str, str]], str]
-"""The log of a pod by its name, with the query of that request."""
+"""A function that returns the log of a pod, by the pod's name and the query of the request."""
 
 
 class PodServerState:
-    """Of one server. The watch tells it of pods, the keepers' thread of time; it writes `state.json` for all others."""
+    """The state of one server. The watch reports pods, the keepers' thread reports time; `state.json` is for all
+    others."""
 
     def __init__(
         self, folder: ServiceFolder, server: ImageServer, read_log: ReadLog, uids: Mapping[str, str] | None = None
     ) -> None:
-        """`uids` are those of the pods that it was started with, by name, where another process did that."""
+        """Create the state. `uids` are those of the pods it was started with, by name, if another process did that."""
         self.uids = dict(uids or {})
         self.folder, self.server, self._read_log = folder, server, read_log
         self._blank = blanker([server.secret, *secret_values(server.spec.model_dump(mode="json"), server.environ)])
@@ -58,7 +59,7 @@ class PodServerState:
         return self._is_over
 
     def take(self, pod: Object, *, is_deleted: bool) -> None:
-        """Something of a pod has changed."""
+        """Process a change of a pod."""
         with self._lock:
             if self._is_over:
                 return
@@ -72,12 +73,12 @@ class PodServerState:
                 self._judge(name, pod)
 
     def take_list(self, names: set[str]) -> None:
-        """These are all pods that there are."""
+        """Process a complete list: these are all existing pods."""
         for name in [name for name in list(self._pods) if name not in names]:
             self.take(self._pods[name], is_deleted=True)
 
     def look(self) -> None:
-        """Time has passed: a server may be late, and trials wait for a sign."""
+        """Process the passing of time: check deadlines of a starting server, renew the state of one that is up."""
         with self._lock:
             state = read_state(self.folder)
             if self._is_over or state is None or state.phase in OVER:
@@ -93,7 +94,7 @@ class PodServerState:
                 self._write(state, phase=phase, message=words, **since, **({} if silent else {"checked": _now()}))
 
     def close(self) -> None:
-        """From now on its end is intended; what it has printed is kept."""
+        """Keep the logs. From now on, the end of the server is intended."""
         with self._lock:
             for name in self._pods:
                 if not self._is_over:
@@ -151,7 +152,8 @@ class PodServerState:
         descriptor = os.open(self.folder.endpoints, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(Addresses(servers=servers).model_dump_json())
-        # Of one that lives by itself nobody renews the state while no run follows it: its silence says nothing.
+        # No run renews the state of a server that was started without one, so an old state means nothing: host is
+        # empty.
         host = ", ".join(sorted({item.node for item in replicas})) if self.server.spec.run_id else ""
         for pod in pods:
             self._keep_log(pod["metadata"]["name"])
@@ -174,7 +176,7 @@ class PodServerState:
     # -- words -----------------------------------------------------------------------------------------------------
 
     def _said(self, pod: str) -> str:
-        """As a server of that number is called elsewhere."""
+        """Return the name that a server with that number has elsewhere."""
         number = pod.rpartition("-")[2]
         return self.server.spec.id if number == "0" else f"{self.server.spec.id}-{number}"
 
@@ -193,7 +195,7 @@ class PodServerState:
             return ""
 
     def _keep_log(self, pod: str) -> None:
-        """As evidence, where those of other servers are: of a container that was started again, that of the first."""
+        """Keep the log as evidence, where other servers have theirs. After a restart it is that of the first container."""
         status = first_container(self._pods[pod])
         text = self._text(pod, CONTAINER, _LOG_LINES, again=bool(status.get("restartCount")))
         if text:
@@ -203,14 +205,14 @@ class PodServerState:
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How a container ended, this time or before it was started again; empty where it has not."""
+    """Return how a container ended, now or before its restart; empty if it has not."""
     now = (status.get("state") or {}).get("terminated")
     before = (status.get("lastState") or {}).get("terminated") if status.get("restartCount") else None
     return before or now or {}
 
 
 def describe_pod_end(pod: Object) -> str:
-    """How the server in a pod ended, whether or not it was started again; nothing where it has not."""
+    """Return how the server in a pod ended, restarted or not; empty if it has not."""
     ended = _terminated(first_container(pod))
     if not ended:
         return ""

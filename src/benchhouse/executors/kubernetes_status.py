@@ -1,4 +1,4 @@
-"""What Kubernetes says of a pod, in words for people, with what to do next."""
+"""Describe the state of a pod for people, with what to do next."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["waits", "runs", "ended", "refused"]
-_NEVER = {  # why a container can't begin, ever: waiting is no use
+_NEVER = {  # reasons why a container can never begin, so that waiting is useless
     "ErrImageNeverPull": "the image is not on the node, and may not be pulled",
     "ImagePullBackOff": "the image can't be pulled",
     "InvalidImageName": "that is no name of an image",
@@ -14,7 +14,7 @@ _NEVER = {  # why a container can't begin, ever: waiting is no use
     "CreateContainerError": "the container can't be made",
     "RunContainerError": "the container can't be started",
 }
-_NO_SUCH_IMAGE = ("not found", "manifest unknown", "no match for platform")  # what no second try changes
+_NO_SUCH_IMAGE = ("not found", "manifest unknown", "no match for platform")  # messages that a retry does not change
 _HINTS = {
     "ErrImageNeverPull": "is it on every node? name another under kubernetes: {image: ...}",
     "ImagePullBackOff": "check kubernetes: {image: ...}; a private registry needs pull_secrets",
@@ -24,7 +24,7 @@ _HINTS = {
 }
 _AS_ROOT = "give the image a user that is not root, by its number (USER 1000), or run bench as one"
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")  # reasons of a container that has ended
-_FOREIGN = re.compile(r"(exec \S+|standard_init_linux.*): exec format error")  # all that it then says
+_FOREIGN = re.compile(r"(exec \S+|standard_init_linux.*): exec format error")  # the complete output in that case
 _NO_CODE = re.compile(r"can't open file '(\S+)/\.benchhouse/")
 _FAR_VOLUME = re.compile(r"0/(\d+) nodes are available: \1 node\(s\) had volume node affinity conflict")
 _CLUSTER_ENDS = {
@@ -46,24 +46,25 @@ _CLUSTER_ENDS = {
 
 @dataclass(frozen=True)
 class PodWords:
-    """Where a pod stands."""
+    """The state of a pod in words."""
 
     state: State
     text: str = ""
     hint: str = ""
     out_of_memory: bool = False
-    is_worth_telling: bool = False  # to whoever waits
+    is_worth_telling: bool = False  # to a person who waits
     reason: str = ""  # why it waits, in one word
     is_killed: bool = False  # by a signal
 
     @property
     def is_far_from_volume(self) -> bool:
-        """Whether no node of now can have the volume, however long others' work takes."""
+        """Whether no current node can reach the volume, however long the pod waits."""
         return bool(_FAR_VOLUME.search(self.text))
 
 
 def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
-    """`earlier` is what the registry said before the kubelet began to say only that it backs off."""
+    """Return the state of a pod. `earlier` is the registry's message before the kubelet only reported that it backs
+    off."""
     status = pod.get("status") or {}
     phase, reason, message = status.get("phase", ""), status.get("reason", ""), status.get("message", "")
     container = first_container(pod)
@@ -88,7 +89,7 @@ def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
 
 
 def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the kubelet says of it; empty before it has one."""
+    """Return the status of the first container; empty before the kubelet has reported one."""
     containers = (pod.get("status") or {}).get("containerStatuses") or [{}]
     container: Mapping[str, Any] = containers[0]
     return container
@@ -98,21 +99,21 @@ def _waits(status: Mapping[str, Any], why: str) -> PodWords:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             words = condition.get("message") or condition.get("reason") or "the scheduler does not say why"
-            # The scheduler has one word for both; that nodes are full passes, that none is right does not.
+            # The scheduler uses one reason for both, but full nodes are temporary and unsuitable ones are not.
             reason = "InsufficientResources" if "Insufficient" in words else condition.get("reason") or "Unschedulable"
             return PodWords("waits", f"waits for a node: {words}", is_worth_telling=True, reason=reason)
     return PodWords("waits", "its pod is being made" if why in ("", "ContainerCreating", "PodInitializing") else why)
 
 
 def hint_without_pod(message: str) -> str:
-    """What to do where no pod of a Job may be made."""
+    """Return what to do if a Job may not create pods."""
     if "PodSecurity" in message:
         return "write kubernetes: {restricted: true}, with an image that names a user that is not root"
     return "ask for less under resources:, or see: bench site check"
 
 
 def deletion_reason(events: Sequence[Mapping[str, Any]], conditions: Sequence[Mapping[str, Any]]) -> str:
-    """Why a pod went that did not end: by its events, and by what its Job says of itself."""
+    """Return why a pod disappeared without ending, from its events and its Job's conditions."""
     for condition in conditions:
         if condition.get("type") == "Failed" and (reason := condition.get("reason")) in _CLUSTER_ENDS:
             return f"{_CLUSTER_ENDS[reason]}: {condition.get('message', '')}".rstrip(": ")
@@ -123,7 +124,7 @@ def deletion_reason(events: Sequence[Mapping[str, Any]], conditions: Sequence[Ma
 
 
 def _never_ran(terminated: Mapping[str, Any], image: str) -> PodWords | None:
-    """Of a container that ended because of what it was told to run, as every other one would."""
+    """Return the refusal of a container whose command or code can never run; None for other ends."""
     words = " ".join((terminated.get("message") or "").split())
     if terminated.get("reason") in _NEVER_STARTED or _FOREIGN.fullmatch(words):
         text = f"{_NEVER['RunContainerError']} ({image}): {words[-300:]}"

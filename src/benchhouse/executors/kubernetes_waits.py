@@ -1,4 +1,4 @@
-"""Why a pod waits, by what the scheduler or an autoscaler says of it; and the book that is kept of it."""
+"""Explain why a pod waits, from reports of the scheduler and autoscalers, and record the waits of slots."""
 
 import json
 import threading
@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 _STARTS = "waits for a node, which the autoscaler is starting"
 _SCALING = {
-    "TriggeredScaleUp": _STARTS,  # the Cluster Autoscaler's words
+    "TriggeredScaleUp": _STARTS,  # reason in events of the Cluster Autoscaler
     "NotTriggerScaleUp": "waits for a node, and the autoscaler does not start one",
-    "Nominated": _STARTS,  # Karpenter's word
+    "Nominated": _STARTS,  # reason in events of Karpenter
 }
 _USUAL = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulAttachVolume")
 SCALING_FIELDS = ",".join(["involvedObject.kind=Pod", "type=Normal", *(f"reason!={reason}" for reason in _USUAL)])
-"""A selector of events that leaves those of autoscalers: reasons can be left out, but not listed."""
+"""A selector for events that keeps those of autoscalers; reasons can be excluded, but not listed."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a slot waits for: the cluster's word, and a sentence whose subject is the pod."""
+    """What a slot waits for: the cluster's reason, and a sentence whose subject is the pod."""
 
     reason: str = ""
     text: str = ""
@@ -32,7 +32,7 @@ class Wait:
 
 
 def scaling_waits(events: Sequence[Mapping[str, Any]]) -> dict[str, Wait]:
-    """What autoscalers said last of each pod, by its name."""
+    """Return the last statement of an autoscaler about each pod, by the pod's name."""
     known = [event for event in events if event.get("reason") in _SCALING and not _names_old_node(event)]
     return {
         event["involvedObject"]["name"]: Wait(
@@ -43,7 +43,7 @@ def scaling_waits(events: Sequence[Mapping[str, Any]]) -> dict[str, Wait]:
 
 
 def _names_old_node(event: Mapping[str, Any]) -> bool:
-    """Karpenter also says where a pod goes that an existing node has room for."""
+    """Return whether Karpenter only announces a pod's place on an existing node."""
     return event["reason"] == "Nominated" and "nodeclaim/" not in event.get("message", "")
 
 
@@ -52,9 +52,9 @@ def _time_of(event: Mapping[str, Any]) -> str:
 
 
 class WaitBook:
-    """A line whenever a slot waits for something else than before, or no longer; times are by this machine's clock.
+    """Writes a line whenever the reason for which a slot waits changes; times are from this machine's clock.
 
-    The keys are those that Slurm's states are kept with. Without a path nothing is written.
+    The keys are the same as in the record of Slurm's states. Without a path, nothing is written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -67,7 +67,7 @@ class WaitBook:
         with self._lock:
             if self._path is None or self._last.get(slot) == (state, wait.reason):
                 return
-            lines = [] if self._last else [{"state": "SESSION"}]  # slots of an earlier one wait no longer
+            lines = [] if self._last else [{"state": "SESSION"}]  # slots of an earlier session no longer wait
             self._last[slot] = (state, wait.reason)
             lines.append({"task": slot, "state": state, "reason": wait.reason, "says": wait.text})
             now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,9 @@
-"""What a pod runs: it tells what Python it has, is told with what to begin, and then keeps one slot (`cluster_node`),
-or becomes the keeper of a server. Or it only waits until its orchestrator is gone: its Job owns what is to go then.
+"""The program of a pod: it reports its Python, receives its first order, and then keeps one slot (`cluster_node`) or
+becomes the keeper of a server. A watchdog only waits until its orchestrator is gone, so that its Job is deleted with
+what the Job owns.
 
-`python -m benchhouse.executors.slot_pod`. Only the standard library: the image may have nothing but Python, unless a
-bucket carries the files.
+Usage: `python -m benchhouse.executors.slot_pod`. It uses only the standard library, because the image may contain
+nothing but Python, unless a bucket carries the files.
 """
 
 import json
@@ -25,13 +26,13 @@ _FACTS = {
     "pod_uid": "POD_UID",
     "namespace": "POD_NAMESPACE",
 }
-_WORDS = Path("/dev/termination-log")  # what is written there, the API server shows as the pod's last words
+_WORDS = Path("/dev/termination-log")  # the API server shows the content of this file as the pod's last words
 _LOOK_S, _BEAT_S = 0.02, 2.0
 
 
 def main() -> int:
-    """Keep the slot that the environment names; what went wrong is said where the cluster shows it."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a pod ignores it otherwise
+    """Keep the slot that the environment names, and report errors where the cluster shows them."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a pod otherwise ignores it
     given = json.loads(os.environ.pop(GIVEN))
     if "outlast" in given:
         print(_next_order(Path(given["outlast"]), None, given["patience_s"])["end"])
@@ -71,7 +72,7 @@ def _keep(given: Mapping[str, Any], folder: Path, facts: Mapping[str, str]) -> i
 
 
 def _unfit(given: Mapping[str, Any], folder: Path, node: str) -> str:
-    """Why nothing can begin here; nothing where it can."""
+    """Return why nothing can begin here; empty if it can."""
     if sys.version_info < (3, 11):  # noqa: UP036 - whatever the image has
         return f"the image has Python {platform.python_version()}, and trials need 3.11 or newer"
     if not folder.is_dir():
@@ -98,7 +99,7 @@ def _look() -> dict[str, str]:
 
 
 def _next_order(alive: Path, orders: Tail | None, patience_s: float) -> dict[str, Any]:
-    """To begin, or to end; also where the orchestrator is not heard of any more."""
+    """Return the order to begin or to end. A missing heartbeat of the orchestrator is an order to end."""
     beat, heard = b"", time.monotonic()
     while True:
         for order in orders.read() if orders else ():
