@@ -197,7 +197,7 @@ class BucketMirror:
     # -- fetching ------------------------------------------------------------------------------------------------
 
     def _bring_all(self) -> bool:
-        """Fetch every available parcel: those of one slot in order, several slots in parallel. Return whether any came."""
+        """Fetch every available parcel, each slot's in order, several slots in parallel. Return whether any came."""
         with self._bringing:
             by_slot: dict[str, list[ParcelNotice]] = {}
             done: list[str] = []
@@ -331,7 +331,7 @@ class _Arrival:
             _write(self._log, file)
 
     def settle(self) -> str:
-        """Move the folder to its place and return what is wrong with it, or an empty string. An existing folder stays."""
+        """Move the folder to its place; an existing one stays. Return what is wrong with it, or an empty string."""
         if not self.is_sealed:
             return ""
         here = TrialFolder(self._here)

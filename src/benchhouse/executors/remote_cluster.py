@@ -50,7 +50,7 @@ _REST_S = 20.0  # longest random pause after a partly placed gang was given back
 
 @dataclass
 class SlotHandle:
-    """A slot as the orchestrator sees it. With `others`, it is the first slot of a gang and represents the whole gang."""
+    """A slot as the orchestrator sees it. With `others`, it is the first slot of a gang and represents all of it."""
 
     slot: WorkerSlot
     reports: Tail
@@ -78,7 +78,7 @@ class SlotHandle:
 
 
 class ClusterExecutor(QueueExecutor):
-    """The part that all cluster executors share; a subclass names its engine and returns the settings to open it with."""
+    """The part that all cluster executors share; a subclass names its engine and returns the settings to open it."""
 
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # the module to run: benchhouse.executors.ray_engine
@@ -380,7 +380,7 @@ class ClusterExecutor(QueueExecutor):
                 self._rest_until = time.monotonic() + min(_REST_S, self.patience_s) * random.SystemRandom().random()
 
     def _gone(self) -> Mapping[str, str]:
-        """Return the slots that have ended, with the reasons. Call it before reading reports, so that none is missed."""
+        """Return the slots that have ended, with reasons. Call it before reading reports, so that none is missed."""
         if self.mirror:
             self.mirror.check()
         gone = self._process.gone() if self._process else {}
@@ -389,7 +389,7 @@ class ClusterExecutor(QueueExecutor):
         return gone
 
     def _check_node_capacity(self, process: OpenEngine, waiting: Sequence[SlotHandle]) -> None:
-        """If all slots wait, check in the last answer about nodes whether any can hold one, and request a new answer."""
+        """If all slots wait, check whether a node of the last answer can hold one, and request the nodes again."""
         if not waiting or len(waiting) < len(self.slots):
             self._vacancy = None
             return
