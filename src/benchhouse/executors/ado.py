@@ -1,6 +1,7 @@
-"""A run as an operation of ado: its trials are the points of a space, our actuator runs each, evidence is ours.
+"""Run a run as an operation of ado: its trials are the points of a space, and our actuator runs each and seals
+evidence.
 
-ado starts (or finds) Ray, hands the points out and keeps its own record of them, in its active context.
+ado starts or finds Ray, distributes the points, and keeps its own record of them in its active context.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ _STEPS = (
 
 
 class AdoExecutor(BoundExecutor):
-    """One operation a submission; a trial is done when its folder was sealed, and so moved away."""
+    """Runs one operation per submission. A trial is done when its folder is gone, because sealing moves it."""
 
     window = 10_000
 
@@ -85,7 +86,7 @@ class AdoExecutor(BoundExecutor):
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
         deadline = time.monotonic() + wait_s
         while True:
-            # First whether it has ended, then what it left: a trial may be sealed in between.
+            # Check whether it has ended before checking its trials, because a trial may be sealed in between.
             over = {folder for folder, process in self.operations.items() if process.poll() is not None}
             for news in filter(None, [steps.news() for steps in self.steps]):
                 self.say(f"ado: {news} ...")
@@ -105,7 +106,7 @@ class AdoExecutor(BoundExecutor):
         return JobState("running", detail=str(self.operations[folder].pid))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
-        """An operation is ended as a whole: its other trials are started anew by whoever still wants them."""
+        """End whole operations; the caller submits their other trials again if it still needs them."""
         for folder in {self.where[name] for name in ids if name in self.where}:
             self._end(folder)
         self.cancelled.update(ids)
@@ -120,7 +121,8 @@ class AdoExecutor(BoundExecutor):
             self._end(folder)
 
     def _end(self, folder: Path) -> None:
-        """The process that holds the operation ends all that ado started when its input ends."""
+        """End an operation: when the input of the process that holds it closes, that process ends all that
+        ado started."""
         process = self.operations[folder]
         assert process.stdin
         process.stdin.close()
@@ -167,7 +169,7 @@ def _last_line(log: Path) -> str:
 
 
 class AdoProgress:
-    """What an operation is doing, by its log: before its first point it starts for up to a minute."""
+    """The progress of an operation according to its log; it takes up to a minute before its first point."""
 
     def __init__(self, log: Path, points: int) -> None:
         self.log = log
@@ -175,7 +177,7 @@ class AdoProgress:
         self._read = self._next = 0
 
     def news(self) -> str:
-        """The newest step, if it was reached since the last call; else nothing."""
+        """Return the latest step if it was reached since the last call, otherwise an empty string."""
         with self.log.open("rb") as file:
             file.seek(self._read)
             text = file.read()

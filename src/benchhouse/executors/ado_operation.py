@@ -1,7 +1,7 @@
-"""Holds one operation of ado: `python -m benchhouse.executors.ado_operation ado create operation ...`.
+"""Hold one operation of ado: `python -m benchhouse.executors.ado_operation ado create operation ...`.
 
-Ray starts processes that leave their parents. All of them come back to this one (a subreaper) and are ended with the
-operation, or when standard input ends: then whoever asked for it is gone.
+Ray starts processes that leave their parents. This process is a subreaper, so all of them return to it, and it ends
+them with the operation or when standard input closes, which means that the caller is gone.
 """
 
 import os

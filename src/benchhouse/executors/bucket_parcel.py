@@ -1,7 +1,7 @@
 """Parcels: lines of orders or reports with the files that belong to them, as objects of a bucket.
 
-A parcel is one tar. What is too long for one object goes before it in pieces, and its last object, whose name says how
-many there are, is written when all else is there: a parcel is whole or not to be seen.
+A parcel is one tar file. The part that is too long for one object is sent first, in pieces. The last object, whose name
+contains the number of pieces, is written after them, so that a parcel is either complete or invisible.
 """
 
 import hashlib
@@ -17,41 +17,41 @@ from typing import IO, TypeVar
 from benchhouse.http.s3_bucket import Bucket, S3Refused, open_bucket
 from benchhouse.schema.errors import BenchError
 
-INDEX = "index"  # the orchestrator's sign of life, and how far the orders of each slot go
-AWAY_S = 600.0  # how long a bucket that does not answer is waited for
+INDEX = "index"  # the orchestrator's heartbeat, and how many bytes of orders each slot has
+AWAY_S = 600.0  # how long to wait for a bucket that does not answer
 _PASSING = frozenset({"dns", "timeout", "refused", "reset", "http_408", "http_429"})
 _WAITS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _TIMEOUT_S = 20.0
-_PIECE_BYTES = 16 << 20  # as much of a parcel is in memory
+_PIECE_BYTES = 16 << 20  # the amount of a parcel in memory
 _LINES = "lines"
 
 Answer = TypeVar("Answer")
 
 
 class RunBucket:
-    """A run's place in a bucket: patient with a server that is away, and that is said. Several threads may ask."""
+    """A run's place in a bucket. Requests are repeated, with a message, while the server is away. It is thread-safe."""
 
     def __init__(
         self, address: str, environ: Mapping[str, str], say: Callable[[str], None], held_up: Callable[[], None]
     ) -> None:
-        """`address` is s3://BUCKET/PREFIX/RUN. Raises BenchError where that is no address, or nobody to ask as.
+        """`address` is s3://BUCKET/PREFIX/RUN. Raise BenchError if the address is invalid or credentials are missing.
 
-        `held_up` is called again and again while objects are on their way, and while the bucket is away.
+        `held_up` is called repeatedly while objects are transferred and while the bucket is away.
         """
         self._bucket, prefix = open_bucket(address, "", environ, _TIMEOUT_S)
         self.address, self._prefix, self._say, self._held_up = address, f"{prefix}/", say, held_up
         self._own, self._opened = local(), list[Bucket]()
         self._away_since = 0.0
         self.hurry = Event()
-        """Set: nobody waits any more for a bucket that does not answer."""
+        """If set, a bucket that does not answer is no longer waited for."""
 
     @property
     def away_s(self) -> float:
-        """For how long it has not answered."""
+        """For how long the bucket has not answered; 0 if it answers."""
         return time.monotonic() - self._away_since if self._away_since else 0.0
 
     def make_sure(self) -> None:
-        """See that objects can be written, listed and removed here; raises BenchError."""
+        """Check that objects can be written, listed, and removed here. Raise BenchError if not."""
         try:
             self._put(self._connection(), "probe", b"")
             list(self._connection().sizes(self._prefix + "probe"))
@@ -68,13 +68,13 @@ class RunBucket:
         self._patiently(lambda bucket: bucket.put(self._prefix + key, path, sha256))
 
     def read(self, key: str) -> Iterator[bytes]:
-        """Piece by piece. Raises S3Refused, also in the middle."""
+        """Yield an object in pieces. Raise S3Refused, possibly in the middle."""
         for piece in self._connection().read(self._prefix + key):
             self._held_up()
             yield piece
 
     def look(self, key: str, etag: str) -> tuple[str, bytes] | None:
-        """A small object and its tag; None while it is the one with this tag."""
+        """Return a small object and its tag, or None if its tag is still this one."""
         return self._patiently(lambda bucket: bucket.read_if_changed(self._prefix + key, etag))
 
     def keys(self, below: str = "") -> list[str]:
@@ -82,13 +82,13 @@ class RunBucket:
         return [key.removeprefix(self._prefix) for key in listed]
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Many with a request; that a key is not there is no error."""
+        """Remove objects, many per request. A missing key is not an error."""
         names = [self._prefix + key for key in keys]
         if names and (left := self._patiently(lambda bucket: bucket.remove(names))):
             raise S3Refused("http_403", f"{len(left)} objects could not be removed: {left[0]}")
 
     def patiently(self, work: Callable[[], Answer]) -> Answer:
-        """Work that reads, from its beginning once more where the bucket was away meanwhile."""
+        """Call `work`, which reads, and start it again if the bucket was away."""
         return self._patiently(lambda _: work())
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class RunBucket:
                 return answer
 
     def _connection(self) -> Bucket:
-        """This thread's own: a bucket asks one thing after the other."""
+        """Return this thread's own connection, because a connection handles one request at a time."""
         if not hasattr(self._own, "bucket"):
             self._own.bucket = self._bucket.another()
             self._opened.append(self._own.bucket)
@@ -131,9 +131,9 @@ class RunBucket:
 
 
 def send(depot: RunBucket, kind: str, slot: str, at: int, lines: bytes, files: Iterable[tuple[str, Path]]) -> list[str]:
-    """Put a parcel there; `at` is the place of its lines in their file. Returns the keys it is made of.
+    """Write a parcel and return the keys of its objects. `at` is the offset of its lines in their file.
 
-    Sent twice, the same bytes have the same names.
+    The same bytes get the same keys if they are sent twice.
     """
     out = _Pieces(depot, f"pieces/{slot}/{kind}/{at:012d}")
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -151,7 +151,7 @@ def send(depot: RunBucket, kind: str, slot: str, at: int, lines: bytes, files: I
 
 
 class _Pieces(io.RawIOBase):
-    """What is written here goes to the bucket whenever there is enough of it; `rest` is not there yet."""
+    """A writer that sends its content to the bucket in pieces; `rest` is the part that is not sent yet."""
 
     def __init__(self, depot: RunBucket, key: str) -> None:
         self._depot, self._key = depot, key
@@ -168,7 +168,7 @@ class _Pieces(io.RawIOBase):
 
 
 class ParcelNotice:
-    """A parcel that lies in the bucket, by its key."""
+    """A parcel in the bucket, described by its key."""
 
     def __init__(self, key: str) -> None:
         self.kind, self.slot, last = key.split("/")
@@ -181,7 +181,7 @@ class ParcelNotice:
 
 @contextmanager
 def opened(depot: RunBucket, notice: ParcelNotice) -> Iterator[tuple[bytes, Iterator[tuple[str, IO[bytes]]]]]:
-    """The lines of a parcel, and then its files, to be read in their order. Names are checked: none leads elsewhere."""
+    """Yield the lines of a parcel and an iterator of its files, to be read in order. Unsafe file names are refused."""
     stream = _Stream(piece for key in notice.keys for piece in depot.read(key))
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -203,7 +203,7 @@ def _files(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 class _Stream(io.RawIOBase):
-    """Reads what an iterator yields, as one file."""
+    """Reads the items of an iterator as one file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, b""

@@ -1,6 +1,6 @@
-"""A slot's end of a run without a shared file system: a bucket carries the files that `keep_slot` reads and writes.
+"""A slot's side of a run without a shared file system: a bucket carries the files that `keep_slot` reads and writes.
 
-The other end is `cluster_bucket`. Folders have the same names on both ends, so that no path is translated.
+The other side is `cluster_bucket`. Folders have the same names on both sides, so no path is translated.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ from benchhouse.processes.durable import put_in_place, sync
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 
-_LOCAL_S = 0.05  # between two looks at the reports
-_SOON_S, _IDLE_S, _BUSY_S = 0.1, 2.0, 4.0  # between two looks at the index: after news, without a trial, during one
+_LOCAL_S = 0.05  # between two checks of the reports
+_SOON_S, _IDLE_S, _BUSY_S = 0.1, 2.0, 4.0  # between two reads of the index: after news, without a trial, during one
 
 
 @contextlib.contextmanager
 def carried(address: str, folder: Path, needs: Collection[str] = ()) -> Iterator[None]:
-    """While the slot of this folder is kept, carry its files. Raises BenchError where the bucket does not let us.
+    """Carry the files of the slot in this folder while the context lasts. Raise BenchError if the bucket denies access.
 
-    `address` is that of the run's place in the bucket. Who asks, the environment says; its AWS_* variables are taken
-    out of it, but for those that the scenario `needs`, so that no trial asks as the bucket's user.
+    `address` is the run's place in the bucket. The credentials are the AWS_* variables of the environment, which are
+    removed from it, except for those that the scenario `needs`, so that trials cannot use the bucket's account.
     """
     environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     for name in environ.keys() - set(needs):
@@ -53,13 +53,13 @@ class _Carrier:
         self._etag, self._index = "", dict[str, Any]()
         self._session = ""
         self._heard = self._sent = 0
-        self._jobs: dict[str, tuple[Path, Path, Path]] = {}  # of trials that were begun: folder, log, final place
+        self._jobs: dict[str, tuple[Path, Path, Path]] = {}  # of started trials: folder, log, final place
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="bucket")
         self.problem = ""
 
     def begin(self) -> None:
-        """Raises BenchError where the bucket does not let us in, or has no such run."""
+        """Start to carry files. Raise BenchError if the bucket denies access or has no such run."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._look()
         if not self._index:
@@ -68,7 +68,7 @@ class _Carrier:
         self._thread.start()
 
     def end(self) -> None:
-        """What was reported last goes too."""
+        """Send the last reports and stop."""
         self._over.set()
         self._thread.join()
         self._depot.close()
@@ -85,7 +85,7 @@ class _Carrier:
                     pause_s = _SOON_S if news else min(2 * pause_s, _BUSY_S if self._jobs else _IDLE_S)
                     look_at = time.monotonic() + pause_s
             self._look()
-            if self._index.get("session") == self._session:  # else nobody would take it away
+            if self._index.get("session") == self._session:  # otherwise nothing would remove the reports
                 self._send_reports(last=True)
         except Exception as error:  # noqa: BLE001 - a thread: what ends it unseen would be waited for without end
             self.problem = error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
@@ -95,7 +95,7 @@ class _Carrier:
     # -- orders ----------------------------------------------------------------------------------------------------
 
     def _read_orders(self) -> bool:
-        """Whether there are new ones."""
+        """Fetch new orders and return whether there were any."""
         if self._look():
             if self._index.get("session") != self._session:
                 over = "another session has taken the run over" if self._index else "its run is over"
@@ -108,7 +108,7 @@ class _Carrier:
         return self._heard > begun
 
     def _look(self) -> bool:
-        """Whether the index has changed; one that is gone is empty."""
+        """Read the index and return whether it has changed; a missing one counts as empty."""
         try:
             latest = self._depot.look(INDEX, self._etag)
         except S3Refused as refused:
@@ -153,7 +153,7 @@ class _Carrier:
         put_in_place(partial, path)
 
     def _beat(self) -> None:
-        """As the orchestrator does it where files are shared."""
+        """Write the heartbeat that the orchestrator writes if files are shared."""
         (self._folder.parent / ALIVE).write_text(f"{time.monotonic_ns()}\n")
 
     def _order(self, lines: bytes | dict[str, str]) -> None:
@@ -164,7 +164,7 @@ class _Carrier:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def _send_reports(self, *, last: bool = False) -> bool:
-        """What is new, unless it is only that a trial has begun, which nobody waits for."""
+        """Send new reports and return whether any were sent. A report that a trial has begun waits for the next one."""
         with contextlib.suppress(FileNotFoundError), (self._folder / REPORTS).open("rb") as file:
             file.seek(self._sent)
             text = file.read()
@@ -191,7 +191,7 @@ class _Carrier:
                     yield f"{trial}/folder/{path.relative_to(final).as_posix()}", path
 
     def _remove(self, trial: str) -> None:
-        """It is in the bucket; here it would only take room."""
+        """Delete a trial that is in the bucket and would only use space here."""
         folder, log, final = self._jobs.pop(trial)
         for place in (folder, final):
             shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""Jobs on a Dask cluster: one of the run's own on this machine, or one that is there. See docs/design/dask-spark.md."""
+"""Run trials on a Dask cluster: one that the run starts on this machine, or an existing one. See
+docs/design/dask-spark.md."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from benchhouse.schema.protocols import Assignment
 
 
 class DaskExecutor(ClusterExecutor):
-    """A slot is one Dask task, on a worker that has room for it."""
+    """An executor whose slots are Dask tasks, each on a worker that has room for it."""
 
     title = "Dask"
     engine = "benchhouse.executors.dask_engine"
@@ -33,7 +34,7 @@ class DaskExecutor(ClusterExecutor):
 
 
 def read_security(path: str) -> dict[str, str]:
-    """The certificates that a security file names; every mistake in it is raised with its place."""
+    """Return the certificates that a security file names. Raise every mistake in it with its place."""
     document = load_yaml(Path(path))
     files = validated(document, DaskSecurity).model_dump(mode="json")
     missing = [

@@ -1,7 +1,7 @@
 """Dask as an engine: slots are Dask tasks, each sent to a worker that has room for it by our own count.
 
-Dask gives a task one thread, whatever it needs, and would pile tasks up in its scheduler. So slots wait here, and one
-is handed over when a worker's threads, memory and resources, less those of our other slots there, hold it.
+Dask gives each task one thread, whatever it needs, and would queue tasks in its scheduler. Slots therefore wait here,
+and each is submitted when a worker's threads, memory, and resources, minus those of our other slots there, suffice.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from benchhouse.executors.task_slots import run_dask_slot
 from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 8.0
-_GONE_S = 15.0  # a scheduler that is restarted within this time is found again
+_GONE_S = 15.0  # a scheduler that restarts within this time is found again
 _LOOK_S = 1.0
 _LONGEST_HELLO = 1 << 20
 _OVER = ("finished", "error", "cancelled", "lost")
@@ -42,7 +42,7 @@ _NAMES = {"cpus": ("cpus", "CPU", "cpu"), "gpus": ("gpus", "GPU", "gpu"), "memor
 
 @dataclass
 class Held:
-    """A slot that Dask has."""
+    """A slot that was submitted to Dask."""
 
     slot: WorkerSlot
     worker: str
@@ -100,7 +100,7 @@ class DaskEngine:
         return over
 
     def stop(self, slots: Sequence[str]) -> None:
-        """One that has begun is told by its orders, and forgotten by Dask."""
+        """End slots: orders tell those that have begun, and Dask forgets them."""
         for name in slots:
             self.waiting.pop(name, None)
             if name in self.held:
@@ -120,7 +120,7 @@ class DaskEngine:
     def _client(self, distributed: Any, security: Mapping[str, str] | None) -> Any:
         if self.address == OWN:
             have = this_machine()
-            # In this process: no port that a neighbour could send code to, and no second copy of the library.
+            # In this process: no port to which a neighbor could send code, and no second copy of the library.
             self.cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=int(have.cpus), processes=False, dashboard_address=None,
                 memory_limit=have.memory or 0,
@@ -137,7 +137,7 @@ class DaskEngine:
             )
         try:
             return distributed.Client(**where, timeout=_ANSWER_S, set_as_default=False)
-        except Exception as error:  # by many names, all with words for people
+        except Exception as error:  # many exception types, all with messages for people
             if self.address.startswith("tls") and not security:
                 raise BenchError(
                     f"{self.address} can't be reached without certificates: {first_line(error)}",
@@ -146,7 +146,7 @@ class DaskEngine:
             raise _no_answer(self.address, first_line(error)) from error
 
     def _look(self, *, now: bool = False) -> None:
-        """Ask the scheduler for its workers, once in a while; without an answer what was known stays."""
+        """Request the workers from the scheduler now and then; without an answer, the known ones remain."""
         if not now and time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_S
@@ -155,7 +155,7 @@ class DaskEngine:
                 info = self.client.scheduler_info(n_workers=-1)
             except TypeError:  # before 2025 it always listed all
                 info = self.client.scheduler_info()
-            if "workers" in info:  # an answer, be it that all have left
+            if "workers" in info:  # an answer, even if all workers have left
                 self.workers = dict(info["workers"])
 
     def _check_scheduler(self) -> None:
@@ -166,9 +166,10 @@ class DaskEngine:
             raise ClusterGoneError("its scheduler no longer answers")
 
     def _hand_over(self) -> None:
-        """In order: a large slot is not overtaken for ever by small ones. A gang goes as a whole."""
+        """Submit slots in order, so that small slots never delay a large one indefinitely. A gang is submitted as a
+        whole."""
         for name, (slot, _) in list(self.waiting.items()):
-            if name not in self.waiting:  # it went with its gang
+            if name not in self.waiting:  # submitted with its gang
                 continue
             gang = [item for item in self.waiting if item == name or (slot.gang and self._gang(item) == slot.gang)]
             workers = self._roomiest(slot.ask)
@@ -189,7 +190,7 @@ class DaskEngine:
         self.held[slot.name] = Held(slot, worker, future)
 
     def _roomiest(self, ask: SlotRequest) -> list[str]:
-        """As many workers as it needs nodes, each of another host; none where they can't all be had."""
+        """Return one worker per node of the request, each on another host; empty if there are not enough."""
         room = {address: self._free(address, info) for address, info in self.workers.items()}
         fitting = [address for address, free in room.items() if not misses(ask, free)]
         hosts: dict[str, str] = {}
@@ -199,7 +200,7 @@ class DaskEngine:
         return chosen if len(chosen) == ask.nodes else []
 
     def _free(self, address: str, info: Mapping[str, Any]) -> ClusterNode:
-        """What a worker has, less what our slots there take."""
+        """Return a worker's resources minus those of our slots there."""
         node = described(address, info)
         taken = [held.slot.ask for held in self.held.values() if held.worker == address]
         custom = {name: amount - sum(ask.custom.get(name, 0) for ask in taken) for name, amount in node.custom.items()}
@@ -209,7 +210,7 @@ class DaskEngine:
 
 
 def described(address: str, info: Mapping[str, Any]) -> ClusterNode:
-    """A worker as a node: its threads are its cores, its memory limit its memory."""
+    """Return a worker as a node: its threads are the cores, its memory limit is the memory."""
     resources: Mapping[str, float] = info.get("resources") or {}
     own = {name for names in _NAMES.values() for name in names}
     cpus, gpus, memory = (
@@ -226,7 +227,7 @@ def described(address: str, info: Mapping[str, Any]) -> ClusterNode:
 
 
 def counted(ask: SlotRequest, resources: Mapping[str, float]) -> dict[str, float]:
-    """What Dask itself is to count, so that others on the cluster are counted too: kinds that the worker declares."""
+    """Return the resources that Dask itself counts, for others on the cluster: the kinds that the worker declares."""
     declared = {kind: next((name for name in names if name in resources), None) for kind, names in _NAMES.items()}
     return ask.custom | {name: getattr(ask, kind) for kind, name in declared.items() if name and getattr(ask, kind)}
 
@@ -248,7 +249,7 @@ def _no_answer(address: str, why: str) -> BenchError:
 
 
 def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s: float = _ANSWER_S) -> str:
-    """Why no scheduler is there; empty where one is. Dask itself waits forever for one that accepts and is silent."""
+    """Return why no scheduler is there, or an empty string if one is. Dask itself waits forever for a silent one."""
     protocol, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
 
@@ -262,7 +263,7 @@ def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s:
 
 
 def _sends_greeting(connection: socket.socket) -> bool:
-    """Dask introduces itself unasked, and sends the length of that first."""
+    """Return whether the other side sends Dask's greeting, which starts with its own length."""
     hello = b""
     while len(hello) < 8 and (more := connection.recv(8 - len(hello))):
         hello += more
@@ -271,7 +272,7 @@ def _sends_greeting(connection: socket.socket) -> bool:
 
 def _trusting(security: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=security["ca_file"])
-    context.check_hostname = False  # as Dask has it: whoever the authority has signed is the cluster
+    context.check_hostname = False  # as in Dask: any certificate of the authority belongs to the cluster
     context.load_cert_chain(security["client_cert"], security["client_key"])
     return context
 

@@ -1,4 +1,4 @@
-"""Jobs on this machine: a warm worker host per interpreter, slots by declared resources."""
+"""Run trials on this machine, with one warm worker host per interpreter and slots by declared resources."""
 
 import os
 import selectors
@@ -19,7 +19,7 @@ from benchhouse.schema.resources import Resources
 
 
 class LocalExecutor(QueueExecutor):
-    """Runs at most `parallel` jobs at a time, and only as many as the machine's cores, memory and GPUs allow."""
+    """Runs at most `parallel` jobs at a time, and only as many as the machine's cores, memory, and GPUs allow."""
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
@@ -61,7 +61,7 @@ class LocalExecutor(QueueExecutor):
             self.hosts[job.python].send({"stop": job.id})
         deadline = time.monotonic() + 30
         while wanted & set(self.running):
-            if time.monotonic() > deadline:  # a host that does not answer goes, and all its trials with it
+            if time.monotonic() > deadline:  # a host that does not answer is ended with all its trials
                 for host in {self.hosts[job.python] for job in self.running.values() if job.id in wanted}:
                     self._lose(host)
                 return
@@ -74,7 +74,7 @@ class LocalExecutor(QueueExecutor):
         self.selector.close()
 
     def _fill(self) -> None:
-        """Start what fits, in order: a large job is not overtaken for ever by small ones."""
+        """Start what fits, in order, so that small jobs never delay a large one indefinitely."""
         while self.queue and len(self.running) < self.parallel and self._fits(self.queue[0].resources):
             job = self.queue.popleft()
             self.running[job.id] = job
@@ -113,7 +113,7 @@ class LocalExecutor(QueueExecutor):
             self._note_exit(job, message["exit"])
 
     def _lose(self, host: "_Host") -> None:
-        """The host is gone, and with it its trials; the next job starts another one."""
+        """Drop a host that is gone, with its trials. The next job starts another one."""
         self.selector.unregister(host)
         reason = host.close()
         self.hosts.pop(host.python, None)
@@ -123,7 +123,7 @@ class LocalExecutor(QueueExecutor):
 
 
 class _Host(JsonProcess):
-    """One `python -m benchhouse.worker --host`."""
+    """One `python -m benchhouse.worker --host` process."""
 
     def __init__(self, python: tuple[str, ...], environment: Mapping[str, str]) -> None:
         variables = {**os.environ, **environment, OWNER: identity()}
@@ -131,7 +131,7 @@ class _Host(JsonProcess):
         self.python = python
 
     def close(self) -> str:
-        """End the host, which ends what it runs; returns why it ended, to follow a message."""
+        """End the host with everything it runs. Return why it ended, as a suffix for a message."""
         message, code = self.end(15), self.process.returncode
         if reason := explain_exit(code):
             message = f"{reason} (exit {code}): {message or 'no output'}"
@@ -139,7 +139,7 @@ class _Host(JsonProcess):
 
 
 def machine() -> Resources:
-    """What this machine can give."""
+    """Return the resources of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Resources(cpus=len(os.sched_getaffinity(0)), gpus=_gpus(), memory=memory)
 

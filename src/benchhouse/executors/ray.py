@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: one of the run's own on this machine, or one that is there."""
+"""Run trials on a Ray cluster: one that the run starts on this machine, or an existing one."""
 
 import os
 import shlex
@@ -21,12 +21,12 @@ from benchhouse.schema.secrets import resolve
 
 _CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
 _STOP_S = 120.0
-_SCALE_UP_S = 1800.0  # a node that is bought for a pod takes minutes
-_SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment: everybody sees what a job was given
+_SCALE_UP_S = 1800.0  # a new cloud node for a pod takes minutes
+_SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment, because a job's variables are visible to everyone
 
 
 class RayExecutor(ClusterExecutor):
-    """A slot is one Ray task that nobody but us retries."""
+    """An executor whose slots are Ray tasks; only benchhouse retries them."""
 
     title = "Ray"
     engine = "benchhouse.executors.ray_engine"
@@ -50,7 +50,7 @@ class RayExecutor(ClusterExecutor):
         return {"address": self.address, "runtime_env": resolve(self.ray.runtime_env, os.environ)}
 
     def check(self, resources: Resources) -> None:
-        """Of a cluster that takes the whole run, what can be known from outside."""
+        """Check the resources; for a cluster that takes the whole run, only what is known from outside."""
         if self.carrier:
             self.carrier.check(self.ask(resources))
         else:
@@ -70,17 +70,17 @@ class RayExecutor(ClusterExecutor):
         return super().submit(jobs)
 
     def python(self, job: Job) -> tuple[str, ...]:
-        return () if self.ray.runtime_env else job.python  # then it is whatever Python Ray has made
+        return () if self.ray.runtime_env else job.python  # with runtime_env, the Python that Ray has created
 
 
 def is_for_one_run(own: RaySettings, site: RaySite) -> KubeRay | None:
-    """What the scenario says itself counts, be it a cluster or an address."""
+    """Return the KubeRay cluster for this run, or None. The scenario's own cluster or address overrides the site's."""
     cluster = own.cluster or (None if own.address else site.cluster)
     return cluster.kuberay if cluster else None
 
 
 def address(configured: str | None) -> str:
-    """Inside of a job that carries a whole run, Ray itself says where its cluster is."""
+    """Return the address of the cluster. Inside a job that carries a whole run, Ray itself provides it."""
     given = os.environ.get("RAY_ADDRESS", "")
     if configured and not (configured.startswith("http") and given):
         return configured
@@ -88,23 +88,23 @@ def address(configured: str | None) -> str:
 
 
 class RayJobs:
-    """The Jobs API of one cluster, at the address of its dashboard: a whole run is one job, which goes on by itself.
+    """The Jobs API of one cluster, at the address of its dashboard: a whole run is one job, which needs no client.
 
-    Spoken over HTTP by hand: it is four requests, and the machine that submits need not have Ray.
+    It is plain HTTP, because it needs only four requests and the submitting machine need not have Ray.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
 
     def check(self, ask: SlotRequest) -> None:
-        """Raise BenchError where it does not answer, or does not let us in; the run itself looks at its nodes."""
+        """Raise BenchError if the API does not answer or denies access. The run itself checks the nodes."""
         self._ask("/api/version")
 
     def render(self, name: str, command: Sequence[str]) -> str:
         return f"# POST {self.address}/api/jobs/\n{dump_yaml(self._job(name, command))}"
 
     def carry(self, name: str, command: Sequence[str]) -> str:
-        """Hand over the command; returns the id of its job. Ray takes a name only once."""
+        """Submit the command and return the id of its job. Ray accepts a name only once."""
         return str(self._ask("/api/jobs/", self._job(name, command))["submission_id"])
 
     def _job(self, name: str, command: Sequence[str]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class RayJobs:
         return str(self._ask(f"/api/jobs/{job}")["status"]) in ("PENDING", "RUNNING")
 
     def stop(self, job: str) -> None:
-        """Ray sends SIGTERM, which ends a run as Ctrl-C does, and kills what does not end."""
+        """Stop a job: Ray sends SIGTERM, which ends a run like Ctrl-C, and kills what remains."""
         self._ask(f"/api/jobs/{job}/stop", {})
         deadline = time.monotonic() + _STOP_S
         while self.goes_on(job):
@@ -144,7 +144,7 @@ class RayJobs:
 
 
 def token() -> str:
-    """As Ray itself looks for it."""
+    """Return the token from the places that Ray itself checks; empty if there is none."""
     if given := os.environ.get("RAY_AUTH_TOKEN"):
         return given
     place = os.environ.get("RAY_AUTH_TOKEN_PATH")

@@ -1,4 +1,4 @@
-"""Ray as an engine: slots are Ray tasks. It has a process of its own, which Ray ends when a cluster dies."""
+"""Ray as an engine: slots are Ray tasks. It runs in its own process, because Ray ends the process if a cluster dies."""
 
 import contextlib
 import os
@@ -30,13 +30,14 @@ from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
 _LOOK_S, _GONE_S = 5.0, 20.0
-_TRIES = 3  # Ray gives up a node whose agents have not begun within 15 s, as happens where all cores are busy
-_SHORT = 30  # characters; Ray adds some sixty of its own, and 107 are all that a socket's name may have
+_TRIES = 3  # Ray gives up a node whose agents have not begun within 15 s, which happens if all cores are busy
+_SHORT = 30  # characters; Ray adds about sixty, and the name of a socket may have 107
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
-"""How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
+"""The start of a gRPC client: the preface and empty settings. A server answers with its own settings."""
 
 IMPOSED = ("OMP_NUM_THREADS",)
-"""What Ray sets for its tasks, to as many as they have cores: a trial has it as elsewhere, unless `env_vars` say so."""
+"""Variables that Ray sets for its tasks, to their number of cores. Trials get them only from `env_vars`, so that they
+are the same everywhere."""
 
 
 @dataclass
@@ -101,7 +102,7 @@ class RayEngine:
             "num_cpus": slot.ask.cpus,
             "num_gpus": slot.ask.gpus,
             "resources": slot.ask.custom,
-            "max_retries": 0,  # retries are ours
+            "max_retries": 0,  # only benchhouse retries
             "name": f"bench {slot.name}",
             "memory": slot.ask.memory or None,
             "runtime_env": self.runtime_env or None,
@@ -113,7 +114,8 @@ class RayEngine:
         self.slots[reference] = slot.name
 
     def _place_in_gang(self, slot: WorkerSlot) -> Any:
-        """One bundle of a group whose bundles are on different nodes, reserved all or none; it waits for that."""
+        """Return the strategy for one bundle of a group whose bundles are on different nodes and reserved
+        all or none."""
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -146,7 +148,7 @@ class RayEngine:
         return gone
 
     def _remove_groups(self) -> None:
-        """Those of which no slot is left: what they reserve is free again."""
+        """Remove groups without remaining slots, which frees what they reserve."""
         from ray.util.placement_group import remove_placement_group
 
         left = set(self.slots.values())
@@ -165,7 +167,7 @@ class RayEngine:
     def close(self) -> None:
         self._over.set()
         if self.ray and self.is_gone:
-            with contextlib.suppress(Exception):  # ends what is left of a cluster of our own
+            with contextlib.suppress(Exception):  # ends what is left of our own cluster
                 node = self.ray._private.worker._global_node
                 node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
         elif self.ray:
@@ -183,8 +185,10 @@ class RayEngine:
             return f"{type(error).__name__}: {' '.join(lines)}"[:400]
 
     def _watch(self) -> None:
-        """Ray waits a minute for a head that is gone, then ends this process; we report it before. In a thread, as
-        calls of Ray's do not return for that long where this node has died with the head."""
+        """Report a lost head before Ray does: Ray waits a minute, then ends this process.
+
+        This is a thread, because calls of Ray do not return for that long if this node died with the head.
+        """
         seen = time.monotonic()
         while not self._over.wait(_LOOK_S):
             why = unanswered(*endpoint(self.address), limit_s=3.0)
@@ -193,13 +197,14 @@ class RayEngine:
             elif time.monotonic() - seen > _GONE_S:
                 self._why_gone, self.is_gone = f"{self.address} has not answered for {_GONE_S:g} s: {why}", True
                 break
-        if not self._over.wait(_LOOK_S):  # nobody has seen it
+        if not self._over.wait(_LOOK_S):  # `gone` has not reported it
             report_cluster_lost(self._why_gone)
             self.close()
-            os._exit(1)  # the main thread hangs in a call of Ray's, so nothing else ends this process
+            os._exit(1)  # the main thread hangs in a call of Ray, so nothing else ends this process
 
     def _prepare_own(self) -> None:
-        """Its own folder, which is short, as names of sockets are; and its own token, before Ray looks for one."""
+        """Create a folder with a short name, because names of sockets are limited, and a token, before Ray looks for
+        one."""
         where = tempfile.gettempdir()
         self.own = Path(tempfile.mkdtemp(prefix="bench-ray-", dir="/tmp" if len(where) > _SHORT else where))  # noqa: S108
         if "RAY_AUTH_MODE" not in os.environ:
@@ -221,7 +226,8 @@ class RayEngine:
 
 
 def run_slot(folder: str, python: list[str], environment: dict[str, str], patience_s: float) -> str:
-    """On the node. Without `python`, that of the environment which Ray has made for this task."""
+    """Keep a slot on the node. Without `python`, use the interpreter of the environment that Ray has created for the
+    task."""
     import ray
 
     cluster: Any = ray
@@ -259,7 +265,7 @@ def described(node: Mapping[str, Any]) -> ClusterNode:
 
 
 def node_name(node: Mapping[str, Any]) -> str:
-    """As it was started, `--node-name`; else its host's. Where nobody named it, Ray takes its address for a name."""
+    """Return the `--node-name` of a node, or its host name; Ray uses the address as the name if none was given."""
     named = node["NodeName"]
     return str(named if named and named != node["NodeManagerAddress"] else node["NodeManagerHostname"])
 
@@ -270,7 +276,7 @@ def endpoint(address: str) -> tuple[str, int]:
 
 
 def unanswered(host: str, port: int, limit_s: float = _ANSWER_S) -> str:
-    """Why nothing that speaks gRPC is there; empty where it is."""
+    """Return why no gRPC server is there, or an empty string if one is."""
 
     def speaks(connection: socket.socket) -> bool:
         if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):

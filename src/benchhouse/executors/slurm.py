@@ -1,6 +1,7 @@
-"""Jobs on a Slurm cluster: one array a submission, and files on the shared filesystem as the truth about trials.
+"""Run trials on a Slurm cluster: one array per submission, with files on the shared file system as the truth about
+trials.
 
-How and why: docs/design/slurm.md.
+See docs/design/slurm.md.
 """
 
 import contextlib
@@ -32,11 +33,11 @@ from benchhouse.schema.site import site_folder
 from benchhouse.schema.slurm import SlurmSubmission, submissions
 from benchhouse.schema.trial import Outcome
 
-_SOON_S = 2.0  # between two questions to Slurm, at first
-_SETTLE_S = 1.0  # a folder sealed on another node may be seen a little later than the end of its job
-_END_S = 30.0  # a task whose trials are all sealed mostly ends within half a second
+_SOON_S = 2.0  # between two queries to Slurm, at first
+_SETTLE_S = 1.0  # a folder sealed on another node may become visible shortly after its job has ended
+_END_S = 30.0  # a task whose trials are all sealed usually ends within half a second
 _CANCEL_S = 180.0
-_OUTAGE_S = 900.0  # a controller may be restarted: a submission waits this long for it
+_OUTAGE_S = 900.0  # how long a submission waits for a controller, which may be restarted
 _FINAL: Mapping[str, Outcome] = {
     "TIMEOUT": "timeout",
     "DEADLINE": "timeout",
@@ -53,7 +54,7 @@ _GONE = TaskState("COMPLETED", "forgotten")
 
 
 class SlurmExecutor:
-    """Submits, asks, cancels. Everything it must remember is in the run's `jobs` folder."""
+    """Submits, queries, and cancels jobs. Everything it must remember is in the run's `jobs` folder."""
 
     outlives = True
 
@@ -67,7 +68,7 @@ class SlurmExecutor:
         self.throttle = min(filter(None, (settings.throttle, tasks)), default=site.throttle)
         self.window = (site.max_jobs or 20_000) * self.pack
         self._tasks: dict[JobId, str] = {}  # by trial: JOB_INDEX
-        self._results: dict[JobId, Path] = {}  # where its sealed folder will stand
+        self._results: dict[JobId, Path] = {}  # the parent of each sealed folder
         self._sizes: dict[str, int] = {}  # trials of a task
         self._names: dict[str, str] = {}  # of jobs that may still run, by id
         self._states: dict[str, TaskState] = {}
@@ -76,14 +77,14 @@ class SlurmExecutor:
         self.keepers: SlurmKeepers = SlurmKeepers(self.scenario, self.site)
 
     def sweep(self) -> None:
-        """Its jobs are found again by `adopt`."""
+        """Do nothing: `adopt` finds the jobs again."""
 
     def check(self, resources: Resources) -> None:
-        """Slurm itself is asked whether it would take such a job."""
+        """Raise BenchError if Slurm itself would refuse such a job."""
         calls.check_script(self._script(self._array(1, 1, ("true",), resources)))
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
-        """The script of the first array, whole."""
+        """Return the complete script of the first array."""
         tasks = math.ceil(trials / self.pack)
         most = min(tasks, self.site.slurm.max_array or calls.largest_array())
         labels = [job.label for job in jobs]
@@ -94,8 +95,10 @@ class SlurmExecutor:
         return self._script(replace(self._array(1, most, jobs[0].python, jobs[0].resources), labels=labels))
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
-        """An array for each that its trials ask for: the tasks of one are alike. Retries make an array of their own,
-        which waits as long as the last of them is to wait."""
+        """Submit one array per set of equal requests, because the tasks of an array are alike.
+
+        Retries form an array of their own, which waits as long as the longest delay among them.
+        """
         parts: dict[tuple[bool, Resources, tuple[str, ...]], list[Job]] = defaultdict(list)
         for job in jobs:
             parts[bool(job.delay_s), job.resources, job.python].append(job)
@@ -119,9 +122,9 @@ class SlurmExecutor:
         return attempts
 
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
-        """Returns at once when a trial has ended; Slurm is asked less and less often while nothing happens."""
+        """Return the states as soon as a trial has ended. Slurm is queried less often while nothing happens."""
         deadline = time.monotonic() + wait_s
-        pause_s = min(max(len(ids) / 5000, 0.1), 2.0)  # listing a folder of ten thousand trials is work
+        pause_s = min(max(len(ids) / 5000, 0.1), 2.0)  # listing a folder of ten thousand trials takes time
         while True:
             states = self._look(ids)
             left = deadline - time.monotonic()
@@ -130,8 +133,11 @@ class SlurmExecutor:
             time.sleep(min(pause_s, left))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
-        """Whole tasks: a task goes on where only some of its trials are to end. One that has nothing left to do is
-        given a moment to end by itself, so that Slurm's accounting does not call it cancelled."""
+        """Cancel whole tasks; a task continues if only some of its trials are to end.
+
+        A task with nothing left to do gets a moment to end on its own, so that Slurm's accounting does not record it as
+        cancelled.
+        """
         wanted, sealed = set(ids), self._sealed(list(self._tasks))
         at_work = {task for trial, task in self._tasks.items() if trial not in sealed}
         kept = {task for trial, task in self._tasks.items() if trial not in sealed and trial not in wanted}
@@ -140,7 +146,7 @@ class SlurmExecutor:
             return
         names = [self._names[job] for job in {_job(task) for task in tasks}]
         known: Mapping[str, TaskState] = {}
-        with contextlib.suppress(UnreachableError):  # those at work are cancelled all the same
+        with contextlib.suppress(UnreachableError):  # running tasks are cancelled anyway
             known = calls.states(names)
         ending = {task for task in known if task not in at_work and known[task].state not in ENDED | WAITING}
         waits = {task for task in tasks if task in known and known[task].state in WAITING}
@@ -150,9 +156,9 @@ class SlurmExecutor:
         self._await_end(tasks | ending, names, ending)
 
     def _await_end(self, tasks: set[str], names: Sequence[str], ending: set[str]) -> None:
-        """Until none of them runs; those that were to end by themselves and don't are cancelled as well.
+        """Wait until none of the tasks runs, and cancel those that should have ended on their own but have not.
 
-        One that has ended by itself and is completing waits only for what its site does after every job.
+        A completing task of the latter kind counts as ended: it waits only for the site's own work after a job.
         """
         began, pause_s = time.monotonic(), 0.05
         while (passed_s := time.monotonic() - began) < _CANCEL_S:
@@ -170,7 +176,7 @@ class SlurmExecutor:
         raise BenchError(f"Slurm has not ended {first} within {_CANCEL_S:g} s", "look: squeue; then stop again")
 
     def close(self) -> None:
-        """Its jobs go on without it."""
+        """Do nothing: the jobs continue without this process."""
 
     def _look(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
         sealed = self._sealed(ids)
@@ -185,7 +191,7 @@ class SlurmExecutor:
         return {entry.name for folder in folders if folder.is_dir() for entry in os.scandir(folder)}.intersection(ids)
 
     def _ask(self, wanted: Collection[str]) -> bool:
-        """One question for all tasks; where the accounting must be asked, one more. True when one of them has ended."""
+        """Query all tasks at once, and the accounting for those that Slurm forgot. Return True if a task has ended."""
         wanted = {task for task in wanted if self._states.get(task, _UNKNOWN).state not in ENDED}
         try:
             known = calls.states({self._names[_job(task)] for task in wanted}) if wanted else {}
@@ -211,7 +217,8 @@ class SlurmExecutor:
         return any(state.state in ENDED for state in changed.values())
 
     def _vanished(self, task: str, arrays: Collection[str]) -> TaskState:
-        """Of a waiting task that is cancelled alone Slurm keeps nothing, though it has others of its array."""
+        """Return the state of a task that Slurm forgot. A task that is cancelled while waiting leaves no record,
+        although the other tasks of its array do."""
         cancelled = _job(task) in arrays and self._log(task) is None
         return TaskState("CANCELLED", "before it began") if cancelled else _GONE
 
@@ -219,7 +226,7 @@ class SlurmExecutor:
         self._wait_s, self._next_look = wait_s, time.monotonic() + wait_s
 
     def _note(self, changed: Mapping[str, TaskState]) -> None:
-        """What the scheduler did, and when it was seen, is evidence too."""
+        """Record what the scheduler did and when it was seen, because that is evidence too."""
         if changed:
             at = _now()
             rows = [{"time": at, "task": task, **vars(state)} for task, state in changed.items()]
@@ -235,7 +242,8 @@ class SlurmExecutor:
         return JobState("pending" if known.state in WAITING else "running", reason, task)
 
     def _unsealed(self, task: str, known: TaskState) -> JobState:
-        """A trial without a folder whose task is over. One that had not begun in a pack is worth another try."""
+        """Return the state of a trial without a folder whose task is over. A trial of a pack that had not begun is
+        retried."""
         if known == _GONE:
             return JobState("done", f"Slurm no longer knows job {task}", task)
         reason = known.ended(task)
@@ -245,11 +253,12 @@ class SlurmExecutor:
             reason = f"{reason}: {line}"
         outcome = _FINAL.get(known.state)
         if known.state == "TIMEOUT" and self._sizes[task] > 1:
-            outcome = None  # its turn had not come, or had only begun
+            outcome = None  # it had not begun, or only just
         return JobState("done", reason, task, outcome)
 
     def _last_line(self, task: str) -> str:
-        """What a task printed last that could not even begin: its Python or its image is not there, ..."""
+        """Return the last line of a task that could not even begin, for example because its Python or image
+        is missing."""
         path = self._log(task)
         try:
             lines = path.read_text(errors="replace").strip().splitlines() if path else []
@@ -258,13 +267,13 @@ class SlurmExecutor:
         return next((line for line in reversed(lines) if not line.startswith(("slurmstepd", "srun:"))), "")
 
     def _log(self, task: str) -> Path | None:
-        """What a task printed to its standard error; None where it has not begun."""
+        """Return the file with a task's standard error; None if the task has not begun."""
         name, index = self._names[_job(task)], task.partition("_")[2]
         job = SubmissionFolder(self.run.jobs / name.rpartition("-")[2]).job_of(index)
         return self.run.job_logs / f"{name}_{job}.err" if job else None
 
     def _send(self, jobs: Sequence[Job]) -> None:
-        """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""
+        """Write the tasks' input, submit, and write down the id, in this order, so that nothing is ever lost."""
         number = max((folder.number for folder in submissions(self.run.jobs)), default=0) + 1
         first, results = jobs[0], jobs[0].folder
         packs = [jobs[start : start + self.pack] for start in range(0, len(jobs), self.pack)]
@@ -278,7 +287,8 @@ class SlurmExecutor:
         frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
         frame["worker_logs"] = str(first.log)
         write_whole(folder.frame, json.dumps(frame).encode())
-        # By pydantic's encoder: the one of `json` takes five times as long, and there may be tens of thousands.
+        # With pydantic's encoder: that of `json` takes five times as long, and there may be tens of thousands of
+        # trials.
         lines = [to_json([job.differs for job in pack]) + b"\n" for pack in packs]
         offsets = numbers("Q", itertools.accumulate(map(len, lines), initial=0))
         write_whole(folder.tasks, b"".join(lines))
@@ -292,7 +302,7 @@ class SlurmExecutor:
         self._again(0.5)
 
     def _reap(self, newest: str) -> None:
-        """Have the services of the run ended when its last array is over, should nobody be there to do it."""
+        """Submit a job that ends the run's services after its last array, in case no orchestrator is left to do it."""
         folders = [folder for folder, _, _ in alive(self.run.services)]
         if not folders:
             return
@@ -303,7 +313,7 @@ class SlurmExecutor:
         name, script = f"bench-{self.run.run_id}-reaper", self.run.jobs / "reaper.sh"
         try:
             job_id = self.keepers.reap(folders, after, name, script)
-        except BenchError:  # Slurm has forgotten one that was over long ago
+        except BenchError:  # Slurm has forgotten a job that was over long ago
             job_id = self.keepers.reap(folders, [newest], name, script)
         write_whole(noted, job_id.encode())
         calls.cancel(earlier)
@@ -324,7 +334,7 @@ class SlurmExecutor:
                 self._tasks[trial], self._results[trial] = task, results
 
     def _submit(self, folder: SubmissionFolder, name: str) -> str:
-        """A controller that does not answer is asked again; it may have taken the job all the same."""
+        """Submit the job, retrying while the controller does not answer; it may have accepted the job anyway."""
         deadline, wait_s = time.monotonic() + _OUTAGE_S, 1.0
         while True:
             try:
@@ -342,7 +352,7 @@ class SlurmExecutor:
                     return job_id
 
     def _submitted(self, folder: SubmissionFolder) -> SlurmSubmission:
-        """What became of a submission; where its submitter was killed before it could say, Slurm is asked."""
+        """Return what became of a submission. If the submitter was killed before recording it, query Slurm."""
         try:
             return SlurmSubmission.model_validate_json(folder.job.read_bytes())
         except FileNotFoundError:
@@ -360,7 +370,7 @@ class SlurmExecutor:
         return Array(self._name(number), tasks, self.throttle, python, resources, folder, self._logs())
 
     def _logs(self) -> Path:
-        """Where its tasks print to: where they began to, whatever the site says by now."""
+        """Return the folder for the output of tasks: once created it stays the same, even if the site changes."""
         own, elsewhere = self.run.job_logs.absolute(), site_folder(self.site, "logs")
         if elsewhere and not own.exists():
             root = self.run.path.absolute().parents[2]  # of the workspace
@@ -384,7 +394,7 @@ class SlurmExecutor:
 
 
 def _job(task: str) -> str:
-    """The array that a task belongs to."""
+    """Return the array of a task."""
     return task.partition("_")[0]
 
 

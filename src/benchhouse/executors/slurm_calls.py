@@ -1,4 +1,4 @@
-"""The few calls to Slurm, each with a time limit. Texts, not JSON: its JSON differs from version to version."""
+"""The few calls to Slurm, each with a time limit. They parse text, because Slurm's JSON differs between versions."""
 
 import os
 import re
@@ -17,12 +17,12 @@ _LONGEST_S = 60.0
 
 
 class UnreachableError(BenchError):
-    """Slurm's controller does not answer; it may again."""
+    """Slurm's controller does not answer now, but may later."""
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """What Slurm says of one array task."""
+    """What Slurm reports about one array task."""
 
     state: str
     reason: str = ""
@@ -33,17 +33,18 @@ class TaskState:
 
 
 def submit(script: Path) -> str:
-    """Returns the job's id. Raises UnreachableError where nobody knows whether it was taken."""
+    """Submit a script and return the job's id. Raise UnreachableError if it is unknown whether Slurm accepted it."""
     return _call(["sbatch", "--parsable", str(script)]).strip().splitlines()[-1].partition(";")[0]
 
 
 def check_script(script_text: str) -> None:
-    """Raise BenchError where Slurm would refuse such a job."""
+    """Raise BenchError if Slurm would refuse such a job."""
     _call(["sbatch", "--test-only"], script_text)
 
 
 def states(names: Iterable[str]) -> dict[str, TaskState]:
-    """Every task of the jobs with these names that Slurm's controller still has, by `JOB_INDEX`: one call."""
+    """Return the tasks of the jobs with these names that Slurm's controller still knows, by `JOB_INDEX`,
+    with one call."""
     options = ["--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r|%N"]
     tasks = {}
     for line in _call(["squeue", *options]).splitlines():
@@ -54,7 +55,7 @@ def states(names: Iterable[str]) -> dict[str, TaskState]:
 
 
 def find(name: str) -> str:
-    """The id of a job by its name, where the controller or the accounting has it; else empty."""
+    """Return the id of the job with this name from the controller or the accounting; empty if neither knows it."""
     for task in states([name]):
         return task.partition("_")[0]
     for line in _accounting(["--name", name, "--starttime", "now-30days", "--format=JobID"]):
@@ -63,9 +64,9 @@ def find(name: str) -> str:
 
 
 def recorded(tasks: Collection[str]) -> dict[str, TaskState]:
-    """Tasks that the controller has forgotten, by the accounting; nothing where there is none.
+    """Return the tasks that the controller has forgotten, from the accounting; empty without accounting.
 
-    Those of an array that never began are one row there, `JOB_[0-5]`.
+    Tasks of an array that never began share one row there, `JOB_[0-5]`.
     """
     jobs = sorted({task.partition("_")[0] for task in tasks})
     rows: dict[str, TaskState] = {}
@@ -77,24 +78,24 @@ def recorded(tasks: Collection[str]) -> dict[str, TaskState]:
 
 
 def cancel(tasks: Sequence[str]) -> None:
-    for start in range(0, len(tasks), 500):  # command lines have an end
+    for start in range(0, len(tasks), 500):  # command lines have a length limit
         _call(["scancel", "--quiet", *tasks[start : start + 500]], may_fail=True)
 
 
 def largest_array() -> int:
-    """Tasks that one array may have, as this cluster is configured; Slurm's own default where it does not say."""
+    """Return the largest number of tasks per array in this cluster's configuration, or Slurm's own default."""
     config = "\n".join(_lines(["scontrol", "show", "config"]))
     size = re.search(r"MaxArraySize\s*=\s*(\d+)", config)
     return max(1, int(size[1])) if size else 1001
 
 
 def _accounting(arguments: Sequence[str]) -> list[str]:
-    """Nothing where there is none, as on many clusters."""
+    """Return lines of the accounting; empty without accounting, as on many clusters."""
     return _lines(["sacct", "--allocations", "--noheader", "--parsable2", *arguments])
 
 
 def _lines(command: Sequence[str]) -> list[str]:
-    """What it prints; nothing where it fails."""
+    """Return the lines that a command prints; empty if it fails."""
     try:
         return _call(command).splitlines()
     except BenchError:
@@ -122,7 +123,7 @@ def _call(command: Sequence[str], given: str | None = None, *, may_fail: bool = 
 
 
 def _hint(text: str) -> str:
-    """What to do about the most common refusals."""
+    """Return what to do about the most common refusals."""
     if "configuration source" in text or "configuration file" in text:
         return "its commands are here, but no cluster: run on a login node, set SLURM_CONF, or use --executor local"
     if "partition" in text:
@@ -138,6 +139,6 @@ def _hint(text: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Without the variables by which users change what these programs print or ask for."""
+    """Return the environment without variables through which users change the output or requests of these programs."""
     dropped = ("SQUEUE_", "SBATCH_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}

@@ -1,7 +1,7 @@
-"""Services that outlive a trial as jobs of a Slurm cluster: their keeper runs on a compute node, not beside us.
+"""Servers that outlive a trial as jobs of a Slurm cluster: their keeper runs on a compute node, not on this machine.
 
-Three things end one: whoever stops the run (`stop`), the job's own time limit, and a reaper, a tiny job that Slurm
-starts when the last array of the run is over, so that nothing runs on when nobody comes back.
+Three things end a server: the stop of its run (`stop`), the job's own time limit, and a reaper, a tiny job that Slurm
+starts after the last array of the run, so that nothing keeps running if no orchestrator returns.
 """
 
 import shlex
@@ -18,26 +18,26 @@ from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.service import OVER, KeeperJob, ServiceFolder, ServiceSpec, read_state
 from benchhouse.schema.site import Site
 
-_GRACE_S = 60  # that a reaped service lives on: an orchestrator may just be submitting more trials
+_GRACE_S = 60  # extra life of a reaped server, because an orchestrator may just be submitting more trials
 _END_S = 180.0
 
 
 class SlurmKeepers:
-    """Starts and ends services, and has them ended."""
+    """Starts and ends servers, and submits their reaper."""
 
-    alive = ""  # they end by their reaper
+    alive = ""  # empty: the reaper ends them
 
     def __init__(self, scenario: Scenario, site: Site) -> None:
         self._scenario, self._site = scenario, site
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
-        """The script of the job, exactly."""
+        """Return the exact script of the job."""
         flags = [*self._flags(_name(folder, spec), spec), f"--output={quoted(folder.log.absolute())}"]
         command = [*python, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())]
         return put_together(flags, self._site, True, f"exec {shlex.join(command)}")
 
     def start(self, items: Sequence[tuple[ServiceFolder, ServiceSpec]], python: Sequence[str]) -> None:
-        """Submit a job, or one array; what is to be kept is in the folders already."""
+        """Submit one job, or one array for several servers. Their specs are already in the folders."""
         (folder, spec), *more = items
         name = _name(folder, spec)
         script = folder.path / "job.sh"
@@ -57,11 +57,11 @@ class SlurmKeepers:
             "--ntasks-per-node=1",
             f"--time={clock(spec.time or self._longest_s(resources))}",
             "--open-mode=append",
-            "--no-requeue",  # its trials must not find another server than the one they began with
+            "--no-requeue",  # its trials must not find a different server than at their start
         ]
 
     def _array(self, items: Sequence[tuple[ServiceFolder, ServiceSpec]], python: Sequence[str]) -> str:
-        """One script for all: a task knows its folder by its number."""
+        """Return one script for all: a task finds its folder by its number."""
         folder, spec = items[0]
         path = f"{shlex.quote(str(folder.path.absolute()).removesuffix('0'))}$SLURM_ARRAY_TASK_ID"
         flags = [*self._flags(_name(folder, spec), spec), f"--array=0-{len(items) - 1}", "--output=/dev/null"]
@@ -69,17 +69,18 @@ class SlurmKeepers:
         return put_together(flags, self._site, True, f"{command} >> {path}/{folder.log.name} 2>&1")
 
     def beside(self, folder: ServiceFolder) -> list[str]:
-        """A step that shares what the job has: a node that is full, or the job's alone, has room for it."""
+        """Return the start of a command that runs as a step within the job's allocation, even if the node is full or
+        exclusive."""
         job = job_of(folder)
         assert job is not None
         options = ("--overlap", "--unbuffered", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--chdir=/tmp")
         return ["srun", f"--jobid={job.job_id}", *options]
 
     def follow(self, folder: ServiceFolder) -> None:
-        """Its keeper says how it is."""
+        """Do nothing: the keeper reports the state."""
 
     def gone(self, folder: ServiceFolder) -> str:
-        """How the job ended, whatever the service's state says; empty while it has not."""
+        """Return how the job ended, regardless of the server's state file; empty if it has not."""
         job = job_of(folder)
         if job is None:
             return ""
@@ -92,13 +93,13 @@ class SlurmKeepers:
         return known.ended(job.job_id) if known.state in calls.ENDED else ""
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
-        """Cancel their jobs and wait until nothing of them runs."""
+        """Cancel the jobs of these servers and wait until none of them runs."""
         jobs = {job.job_id: job.name for folder in folders if (job := job_of(folder))}
         if not jobs:
             return
         for folder in folders:
             if folder.path.is_dir():
-                folder.stop.write_text("0", encoding="utf-8")  # should Slurm not answer
+                folder.stop.write_text("0", encoding="utf-8")  # in case Slurm does not answer
         calls.cancel(list(jobs))
         deadline = time.monotonic() + _END_S
         while time.monotonic() < deadline:
@@ -109,9 +110,9 @@ class SlurmKeepers:
         raise BenchError(f"Slurm has not ended {', '.join(jobs)} within {_END_S:g} s", "look: squeue; then stop again")
 
     def reap(self, folders: Sequence[ServiceFolder], after: Sequence[str], name: str, script: Path) -> str:
-        """Have them ended when these jobs are over, and not before; the id of the job that does it."""
+        """Submit a job that ends the servers after these jobs, and return its id."""
         for folder in folders:
-            folder.stop.unlink(missing_ok=True)  # an earlier reaper's
+            folder.stop.unlink(missing_ok=True)  # from an earlier reaper
         flags = [
             f"--job-name={name}",
             *request(Resources(), self._scenario, self._site),
@@ -126,7 +127,7 @@ class SlurmKeepers:
         return calls.submit(script)
 
     def _longest_s(self, resources: Resources) -> float:
-        """As long as its partition allows, where the site says; else as long as a job of trials."""
+        """Return the partition's time limit if the site states it, otherwise that of a job of trials."""
         site = self._site.slurm
         partition = partition_for(resources, self._scenario, self._site)
         known = site.partitions.get(partition) if partition else None
@@ -134,7 +135,7 @@ class SlurmKeepers:
 
 
 def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
-    """Of a run's services, those with a job that is not over, and whether the keeper itself has begun."""
+    """Yield the run's servers whose job is not over, and whether the keeper itself has begun."""
     for path in sorted(services.glob("*")):
         folder = ServiceFolder(path)
         state, job = read_state(folder), job_of(folder)

@@ -1,4 +1,4 @@
-"""The script of one array, from settings that were checked before: every word in it is plain or quoted."""
+"""Write the script of one array from checked settings: every word in it is plain or quoted."""
 
 import math
 import shlex
@@ -12,13 +12,13 @@ from benchhouse.schema.resources import Resources, gres_counts, is_gpu
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site
 
-WARNING_S = 30  # before its time is over a task is told, so that a trial can be sealed as `timeout`
-_SLACK_S = 90.0  # Slurm may tell it up to a minute too early
+WARNING_S = 30  # this long before its time is over, a task gets a signal, so that its trial can be sealed as `timeout`
+_SLACK_S = 90.0  # Slurm may send the signal up to a minute too early
 
 
 @dataclass(frozen=True)
 class Array:
-    """What one script is made of."""
+    """The values of one script."""
 
     name: str
     tasks: int
@@ -33,10 +33,10 @@ class Array:
 
 
 def script(array: Array, scenario: Scenario, site: Site) -> str:
-    # The worker takes the shell's place: Slurm's signals reach it.
+    # The worker replaces the shell, so that Slurm's signals reach it.
     command = f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"
     several = array.resources.nodes > 1
-    # Slurm forgets what it had; this says which tasks began, and where their logs are.
+    # Slurm forgets its tasks; these files record which tasks began, and where their logs are.
     begun = shlex.quote(str(SubmissionFolder(array.folder).begun))
     first = f': > {begun}/"$SLURM_ARRAY_TASK_ID.$SLURM_JOB_ID" || true'
     return put_together(_flags(array, scenario, site), site, several, command, array.labels, first)
@@ -45,7 +45,7 @@ def script(array: Array, scenario: Scenario, site: Site) -> str:
 def put_together(
     flags: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = (), first: str = ""
 ) -> str:
-    """A whole script. `several`: what it starts is to talk with other nodes; `first` comes before its modules."""
+    """Return a complete script. `several` means that its programs talk to other nodes; `first` precedes the modules."""
     shell = "#!/bin/bash -l" if site.modules else "#!/bin/bash"  # a login shell knows `module`
     lines = [shell, *(f"#SBATCH {flag}" for flag in flags), *(f"# {label}" for label in labels), "set -e"]
     lines += [first] if first else []
@@ -74,7 +74,7 @@ def _flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
     yield f"--error={quoted(array.logs / '%x_%j.err')}"
     yield f"--chdir={quoted(array.folder)}"
     yield "--open-mode=append"
-    yield "--no-requeue"  # a lost trial is a new attempt, with a folder of its own
+    yield "--no-requeue"  # a lost trial is retried with a folder of its own
     yield f"--signal=B:USR2@{WARNING_S}"
     yield from (*site.slurm.flags, *settings.flags)
 
@@ -84,7 +84,7 @@ def partition_for(resources: Resources, scenario: Scenario, site: Site) -> str |
 
 
 def request(resources: Resources, scenario: Scenario, site: Site, together: int = 1) -> Iterator[str]:
-    """Where a job goes, and what it asks for."""
+    """Yield the flags that select a place for a job and request its resources."""
     options = {
         "partition": partition_for(resources, scenario, site),
         "account": scenario.account or site.slurm.account,
@@ -104,7 +104,8 @@ def request(resources: Resources, scenario: Scenario, site: Site, together: int 
 
 
 def _gres(resources: Resources, site: Site) -> Iterator[tuple[str, int]]:
-    """GPUs by the name that the scenario gives them, else the site; `gpus` may vary from trial to trial."""
+    """Yield the scenario's resources, with GPUs named as in the scenario or the site; `gpus` may vary
+    between trials."""
     asked = gres_counts(resources.gres or "")
     gpu = next((kind for kind, _ in asked if is_gpu(kind)), site.slurm.gres)
     if resources.gpus:
@@ -113,7 +114,7 @@ def _gres(resources: Resources, site: Site) -> Iterator[tuple[str, int]]:
 
 
 def time_s(scenario: Scenario, site: Site) -> float:
-    """Of a task: as asked, else what its trials may take one after the other, else the site's."""
+    """Return the time of a task: as set, otherwise what its trials may take in sequence, otherwise the site's time."""
     settings = scenario.slurm
     if settings.time:
         return settings.time
@@ -129,7 +130,8 @@ def clock(seconds: float) -> str:
 
 
 def quoted(path: Path) -> str:
-    """A path as sbatch reads it in an #SBATCH line. It knows double quotes, and takes % for a place to be filled."""
+    """Return a path as sbatch reads it in an #SBATCH line, which supports double quotes and treats % as a
+    placeholder."""
     text = str(path)
     if any(character in text for character in '"\\\n\r'):
         raise BenchError(

@@ -1,4 +1,4 @@
-"""Jobs on Spark: on this machine, or on a standalone cluster that is there. See docs/design/dask-spark.md."""
+"""Run trials on Spark: on this machine, or on an existing standalone cluster. See docs/design/dask-spark.md."""
 
 import os
 import shutil
@@ -18,13 +18,13 @@ from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import resolve
 
 _PAGE_S = 3.0
-_ASKED, _REFUSED = 0, 2  # types of messages of Spark's transport: a request of a chunk, and its refusal
+_ASKED, _REFUSED = 0, 2  # message types of Spark's transport: a request for a chunk, and its refusal
 _REQUEST = struct.pack(">qbqi", 8 + 1 + 8 + 4, _ASKED, 0, 0)
-"""For a chunk of a stream that does not exist: whoever speaks the protocol refuses it in the protocol."""
+"""A request for a chunk of a stream that does not exist; a server that speaks the protocol refuses it."""
 
 
 class SparkExecutor(ClusterExecutor):
-    """All slots of a run are tasks of one Spark job; those that replace lost ones are tasks of another."""
+    """An executor whose slots are tasks of one Spark job; replacements of lost slots are tasks of another."""
 
     title = "Spark"
     engine = "benchhouse.executors.spark_engine"
@@ -62,7 +62,8 @@ class SparkExecutor(ClusterExecutor):
         return super().submit(jobs)
 
     def nodes(self) -> Sequence[ClusterNode]:
-        """Without starting anything where that can be told: a Spark application is as large as it was when it began."""
+        """Return the nodes, if possible without starting anything, because an application's size is fixed
+        at its start."""
         if cluster := LOCAL_CLUSTER.fullmatch(self.address):
             cores, memory = int(cluster["cores"]), int(cluster["megabytes"]) << 20
             return [ClusterNode(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]
@@ -78,7 +79,7 @@ class SparkExecutor(ClusterExecutor):
 
 
 def this_machine(master: str) -> ClusterNode:
-    """What `local[N]` has: N cores, but no more than there are."""
+    """Return the resources of `local[N]`: N cores, but no more than the machine has."""
     have = cluster_capacity.this_machine()
     cores = master.partition("[")[2].rstrip("]") or ("1" if master == "local" else "*")
     return have if cores == "*" else have.model_copy(update={"cpus": min(int(cores), have.cpus)})
@@ -96,7 +97,7 @@ def check_java() -> None:
 
 
 def unanswered(master: str, conf: Mapping[str, str], limit_s: float) -> str:
-    """Why there is no master at this address; empty where there is. One that wants a secret first is believed."""
+    """Return why no master is at this address, or an empty string. A master that requires a secret counts as there."""
     standalone = STANDALONE.fullmatch(master)
     assert standalone
 
@@ -110,9 +111,9 @@ def unanswered(master: str, conf: Mapping[str, str], limit_s: float) -> str:
 
 
 def workers(master: str, ui: str | None) -> list[ClusterNode] | None:
-    """Those that are alive, by the master's web page; None where it does not answer, or is another's.
+    """Return the live workers from the master's web page; None if it does not answer or belongs to another master.
 
-    Nothing else of Spark says it: an application without executors may wait for its turn, or for nobody.
+    Spark reports them nowhere else: an application without executors may be waiting for its turn, or in vain.
     """
     standalone = STANDALONE.fullmatch(master)
     assert standalone

@@ -1,8 +1,8 @@
 """Spark as an engine: slots are tasks of one Spark job, each in an executor of its own on a cluster.
 
-What an application asks for is fixed when it begins: `spark.task.cpus` and the size of an executor are a trial's.
-Spark's own retries can't be switched off without ending the whole job with its first lost task: they find that their
-slot has begun before, and end at once.
+The request of an application is fixed at its start: `spark.task.cpus` and the executor size are those of a trial.
+Spark's own retries cannot be disabled without ending the whole job with its first lost task. A retry notices that its
+slot has begun before, and ends at once.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ from benchhouse.executors.task_slots import run_spark_slot
 from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE
 from benchhouse.schema.errors import BenchError
 
-_GATHER_S = 0.3  # slots that come together are one job
+_GATHER_S = 0.3  # slots that are requested within this time form one job
 _LOOK_S = 1.0
 _ANSWER_S = 8.0
 _GONE_S = 15.0
 _EXECUTORS_S = 60.0
-_MANY = 1_000_000  # failures of a task that Spark is to bear: its later attempts end at once
+_MANY = 1_000_000  # task failures that Spark must tolerate; later attempts end at once
 _LEAST_HEAP = 512 << 20
-_LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a Java that only waits is not worth optimising
+_LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that only waits needs no optimization
 
 
 @dataclass
@@ -77,27 +77,28 @@ class SparkEngine:
 
         ask, slots = SlotRequest.model_validate(settings["ask"]), int(settings["slots"])
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # no property says it; else it is python3
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # no property sets it; the default is python3
         conf = pyspark.SparkConf(loadDefaults=True)
         for key, value in {**properties(self.master, ask, slots, self.scratch), **settings["conf"]}.items():
             conf.set(key, value)
         try:
             self.context = pyspark.SparkContext(conf=conf)
             self.context.setLogLevel("ERROR")
-        except Exception as error:  # of Java or of py4j, by many names
+        except Exception as error:  # of Java or py4j, with many names
             raise BenchError(
                 f"Spark can't be started for {self.master}: {first_line(error)}",
                 "see its own messages above; Spark 4 needs Java 17 or later: java -version",
             ) from error
 
     def nodes(self) -> Sequence[ClusterNode]:
-        """The cluster's workers; where it does not list them, this application's executors, if it was given any."""
+        """Return the cluster's workers; if the cluster does not list them, this application's executors, if
+        it has any."""
         first, self.looked = not self.looked, True
         if not self.standalone and not LOCAL_CLUSTER.fullmatch(self.master):
             return [this_machine(self.master)]
         if self.standalone and (known := workers(self.master, self.ui)) is not None:
             return known
-        deadline = time.monotonic() + (_EXECUTORS_S if first else 0)  # they come some time after the application
+        deadline = time.monotonic() + (_EXECUTORS_S if first else 0)  # executors appear some time after the application
         while not (executors := self._executors()) and time.monotonic() < deadline:
             time.sleep(0.2)
         return [ClusterNode(name=each.hostPort().rpartition(":")[0], cpus=each.totalCores()) for each in executors]
@@ -117,13 +118,13 @@ class SparkEngine:
             ended = {name: why for batch in self.batches for name, why in self._ended(batch).items()}
         except ClusterGoneError:
             raise
-        except Exception as error:  # py4j: its Java is gone
+        except Exception as error:  # py4j: its JVM is gone
             raise ClusterGoneError(f"its driver has ended: {type(error).__name__}") from error
         self.batches = [batch for batch in self.batches if len(batch.over) < len(batch.slots)]
         return ended
 
     def stop(self, slots: Sequence[str]) -> None:
-        """A batch with nothing else left is cancelled; a slot of another batch is told by its orders."""
+        """End slots: cancel a job without other slots; in other jobs, tell the slots through their orders."""
         self.fresh = [item for item in self.fresh if item[0].name not in slots]
         for batch in self.batches:
             for slot in batch.slots:
@@ -171,7 +172,7 @@ class SparkEngine:
         batch.ended = True
 
     def _ended(self, batch: SparkJob) -> dict[str, str]:
-        """Slots whose first attempt is over; the later ones are Spark's, and do nothing."""
+        """Return the slots whose first attempt is over, with reasons. Later attempts are Spark's own and do nothing."""
         if batch.ended:
             reason = batch.error or "its Spark job has ended"
             ended = {slot.name: reason for slot in batch.slots if slot.name not in batch.over}
@@ -196,7 +197,8 @@ class SparkEngine:
         return [executor for executor in executors if executor.id() != "driver"]
 
     def _check_cluster(self) -> None:
-        """A master may be away while its executors work; without either there is nothing left."""
+        """Raise ClusterGoneError if the application has ended, or if both master and executors are gone for
+        too long."""
         if self.context._jsc.sc().isStopped():
             raise ClusterGoneError("Spark has ended the application")
         if not self.standalone or self._executors() or not unanswered(self.master, {}, 3.0):
@@ -206,19 +208,20 @@ class SparkEngine:
 
 
 def _listed(sequence: Any) -> list[Any]:
-    """A sequence of Scala's."""
+    """Convert a Scala sequence to a list."""
     return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def essence(message: str) -> str:
-    """The line of a Java exception that says most: of one that wraps a Python traceback, that traceback's last."""
+    """Return the most informative line of a Java exception: the last of a wrapped Python traceback, otherwise the
+    first."""
     lines = [line for line in message.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     wraps = len(lines) > 1 and lines[0].endswith("(most recent call last):")
     return lines[wraps].strip()[:300] if lines else ""
 
 
 def properties(master: str, ask: SlotRequest, slots: int, scratch: Path) -> dict[str, str]:
-    """What the application asks for: room for `slots` trials, each counted in full."""
+    """Return the properties of an application with room for `slots` trials, each counted in full."""
     conf = {
         "spark.app.name": "benchhouse",
         "spark.master": master,
@@ -237,7 +240,7 @@ def properties(master: str, ask: SlotRequest, slots: int, scratch: Path) -> dict
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if not (STANDALONE.fullmatch(master) or LOCAL_CLUSTER.fullmatch(master)):
         room = slots_in(this_machine(master), ask, slots)
-        # Its cores are what Spark counts: as many as hold so many trials. Local Spark makes up a secret of its own.
+        # Spark counts only cores, so offer as many as fit that many trials. Local Spark generates its own secret.
         return conf | {"spark.master": f"local[{room * ask.cpus},{_MANY}]", "spark.authenticate": "true"}
     memory = max(ask.memory or 0, _LEAST_HEAP)
     conf |= {
@@ -251,7 +254,7 @@ def properties(master: str, ask: SlotRequest, slots: int, scratch: Path) -> dict
 
 
 def slots_in(node: ClusterNode, ask: SlotRequest, slots: int) -> int:
-    """How many trials hold side by side, at least one."""
+    """Return how many trials fit at the same time, at least one."""
     by = [slots, int(node.cpus) // ask.cpus]
     by += [node.memory // ask.memory] if ask.memory and node.memory else []
     by += [int(node.gpus) // ask.gpus] if ask.gpus else []
