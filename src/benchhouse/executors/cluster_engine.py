@@ -92,7 +92,7 @@ class ClusterEngine(Protocol):
 
 
 def carried(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the orchestrator's variables that trials get too, as under Slurm, without those that describe this node."""
+    """Return the orchestrator's variables that trials get too, as under Slurm, without those about this node."""
     return {name: value for name, value in environment.items() if not name.startswith(_OWN)}
 
 

@@ -18,7 +18,7 @@ _LIST = "nodes.json"
 
 
 def prepare(folders: Sequence[Path], limits: Limits) -> None:
-    """Make these folders a gang, before any of its slots is requested. Agents enforce the limits that apply per node."""
+    """Make these folders a gang, before its slots are requested. Agents enforce the limits that apply per node."""
     kept = limits.model_dump(include={"cpus", "memory", "processes"}, exclude_none=True)
     for member, folder in enumerate(folders):
         gang = {"member": member, "nodes": str(folders[0] / _LIST), "limits": kept}
@@ -26,7 +26,7 @@ def prepare(folders: Sequence[Path], limits: Limits) -> None:
 
 
 def introduce(folder: Path, placed: Sequence[Mapping[str, str]], ports: Sequence[int], title: str) -> None:
-    """Write the list of members once all are up, so that the trials in `folder`, the first slot's, can call the others."""
+    """Write the list of members once all are up, so that trials in `folder`, the first slot's, can call the others."""
     names = [place["node"] for place in placed]
     if len(set(names)) < len(names):
         raise BenchError(

@@ -269,7 +269,7 @@ class KubernetesExecutor(ClusterExecutor):
         return tuple(sorted(name for name in names if holds_secret(name, os.environ)))
 
     def probe(self) -> None:
-        """Create a Job as a dry run, to learn which fields this server keeps and whether this account may create Jobs."""
+        """Create a Job as a dry run, to learn which fields this server keeps and whether we may create Jobs."""
         if self._known is not None:
             return
         try:

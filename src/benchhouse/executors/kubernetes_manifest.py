@@ -99,7 +99,7 @@ class Pods:
         return job
 
     def kinds(self, slots: Sequence[WorkerSlot]) -> list[list[WorkerSlot]]:
-        """Group slots into Jobs: with Indexed Jobs, equal slots of the same gang or of none, otherwise one slot each."""
+        """Group slots into Jobs: with Indexed Jobs, equal slots of one gang or of none, otherwise one slot each."""
         kinds: list[list[WorkerSlot]] = []
         for slot in slots:
             same = (kind for kind in kinds if (kind[0].ask, kind[0].gang) == (slot.ask, slot.gang) and self.is_indexed)

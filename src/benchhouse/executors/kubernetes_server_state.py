@@ -195,7 +195,7 @@ class PodServerState:
             return ""
 
     def _keep_log(self, pod: str) -> None:
-        """Keep the log as evidence, where other servers have theirs. After a restart it is that of the first container."""
+        """Keep the log as evidence, where other servers have theirs; after a restart, that of the first container."""
         status = first_container(self._pods[pod])
         text = self._text(pod, CONTAINER, _LOG_LINES, again=bool(status.get("restartCount")))
         if text:

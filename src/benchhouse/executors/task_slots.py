@@ -1,4 +1,4 @@
-"""The functions that a Dask worker or Spark task runs, found by name: its Python needs benchhouse, nothing is pickled."""
+"""The functions of Dask workers and Spark tasks, found by name: their Python needs benchhouse, nothing is pickled."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def run_spark_slot(line: str) -> str:
 
 
 def _had_begun(folder: str) -> bool:
-    """Return whether this slot began before. Dask and Spark run a lost worker's task again, and no setting prevents it."""
+    """Return whether this slot began before. Dask and Spark run a lost worker's task again, without a setting for it."""
     try:
         (Path(folder) / "begun").touch(exist_ok=False)
     except FileExistsError:
