@@ -1,4 +1,4 @@
-"""Registered benchmarks: of the workspace, of installed packages and of a nexus; who uses each, and the last result."""
+"""Registered benchmarks of the workspace, installed packages, and a nexus, with their users and last results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ class FirstResult:
     n: int
     point: str
     points: int
-    """How many points of the target the run has."""
+    """Number of points that the run has for the target."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class LastRun:
     succeeded: int
     target_name: str
     result: FirstResult | None = None
-    """None where no trial succeeded."""
+    """None if no trial succeeded."""
 
 
 @dataclass(frozen=True)
 class ListedBenchmark:
-    """A registered benchmark: what it runs, for which models, who uses it; or a file that can't be read (`broken`)."""
+    """A registered benchmark with its experiments, models, and users, or a file that can't be read (`broken`)."""
 
     benchmark: str = ""
     kind: str = ""
-    """`benchmark`, `scenario` or `space`."""
+    """`benchmark`, `scenario`, or `space`."""
     experiment: str = ""
     experiments: list[str] = field(default_factory=list)
     version: str | list[str] | None = None
@@ -74,9 +74,9 @@ class ListedBenchmark:
 
 @dataclass
 class _Users:
-    """Who says `uses:` what, and as which scenario and target each runs."""
+    """The scenarios and benchmarks that name a benchmark in `uses:`, and the scenario and target of each."""
 
-    ids: dict[str, str] = field(default_factory=dict)  # a bare name of the nexus -> `package/name`
+    ids: dict[str, str] = field(default_factory=dict)  # bare name in the nexus -> `package/name`
     by_name: dict[str, list[str]] = field(default_factory=dict)
     runs: dict[str, tuple[str, str]] = field(default_factory=dict)  # user -> (scenario, target; empty: any)
 
@@ -88,7 +88,7 @@ class _Users:
         return self.by_name.get(name, [])
 
     def all_of(self, name: str) -> set[str]:
-        """Also those that use it by way of another."""
+        """Return all users, including those that use it through another benchmark."""
         users, todo = set[str](), self.of(name)
         while todo:
             users.update(todo)
@@ -109,7 +109,7 @@ def registered(
     model: str | None = None,
     experiment: str | None = None,
 ) -> list[ListedBenchmark]:
-    """Each benchmark of the package, model and experiment (all, by default), and each file that can't be read."""
+    """Return each benchmark of the package, model, and experiment (default: all), and each file that can't be read."""
     good, unread = list_benchmarks(workspace.benchmarks)
     root = places.nexus(nexus, workspace.root)
     whole = load_nexus(root) if root else Nexus(workspace.root, ())
@@ -167,19 +167,19 @@ def _nexus_row(item: BenchmarkInstance, users: _Users) -> ListedBenchmark:
 
 
 def _scenario(item: BenchmarkInstance) -> str:
-    """What its results are filed under; a space's are under the name of its folder."""
+    """Return the scenario under which its results are filed; for a space, the name of its folder."""
     return str(item.document.data.get("scenario", item.name))
 
 
 def _users(workspace: WorkspaceFolder, nexus: Nexus) -> _Users:
-    """From scenarios in the workspace's own folders, and from all of the nexus."""
+    """Collect users from scenarios in the workspace's own folders and from the whole nexus."""
     users = _Users({item.name: item.id for package in nexus.packages for item in package.instances})
     for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
         for path in sorted(folder.glob("*.yaml")):
             try:
                 data = load_yaml(path).data
             except BenchError:
-                continue  # not a scenario of ours, or a broken one: `bench validate` tells
+                continue  # not a scenario, or a broken one, which `bench validate` reports
             if "uses" in data and "scenario" in data:
                 users.add(str(data["uses"]), str(data["scenario"]), str(data["scenario"]))
     for item in nexus.instances():
@@ -189,7 +189,7 @@ def _users(workspace: WorkspaceFolder, nexus: Nexus) -> _Users:
 
 
 def _last_runs(workspace: WorkspaceFolder, wanted: list[set[tuple[str, str]]]) -> list[LastRun | None]:
-    """The newest run of each set of (scenario, target): when, how many trials succeeded, and a first number of it."""
+    """Return the newest run of each set of (scenario, target), with its successful trials and a first result."""
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)
     from benchhouse.results.run_points import points as points_of
@@ -207,7 +207,7 @@ def _last_runs(workspace: WorkspaceFolder, wanted: list[set[tuple[str, str]]]) -
 
 
 def _newest(runs: Iterable[dict[str, Any]], pairs: set[tuple[str, str]]) -> LastRun | None:
-    """Runs come newest first."""
+    """Return the first run that matches; `runs` come newest first."""
     for row in runs:
         if (row["scenario"], row["target_name"]) in pairs or (row["scenario"], "") in pairs:
             return LastRun(row["run_id"], row["ended"], row["trials"], row["succeeded"], row["target_name"])

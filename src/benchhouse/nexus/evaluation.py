@@ -1,6 +1,6 @@
-"""What an administrator evaluates: every registered benchmark that is asked for or touched, as one plan.
+"""The plan of an evaluation: every registered benchmark that is selected or touched by a change.
 
-What an earlier run measured under the same conditions is left out of it.
+Points that an earlier run measured under the same conditions are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class BenchmarkSelection:
-    """Which benchmarks: all, or of one package, of one model, or what changed since a commit."""
+    """A selection of benchmarks: all, those of one package or one model, or those changed since a commit."""
 
     all: bool = False
     package: str | None = None
@@ -42,47 +42,47 @@ class BenchmarkSelection:
 
 @dataclass(frozen=True)
 class EvaluatedBenchmark:
-    """A benchmark of an evaluation; a space of several experiments has one for each."""
+    """A benchmark of an evaluation; a space of several experiments has one entry per experiment."""
 
     benchmark: str
     """`package/name`, or `package/model/name`."""
     scenario: str
-    """What its results are filed under."""
+    """The scenario under which its results are filed."""
     file: str
     why: list[str]
-    """Changed files that touch it; empty where it was asked for by name."""
+    """Changed files that touch it; empty if it was selected by name."""
     state: Literal["to run", "reused", "broken"]
     points: int
-    """To be run now."""
+    """Number of points to be run now."""
     reused: int
-    """Points that an earlier run measured under the same conditions."""
+    """Number of points that an earlier run measured under the same conditions."""
     reused_runs: list[str]
     """Runs that have those points."""
     trials: int
     seconds: float | None
-    """Of all trials to be run, from history; None where there is none."""
+    """Estimated seconds of all trials to be run, from history; None if there is no history."""
     cost: float | None
     plan_digest: str
     error: str = ""
-    """Why it can't be planned."""
+    """Why it can't be planned; empty if it can."""
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """All that an evaluation would run, and what it leaves out."""
+    """The benchmarks that an evaluation would run, and those that it leaves out."""
 
     benchmarks: list[EvaluatedBenchmark]
     changed: list[str]
-    """Files that changed, where that was asked for."""
+    """Files that changed, if the selection is by change."""
     trials: int
     seconds: float | None
-    """Of what history knows; None where it knows nothing."""
+    """Sum of the estimates that history allows; None if it allows none."""
     cost: float | None
     plan_digest: str
-    """Over the plans of all that is to run."""
+    """Digest of the plans of all benchmarks to be run."""
 
     def count(self, state: str) -> int:
-        """How many benchmarks are in this state."""
+        """Return the number of benchmarks in this state."""
         return sum(item.state == state for item in self.benchmarks)
 
 
@@ -98,7 +98,8 @@ class EvaluationStep:
 def plan_evaluation(
     workspace: WorkspaceFolder, nexus: Nexus, wanted: BenchmarkSelection, where: Where, *, again: bool = False
 ) -> tuple[EvaluationPlan, list[EvaluationStep]]:
-    """The plan, and its runs in order. With `again` nothing is reused. What can't be planned spoils nothing else."""
+    """Return the plan, and its runs in order. With `again` nothing is reused. A benchmark that can't be planned does
+    not affect the others."""
     changed = changed_files(nexus.root, wanted.changed_since) if wanted.changed_since is not None else []
     chosen = _chosen(nexus, wanted, changed)
     planner = _Planner(workspace, where, None if again else EarlierRuns(workspace))
@@ -123,7 +124,7 @@ def plan_evaluation(
 
 
 def refuse_over(plan: EvaluationPlan, budget: Budget) -> None:
-    """Raises BenchError where the whole asks for more than it may use, as far as that is known before."""
+    """Raise BenchError if the plan exceeds the budget, as far as that is known in advance."""
     over = []
     if budget.trials is not None and plan.trials > budget.trials:
         over.append(f"{plan.trials} trials, {budget.trials} are allowed")
@@ -152,15 +153,15 @@ def _chosen(
 
 @dataclass(frozen=True)
 class _Planner:
-    """Plans one benchmark after the other."""
+    """Planner of single benchmarks."""
 
     workspace: WorkspaceFolder
     where: Where
     earlier: EarlierRuns | None
-    """What may be reused; None: nothing."""
+    """Runs whose points may be reused; None reuses nothing."""
 
     def plan(self, item: PackageBenchmark, why: list[str]) -> list[EvaluationStep]:
-        """A step for each experiment of it; raises where one can't be planned."""
+        """Return a step for each of its experiments. Raise BenchError if one can't be planned."""
         prepared = prepare_all(self.workspace, Path(item.file), self.where)
         for each in prepared:
             if each.plan.code is None:
@@ -173,7 +174,7 @@ class _Planner:
         points = prepared.plan.points
         if len(measured) == points:
             return EvaluationStep(_row(item, why, prepared, measured, None), prepared, path)
-        if measured and not prepared.plan.variants:  # `exclude` can't tell one version's points from another's
+        if measured and not prepared.plan.variants:  # `exclude` can't distinguish the points of versions
             left_out = [point for number, point in enumerate(prepared.plan.shown_points()) if number in measured]
             text = text_without(prepared.file, left_out)
             prepared = prepare_text(self.workspace, text, str(path), prepared.home, self.where)
@@ -213,7 +214,7 @@ def _unreadable(
     chosen: Sequence[tuple[PackageBenchmark, list[str]]],
     changed: Sequence[str],
 ) -> list[EvaluatedBenchmark]:
-    """What is wrong with files of the packages that are asked for: what they hold can't be known."""
+    """Return the unreadable files of the selected packages, whose benchmarks can't be known."""
     packages = {item.benchmark.partition("/")[0] for item, _ in chosen} | {wanted.package}
     packages |= {name.split("/")[1] for name in changed if name.count("/") > 1}
     return [

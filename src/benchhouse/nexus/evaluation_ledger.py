@@ -1,4 +1,4 @@
-"""The files of an evaluation: what was asked and planned, and each run, written down before it is begun."""
+"""The files of an evaluation: the request, the plan, and each run, recorded before it starts."""
 
 from functools import cached_property
 from typing import Literal
@@ -21,7 +21,7 @@ State = Literal["begun", "complete", "incomplete", "refused", "not run"]
 
 
 class PlannedRun(Model):
-    """One run of an evaluation, with all that is needed to begin it."""
+    """One run of an evaluation, with everything needed to start it."""
 
     benchmark: str = Field(description="`package/name`, or `package/model/name`.")
     file: str = Field(description="Its scenario file, or the label of one.")
@@ -31,7 +31,7 @@ class PlannedRun(Model):
 
 
 class Used(Model):
-    """What a run used, for the budget of all."""
+    """What a run used of the budget of the whole evaluation."""
 
     trials: int = 0
     wall: float = 0
@@ -42,7 +42,7 @@ class Used(Model):
 
 
 class RunLine(Model):
-    """A line of runs.jsonl: how one of the runs stands; the newest line of each counts."""
+    """A line of runs.jsonl: the state of one of the runs. The newest line of each run counts."""
 
     time: str = Field(description="When, UTC.")
     number: int = Field(description="Which of the planned runs, from 0.")
@@ -55,7 +55,7 @@ class RunLine(Model):
 
 
 class EvaluationRecord(Model):
-    """evaluation.json: what was asked for, and the plan; it never changes."""
+    """Contents of evaluation.json: the request and the plan. It never changes."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     evaluation_id: str = Field(description="Its id.")
@@ -75,7 +75,7 @@ class EvaluationRecord(Model):
 
 
 class EvaluationLedger:
-    """One evaluation's files, and the lock that says somebody is working on it."""
+    """The files of one evaluation, and the lock of the process that works on it."""
 
     def __init__(self, folder: EvaluationFolder) -> None:
         self.folder = folder
@@ -109,15 +109,15 @@ class EvaluationLedger:
 
     @property
     def begun(self) -> bool:
-        """Whether a process ever worked on it."""
+        """Whether a process has ever worked on it."""
         return self.folder.lock.exists()
 
     def owner(self) -> int | None:
-        """Process id of who works on it, 0 where it has not written it yet, or None."""
+        """Return the process id of its owner, 0 if the owner has not written it yet, or None if there is none."""
         return self._lock.owner()
 
     def own(self) -> None:
-        """Work on it alone, or fail with who does."""
+        """Become its only owner, or raise BenchError with the current one."""
         try:
             taken = self._lock.take()
         except OSError as error:
@@ -133,11 +133,11 @@ class EvaluationLedger:
 
     @property
     def carry_on(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes it."""
         return f"bench evaluate --resume {self.folder.evaluation_id}"
 
     def lines(self) -> dict[int, RunLine]:
-        """The newest of each run, by its number."""
+        """Return the newest line of each run, by its number."""
         return {line.number: line for line in journals.read(self.folder.journal, RunLine)[0]}
 
     def write(self, line: RunLine) -> RunLine:
@@ -145,13 +145,13 @@ class EvaluationLedger:
         return line
 
     def begin(self, number: int, before: RunLine | None) -> RunLine:
-        """Its id is on disk before the run is: whoever is killed in between finds it again."""
+        """Record the run's id before the run exists, so that a run killed in between is found again."""
         run_id, used = (before.run_id, before.used) if before else ("", Used())
         return self.write(RunLine(time=now(), number=number, state="begun", run_id=run_id or new_run_id(), used=used))
 
 
 def planned_run(step: EvaluationStep) -> PlannedRun:
-    """What is kept of a step."""
+    """Return what the ledger stores of a step."""
     prepared = step.prepared
     return PlannedRun(
         benchmark=step.benchmark.benchmark,
@@ -163,12 +163,13 @@ def planned_run(step: EvaluationStep) -> PlannedRun:
 
 
 def list_evaluations(workspace: WorkspaceFolder) -> list[str]:
-    """Ids of all, oldest first."""
+    """Return the ids of all evaluations, oldest first."""
     return sorted(path.name for path in list_folder(workspace.evaluations) if EvaluationFolder(path).record.is_file())
 
 
 def find_evaluation(workspace: WorkspaceFolder, name: str) -> EvaluationLedger:
-    """By its id, the beginning of it, or `@last`."""
+    """Return the evaluation with this id or prefix of an id, or the newest for `@last`. Raise BenchError if none or
+    several match."""
     known = list_evaluations(workspace)
     matches = known[-1:] if name == "@last" else [item for item in known if name and item.startswith(name)]
     if name in matches:

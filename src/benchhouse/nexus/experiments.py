@@ -1,4 +1,4 @@
-"""Experiments, installed here or registered in a nexus, and all that is known about one."""
+"""Experiments that are installed here or registered in a nexus, and the details of one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedExperiment(Listed):
-    """An experiment that is installed here, or in an isolated environment, or that a package of a nexus registers."""
+    """An experiment that is installed here or in an isolated environment, or that a package of a nexus registers."""
 
     installed: bool = True
     registered_by: list[str] = field(default_factory=list)
@@ -29,10 +29,10 @@ class ListedExperiment(Listed):
 
 @dataclass(frozen=True)
 class BenchmarkDetails:
-    """A registered benchmark: the file that defines it, and what that file fixes for every scenario."""
+    """A registered benchmark: the file that defines it, and the values that the file fixes for every scenario."""
 
     content: dict[str, Any]
-    """What the file says, together with what it takes over from the benchmark that it uses."""
+    """The contents of the file, merged with what it inherits from the benchmark that it uses."""
     file: str
     origin: str
     """`workspace`, the distribution, or the package of the nexus."""
@@ -56,12 +56,12 @@ class BenchmarkDetails:
 
 @dataclass(frozen=True)
 class ExperimentDetails:
-    """All that is known about one installed experiment; with the benchmark, where it was asked for by one."""
+    """The details of one known experiment, and of the benchmark if it was looked up by one."""
 
     name: str
     version: str
     object: str
-    """`module:function`, where its code is."""
+    """`module:function` of its code."""
     distribution: str
     distribution_version: str
     description: str
@@ -72,19 +72,19 @@ class ExperimentDetails:
     data: "list[Data]"
     deprecated: "Deprecated | None"
     bridge: str
-    """`ado` where it is one of ado's."""
+    """`ado` if it is an experiment of ado, otherwise empty."""
     properties: list[dict[str, Any]]
-    """Inputs of one of ado's, as ado describes them."""
+    """Inputs of an experiment of ado, as ado describes them."""
     notes: list[str]
-    """What of its declaration has no effect here."""
+    """Parts of its declaration that have no effect here."""
     environment: list[str]
-    """What the isolated environment installs that alone has it; empty where it is installed here."""
+    """Requirements of the only isolated environment that has it; empty if it is installed here."""
     benchmark: BenchmarkDetails | None
     target: "list[InputKey]"
     workload: "list[InputKey]"
 
     def to_dict(self) -> dict[str, Any]:
-        """As `bench show NAME --json` prints it."""
+        """Return the document that `bench show NAME --json` prints."""
         from pydantic_core import to_jsonable_python
 
         document: dict[str, Any] = to_jsonable_python(self)
@@ -93,12 +93,12 @@ class ExperimentDetails:
 
 
 def installed() -> list[Listed]:
-    """All installed experiments, deprecated and broken ones included."""
+    """Return all installed experiments, including deprecated and broken ones."""
     return list_experiments(places.cache())
 
 
 def known() -> list[Listed]:
-    """Installed experiments, and those of isolated environments that were looked at and that are not installed here."""
+    """Return installed experiments, and those of inspected isolated environments that are not installed here."""
     here = installed()
     names = {(item.name, item.version) for item in here}
     apart = [item for item in all_descriptions(places.cache()) if (item.name, item.version) not in names]
@@ -106,9 +106,9 @@ def known() -> list[Listed]:
 
 
 def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
-    """Make an isolated environment for each requirement; `known` has its experiments from then on.
+    """Make an isolated environment for each requirement; `known` returns its experiments from then on.
 
-    Raises where trusted.yaml does not let one run: to look into it runs it.
+    Raise BenchError if trusted.yaml forbids one, because inspecting it runs its code, or if it has no experiment.
     """
     from benchhouse.runs.isolated_environments import experiments_in
     from benchhouse.runs.package_gate import check_environments
@@ -128,7 +128,7 @@ def look_into(workspace: WorkspaceFolder, requirements: Sequence[str]) -> None:
 
 
 def list_with_registered(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[ListedExperiment]:
-    """Known experiments, and those that a nexus registers and that are not installed here."""
+    """Return known experiments, and those that a nexus registers and that are not installed here."""
     packages = _registrations(workspace, nexus)
     rows: list[ListedExperiment] = []
     matched: set[str] = set()
@@ -146,7 +146,8 @@ def list_with_registered(workspace: WorkspaceFolder, nexus: str | Path | None = 
 
 
 def _registrations(workspace: WorkspaceFolder, nexus: str | Path | None) -> dict[str, list[str]]:
-    """Experiment, as a nexus.yaml names it -> the packages that do; without a nexus nothing slow is imported."""
+    """Return the packages that register each experiment, by its name in nexus.yaml; imports nothing slow without a
+    nexus."""
     root = places.nexus(nexus, workspace.root)
     if root is None:
         return {}
@@ -159,11 +160,11 @@ def _registrations(workspace: WorkspaceFolder, nexus: str | Path | None) -> dict
 
 
 def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) -> ExperimentDetails:
-    """One experiment, or a registered benchmark: what it fixes, and the experiment behind it."""
+    """Return the details of an experiment, or of a registered benchmark and the experiment behind it."""
     from benchhouse.catalog.inputs import inputs_of
 
     listed, benchmark = known(), None
-    if not any(item.name == name for item in listed):  # an experiment of that name comes first
+    if not any(item.name == name for item in listed):  # an experiment of that name has priority
         benchmark = _benchmark(workspace, name)
         if benchmark:
             name, version = benchmark.experiment, version or benchmark.version
@@ -193,7 +194,7 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
 
 
 def is_listed(workspace: WorkspaceFolder, name: str) -> bool:
-    """Whether an experiment or a registered benchmark has exactly this name."""
+    """Return whether an experiment or a registered benchmark has exactly this name."""
     return any(item.name == name for item in known()) or _benchmark(workspace, name) is not None
 
 
@@ -209,7 +210,7 @@ def _benchmark(workspace: WorkspaceFolder, name: str) -> "Registered | None":
 
 def _details(registered: "Registered") -> BenchmarkDetails:
     content: dict[str, Any] = {}
-    for part in registered.chain:  # what its own file says comes last
+    for part in registered.chain:  # the benchmark's own file comes last
         own = part.benchmark.model_dump(mode="json", exclude_defaults=True)
         workload = {**content.get("workload", {}), **own.get("workload", {})}
         content |= own | ({"workload": workload} if workload else {})

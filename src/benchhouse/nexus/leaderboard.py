@@ -1,4 +1,4 @@
-"""Leaderboards: every result in the warehouse that a binding maps onto a logical benchmark, ranked by target."""
+"""Leaderboards: all results in the warehouse that a binding maps to a logical benchmark, ranked by target."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.query import Warehouse, own
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 
-# One row a bound point: what it is, and how its trials ended. Values are asked for only of those that are mapped.
+# One row per bound point, with the outcomes of its trials. Values are queried only for points that are mapped.
 INSTANCES = own(
     """
 SELECT experiment, experiment_version, instance_digest, any_value(target_name) AS target_name,
@@ -40,7 +40,7 @@ ORDER BY experiment, experiment_version, instance_digest
 """.strip()
 )
 
-# A row a point and metric: of 100,000 trials a row each would be some hundred megabytes.
+# One row per point and metric: one row for each of 100,000 trials would be some hundred megabytes.
 VALUES = own(
     """
 SELECT t.instance_digest, m.metric, m.stat, m.unit, m.direction, max(m.error_bound) AS error_bound,
@@ -59,18 +59,18 @@ _SURE = 0.01
 _TABLES = (TRIAL_FACT.name, MEASUREMENT_FACT.name)
 _MOST_KNOWN = 32
 _known: dict[str, "Leaderboard"] = {}
-"""By what was asked and the digests of all files that were asked: other files are another question."""
+"""Leaderboards by their query and the digests of all files that were read, so that changed files are not served."""
 
 
 @dataclass
 class _Gathered:
-    """What one target has of one metric, at one combination of the properties."""
+    """All values of one metric for one target, at one combination of the properties."""
 
     values: dict[str, float] = field(default_factory=dict)  # by trial
     by_source: dict[str, list[float]] = field(default_factory=dict)  # by experiment, its name and version
     runs: set[str] = field(default_factory=set)
     instances: set[str] = field(default_factory=set)
-    error_bound: float | None = None  # how far a value can be off, the most of them; None where none says
+    error_bound: float | None = None  # the largest possible error of a value; None if no experiment declares one
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RankedRow:
 
     standing: RankedTarget
     experiments: list[str]
-    disagree: bool  # whether it is certain that they don't measure the same
+    disagree: bool  # whether two experiments surely differ
     runs: list[str]
     trials: list[str]
     points: int  # different instances that are pooled
@@ -88,9 +88,10 @@ class RankedRow:
 
     @property
     def against_best(self) -> str:
-        """How far from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit without a share.
+        """Difference from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit if there is no
+        share.
 
-        Empty where nothing is compared.
+        Empty if nothing is compared.
         """
         compared = self.standing.against_best
         if compared is None:
@@ -101,7 +102,7 @@ class RankedRow:
             value, interval, form = compared.difference, compared.difference_interval, "+.4g"
         ends = [format(end, form) for end in interval or ()]
         text = format(value, form) + (f" ({' to '.join(ends)})" if ends and ends[0] != ends[1] else "")
-        return text.replace("-", "−")  # as `bench compare` writes it
+        return text.replace("-", "−")  # the sign that `bench compare` uses
 
     def as_dict(self, named: int | None = None) -> dict[str, Any]:
         standing, summary, beside = self.standing, self.standing.summary, self.standing.against_best
@@ -132,7 +133,7 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Board:
-    """One metric at one combination of the properties: ranked, or refused and why."""
+    """One metric at one combination of the properties: ranked, or refused with a reason."""
 
     properties: dict[str, Any]
     metric: str
@@ -144,7 +145,7 @@ class Board:
 
     @property
     def title(self) -> str:
-        """`time_ms at load=heavy`."""
+        """The metric and properties, such as `time_ms at load=heavy`."""
         place = " ".join(f"{name}={value}" for name, value in self.properties.items())
         return f"{self.metric} at {place}" if place else self.metric
 
@@ -161,11 +162,12 @@ class Leaderboard:
     target: str
     boards: list[Board]
     notes: list[str]
-    queries: list[str]  # query_spec_digest of each question that was asked
-    experiments: list[str]  # that answer it
+    queries: list[str]  # query_spec_digest of each query
+    experiments: list[str]  # experiments that answer it
 
     def as_dict(self, named: int | None = None) -> dict[str, Any]:
-        """Each row names so many of its runs and trials at most, all where that is None."""
+        """Return the board as a dictionary. Each row names at most `named` of its runs and trials; all if it is
+        None."""
         boards = [board.as_dict(named) for board in self.boards]
         return {name: getattr(self, name) for name in ("benchmark", "target", "notes", "queries")} | {"boards": boards}
 
@@ -195,7 +197,7 @@ def leaderboard(
     confidence: float = CONFIDENCE,
     experiment: str | None = None,
 ) -> Leaderboard:
-    """Rank the targets of a logical benchmark over all that was collected here, or all that `experiment` measured."""
+    """Rank the targets of a logical benchmark over all that was collected here, or only what `experiment` measured."""
     logical = logical_api.find(workspace, name, nexus)
     wanted = read_where(logical, where)
     bindings = by_experiment(logical_api.bindings_to(logical, experiment))
@@ -234,7 +236,7 @@ def leaderboard(
 def _take(
     logical: Logical, bindings: Mapping[str, list[Binding]], rows: Iterable[Mapping[str, Any]], where: Mapping[str, Any]
 ) -> tuple[list[_Taken], Counter[tuple[str, str]]]:
-    """The points that answer the benchmark, and how many trials of others there are, by experiment and reason."""
+    """Return the points that answer the benchmark, and the number of other trials by experiment and reason."""
     taken: list[_Taken] = []
     unmapped: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -258,7 +260,7 @@ def _take(
 
 
 def _columns(logical: Logical, binding: Binding) -> Iterable[str]:
-    """What a metric may be in the warehouse: the statistic is a part of its name, or it is its value or mean."""
+    """Yield the columns that a metric may have: the statistic is a part of its name, or it is its value or mean."""
     for name in logical.metrics:
         mapped = mapped_metric(binding, name)
         metric, stat = split_stat(mapped, ())
@@ -278,7 +280,7 @@ def _boards(logical: Logical, taken: list[_Taken], values: list[dict[str, Any]],
 
 
 def _place(logical: Logical, board: Board) -> list[tuple[int, float, str]]:
-    """Boards in the order of the file; values that it does not list by size, then by alphabet."""
+    """Return a sort key: values in the order of the file, and those that it does not list by size, then by alphabet."""
     place = []
     for item in logical.file.logical_benchmark.properties:
         value, values = board.properties[item.identifier], listed(item.property_domain) or []
@@ -325,7 +327,7 @@ def _board(
 
 
 def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
-    """The rows with the one number of each trial: of the statistic asked for, else the value, or the mean of many."""
+    """Return the rows with one number per trial: the named statistic, or otherwise the value, or the mean of many."""
     values = list(values)
     name, stat = split_stat(wanted, {item["metric"] for item in values})
     stats = (stat,) if stat else ("value", "mean")
@@ -333,7 +335,8 @@ def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, A
 
 
 def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], directions: Mapping[str, set[str]]) -> str:
-    """Why the values can't stand on one board; they are never averaged over such a difference."""
+    """Return why the values can't be on one board, or an empty text. Different units or directions are never
+    averaged."""
     if len(units) > 1:
         return f"the unit differs: {_by_source(units)}"
     declared = logical.directions.get(metric)
@@ -367,7 +370,7 @@ def _row(standing: RankedTarget, gathered: _Gathered, members: list[_Taken]) -> 
 
 
 def _doubts(boards: Iterable[Board]) -> list[str]:
-    """What a reader must know before believing a board; each said once, whichever metrics it concerns."""
+    """Return what a reader must know before trusting a board, each note once for all metrics that it concerns."""
     notes: dict[str, None] = {}
     for board in boards:
         for row in board.rows:
@@ -387,13 +390,13 @@ def _doubts(boards: Iterable[Board]) -> list[str]:
 
 
 def _disagree(by_source: Mapping[str, list[float]]) -> bool:
-    """Whether two experiments surely differ about one target: a chance of 1% is left, whatever their number."""
+    """Return whether two experiments surely differ about one target: at 1% error for all pairs together."""
     pairs = list(combinations(by_source.values(), 2))
     return any((p := p_value(a, b)) is not None and p * len(pairs) <= _SURE for a, b in pairs)
 
 
 def _left_out(taken: Iterable[_Taken]) -> list[str]:
-    """Trials that measured nothing that holds, also of targets that therefore stand on no board."""
+    """Return notes about trials without valid measurements, also for targets that are therefore on no board."""
     invalid, failed = Counter[str](), Counter[str]()
     for row, target in {item.row["instance_digest"]: (item.row, item.answer.target) for item in taken}.values():
         invalid[target] += row["invalid"]

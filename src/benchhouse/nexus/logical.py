@@ -1,4 +1,4 @@
-"""Logical benchmarks: list them, check them beside what is installed, and make one a scenario that runs."""
+"""Logical benchmarks: list them, check them against what is installed, and turn one into a scenario that runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class LogicalSummary:
-    """A logical benchmark and what answers it; or a file that can't be read (`broken`)."""
+    """A logical benchmark and the experiments that answer it, or a file that can't be read (`broken`)."""
 
     benchmark: str
     target: str
@@ -50,7 +50,7 @@ class LogicalFileCheck:
     path: str
     name: str
     problems: list[Problem]
-    error: BenchError | None = None  # of a file that can't be read at all
+    error: BenchError | None = None  # set if the file can't be read at all
     bindings: int = 0
 
     @property
@@ -59,7 +59,7 @@ class LogicalFileCheck:
 
     @property
     def failure(self) -> BenchError:
-        """All that is wrong, in one."""
+        """All problems in one error."""
         return ProblemsError(self.problems) if self.problems else self.error or BenchError(f"{self.path} is good")
 
     def as_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class LogicalFileCheck:
 
 
 def roots(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[Path]:
-    """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
+    """Return the folders of logical benchmarks: the nexus, and the workspace if that is another folder."""
     root = places.nexus(nexus, workspace.root)
     if nexus and root:
         return [root]
@@ -82,7 +82,7 @@ def roots(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[P
 
 
 def benchmarks(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[LogicalSummary]:
-    """Every logical benchmark with what answers it; what can't be read has `broken`."""
+    """Return every logical benchmark with its experiments; a file that can't be read has `broken`."""
     good, broken = list_logical(*roots(workspace, nexus))
     readable = [
         LogicalSummary(
@@ -99,14 +99,14 @@ def benchmarks(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> l
 
 
 def validate_file(path: Path) -> LogicalFileCheck | None:
-    """One file, checked; None where it is not meant as a logical benchmark."""
+    """Check one file. Return None if it is not meant as a logical benchmark."""
     if not is_logical(load_yaml(path).data):
         return None
     return _check(read_logical(path), list_experiments(places.cache()))
 
 
 def validate(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[LogicalFileCheck]:
-    """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
+    """Check every logical benchmark on its own and against the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
     return [*(_check(item, installed) for item in broken), *(_check(item, installed) for item in good)]
@@ -117,7 +117,7 @@ def find(workspace: WorkspaceFolder, name: str, nexus: str | Path | None = None)
 
 
 def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
-    """The bindings to an experiment, or all of them."""
+    """Return the bindings to an experiment, or all of them. Raise BenchError if there is none."""
     bindings = [
         item
         for item in logical.file.bindings
@@ -133,7 +133,7 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
 def scenario_file(
     workspace: WorkspaceFolder, name: str, asked: LogicalSelection, experiment: str | None = None
 ) -> Path:
-    """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
+    """Write a logical benchmark as a scenario of the experiment that answers it, under `.bench/logical/`."""
     logical = find(workspace, name)
     installed = list_experiments(places.cache())
     scenario = _first_scenario(logical, _choose(logical, installed, experiment), installed, asked)
@@ -150,7 +150,7 @@ def scenario_file(
 def _first_scenario(
     logical: Logical, choices: Sequence[tuple[Binding, Listed]], installed: Sequence[Listed], asked: LogicalSelection
 ) -> dict[str, Any]:
-    """By the first of the bindings that has such a point: one experiment may have several, each for a part."""
+    """Return the scenario of the first binding that has the point. An experiment may have several, each for a part."""
     refused: BenchError | None = None
     for binding, experiment in choices:
         if problems := _check(logical, installed, only=binding).problems:
@@ -164,7 +164,7 @@ def _first_scenario(
 
 
 def _literal(data: Any) -> Any:
-    """As a scenario writes what is meant to the letter: `$` is none of a variable."""
+    """Return data escaped for a scenario, so that `$` does not start a variable."""
     if isinstance(data, dict):
         return {key: _literal(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -173,7 +173,7 @@ def _literal(data: Any) -> Any:
 
 
 def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -> list[tuple[Binding, Listed]]:
-    """The bindings to run by: to the experiment that was asked for, else to the only one that is installed."""
+    """Return the bindings to run: those to the given experiment, or otherwise to the only installed one."""
     choices: list[tuple[Binding, Listed]] = []
     error: BenchError | None = None
     for binding in bindings_to(logical, wanted):
@@ -191,7 +191,7 @@ def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -
 
 
 def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
-    """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
+    """Return the installed experiment of a binding: its version, or otherwise the newest of the same MAJOR."""
     name, version = bound.listed_name, bound.experiment_version
     fitting = [item.version for item in listed if item.name == name and fits_version(version, item.version)]
     if version and fitting and version not in fitting:
@@ -200,7 +200,7 @@ def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
 
 
 def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> LogicalFileCheck:
-    """All that is wrong at once: of a faulty file too, as far as it could be read."""
+    """Return all problems at once, including those in the readable part of a faulty file."""
     logical = item.logical if isinstance(item, Unreadable) else item
     problems = list(getattr(item.error, "problems", [])) if isinstance(item, Unreadable) else []
     if logical is None:

@@ -1,6 +1,6 @@
-"""Proof that the packages of a nexus hold: files, experiments, parameters, and that all of it installs together.
+"""Proof that the packages of a nexus are valid: files, experiments, parameters, and that all of it installs together.
 
-Nothing is taken for granted: what could not be examined is `unchecked`, and only `static` lets that pass.
+Nothing is assumed: what could not be examined is `unchecked`, and only `static` lets that pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +25,13 @@ from benchhouse.sites import places
 
 State = Literal["good", "broken", "unchecked"]
 MOST_POINTS = 100_000
-"""Of a larger space every value is checked, but not every combination."""
+"""In a larger space every value is checked, but not every combination."""
 _OURS = "benchhouse"
 
 
 @dataclass(frozen=True)
 class PackageFinding:
-    """One check and its result; `why` where it could not be made."""
+    """One check and its result; `why` gives the reason if it could not be made."""
 
     package: str
     what: str  # the id of a benchmark, `nexus.yaml`, `model.yaml` or `install`
@@ -45,7 +45,7 @@ class PackageFinding:
 
 @dataclass(frozen=True)
 class Proof:
-    """All findings; `exit_code` is 0 only where everything asked for was proven."""
+    """All findings; `exit_code` is 0 only if everything requested was proven."""
 
     findings: tuple[PackageFinding, ...]
     packages: int
@@ -54,7 +54,8 @@ class Proof:
 
     @property
     def problems(self) -> list[Problem]:
-        """Each once: benchmarks that use a broken one, or each other in a circle, find the same."""
+        """All problems, each once: benchmarks that use a broken one, or each other in a circle, have the same
+        problem."""
         return list(dict.fromkeys(problem for item in self.findings for problem in item.problems))
 
     def count(self, state: State) -> int:
@@ -72,7 +73,7 @@ class Proof:
 
     @property
     def failure(self) -> BenchError | None:
-        """All that is broken, in one error."""
+        """All problems in one error; None if there are none."""
         return ProblemsError(self.problems) if self.problems else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,20 +87,21 @@ class Proof:
 
 @dataclass(frozen=True)
 class _MachineFacts:
-    """What is known of this machine while a nexus is examined."""
+    """The facts about this machine while a nexus is examined."""
 
     workspace: WorkspaceFolder
     nexus: Nexus
     listed: Sequence[Listed]
 
     def used(self, item: BenchmarkInstance) -> Registered | None:
-        """The benchmark that it uses, with all that that one uses."""
+        """Return the benchmark that this one uses, with the whole chain behind it; None if it uses none."""
         return preparation.shelf(self.workspace, Path(item.document.path).parent).find(item.uses) if item.uses else None
 
 
 @dataclass(frozen=True)
 class Depth:
-    """How far to look: `static` stays with the files and what is installed here; `install` looks at the rest apart."""
+    """The depth of a check: `static` checks files and what is installed here; `install` checks the rest in an isolated
+    environment."""
 
     static: bool = False
     install: bool = False
@@ -113,7 +115,7 @@ def prove(
     depth: Depth | None = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> Proof:
-    """Look through one package, or all."""
+    """Check one package, or all."""
     depth = depth or Depth()
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
     broken = [item for item in nexus.broken if name in (None, item.origin)]
@@ -128,12 +130,13 @@ def prove(
 
 
 def prove_benchmarks(workspace: WorkspaceFolder, nexus: Nexus) -> Proof:
-    """The benchmarks of all packages: files, experiments, parameters. What could not be checked here is not good."""
+    """Check the benchmarks of all packages: files, experiments, parameters. What could not be checked here does not
+    pass."""
     return replace(prove(workspace, nexus, None, Depth(static=True)), static=False)
 
 
 def _top_level(look: _MachineFacts) -> Iterator[PackageFinding]:
-    """`benchmarks/` of the nexus: logical benchmarks, and benchmarks of ours."""
+    """Check `benchmarks/` of the nexus: logical benchmarks, and benchmarks of Benchhouse."""
     seen: set[str] = set()
     for item in logical.validate(look.workspace, str(look.nexus.root)):
         seen.add(Path(item.path).name)
@@ -165,10 +168,10 @@ def _examine(look: _MachineFacts, package: Package, depth: Depth, note: Callable
 
 
 def _needs_of_used(look: _MachineFacts, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
-    """What the benchmarks of other packages need that this one uses: it is run in the same environment."""
+    """Return what used benchmarks of other packages need, because they run in the same environment."""
     needs = {item.text: item for item in own}
     for item in package.all_instances():
-        with suppress(BenchError):  # reported where it is checked
+        with suppress(BenchError):  # reported by its own check
             used = look.used(item)
             other = look.nexus.package(used.chain[0].origin) if used and used.chain[0].in_nexus else None
             if used is None or other is None or other is package:
@@ -184,7 +187,7 @@ def _finding(package: str, what: str, problems: Sequence[Problem]) -> PackageFin
 
 
 def _broken(package: str, what: str, error: BenchError, place: str = "") -> PackageFinding:
-    """`place`, else `what`, is the file where the error does not name one."""
+    """Return the finding for an error. `place`, or otherwise `what`, is the file if the error does not name one."""
     place = place or what
     message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
@@ -192,7 +195,7 @@ def _broken(package: str, what: str, error: BenchError, place: str = "") -> Pack
 
 
 def _not_installable(package: Package, error: BenchError) -> PackageFinding:
-    if error.exit_code == Exit.TRIAL_FAILED:  # of this machine, not of the package
+    if error.exit_code == Exit.TRIAL_FAILED:  # the machine is at fault, not the package
         return PackageFinding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
     if isinstance(error, UnresolvedError) and error.of:
         message = error.message.removeprefix(f"{error.of.place}: ")
@@ -203,7 +206,7 @@ def _not_installable(package: Package, error: BenchError) -> PackageFinding:
 
 
 def _inside(package: Package, nexus: Nexus, lock: str, own: list[PackageFinding]) -> list[PackageFinding]:
-    """What could not be checked here, as it is found where the package is installed."""
+    """Return the findings, with those that could not be checked here as found where the package is installed."""
     try:
         inner = validate_static(package.name, nexus.root, lock)
     except BenchError as error:
@@ -216,7 +219,8 @@ def _inside(package: Package, nexus: Nexus, lock: str, own: list[PackageFinding]
 
 
 def _seen(package: Package, item: PackageFinding, inner: dict[str, Any]) -> PackageFinding:
-    """Where all is installed that the package asks for, what is still not there is nowhere."""
+    """Return a finding from the installed package. What is missing there, with all requirements, is missing
+    everywhere."""
     problems = tuple(Problem(**problem) for problem in inner["problems"])
     if inner["state"] == "unchecked":
         message = f"{item.what}: {inner['why']}, not even where all of the package's requirements are"
@@ -226,7 +230,7 @@ def _seen(package: Package, item: PackageFinding, inner: dict[str, Any]) -> Pack
 
 
 def _same_names(packages: Sequence[Package]) -> Iterator[PackageFinding]:
-    """A bare name that two packages register would be anybody's guess."""
+    """Yield a problem for each bare name that two packages register, because it would be ambiguous."""
     first: dict[str, BenchmarkInstance] = {}
     for package in packages:
         for item in package.instances:
@@ -242,7 +246,7 @@ def _same_names(packages: Sequence[Package]) -> Iterator[PackageFinding]:
 
 
 def _registered(look: _MachineFacts, package: Package) -> Iterator[PackageFinding]:
-    """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
+    """Check the experiments of nexus.yaml: they can be used, or nothing is known about them here."""
     for name, loc in package.registered():
         known = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
         requirement = package.entry.benchmark_packages[int(loc[2])].requirement_specifier
@@ -265,7 +269,8 @@ def _registered(look: _MachineFacts, package: Package) -> Iterator[PackageFindin
 
 
 def _check(look: _MachineFacts, package: Package, item: BenchmarkInstance) -> PackageFinding:
-    """One benchmark: its experiments are registered and there in the version asked for, and its parameters fit."""
+    """Check one benchmark: its experiments are registered and available in the right version, and its parameters
+    fit."""
     problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
     if problems:
         return _finding(package.name, item.id, problems)
@@ -291,7 +296,8 @@ def _check(look: _MachineFacts, package: Package, item: BenchmarkInstance) -> Pa
 def _unregistered(
     look: _MachineFacts, package: Package, item: BenchmarkInstance, ref: RequestedExperiment
 ) -> Problem | None:
-    """A package names what it runs; what comes with Benchhouse itself need not be named."""
+    """Return a problem if the package does not register what it runs. Benchhouse's own experiments need no
+    registration."""
     name = listed_name(ref.actuator, ref.name)
     ours = any(listed.name == name and listed.distribution == _OURS for listed in look.listed)
     if ours or package.registers(ref):
@@ -303,7 +309,7 @@ def _unregistered(
 
 
 def _plan_open(look: _MachineFacts, item: BenchmarkInstance) -> None:
-    """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
+    """Check what a benchmark fixes; it has no target and may leave inputs open."""
     home = Path(item.document.path).parent
     registered: Registered = preparation.shelf(look.workspace, home).find(item.id)
     try:

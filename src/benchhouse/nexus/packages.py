@@ -1,4 +1,4 @@
-"""Packages of a nexus: what there is, what is in one, what it installs, and which of its benchmarks can be run."""
+"""Packages of a nexus: which exist, what is in one, what it installs, and which of its benchmarks can be run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,20 +15,21 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class PackageSummary:
-    """One package, and how much is in it."""
+    """One package, with counts of its contents."""
 
     package: str
     benchmark_packages: int
-    """Python packages that it installs."""
+    """Number of Python packages that it installs."""
     experiments: int
     models: int
     benchmarks: int
     broken: list[str]
-    """What is wrong with files of it that can't be read."""
+    """Messages about its files that can't be read."""
     scan: str = ""
-    """How the last scan of what it installs stands: passed, refused, failed or not scanned; empty: nothing asks."""
+    """Result of the last scan of what it installs: passed, refused, failed, or not scanned; empty if no scan is
+    required."""
     signature: str = ""
-    """Whether all of it is signed by people who may register: signed or not signed; empty: nothing asks."""
+    """signed or not signed by people who may register it, as a whole; empty if no signature is required."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +39,26 @@ class ExperimentNeed:
     actuator: str
     experiment: str
     version: str | None
-    """None: any."""
+    """None means any version."""
 
 
 @dataclass(frozen=True)
 class PackageBenchmark:
-    """A benchmark of a package: a space of ado's, or a benchmark or scenario of ours."""
+    """A benchmark of a package: a space of ado, or a benchmark or scenario of Benchhouse."""
 
     benchmark: str
     """`package/name`, or `package/model/name`."""
     kind: str
     experiments: list[ExperimentNeed]
     uses: str | None
-    """The benchmark that it runs for the model, instead of an experiment."""
+    """The benchmark that it runs for the model, instead of an experiment; None if it names an experiment."""
     model: str | None
     file: str
 
 
 @dataclass(frozen=True)
 class PackageModel:
-    """A model of a package, and what is run for it."""
+    """A model of a package, and the benchmarks for it."""
 
     model: str
     folder: str
@@ -68,7 +69,7 @@ class PackageModel:
 
 @dataclass(frozen=True)
 class PackageDetails:
-    """All that the files of one package say."""
+    """The contents of one package's files."""
 
     package: str
     file: str
@@ -81,7 +82,7 @@ class PackageDetails:
 
 @dataclass(frozen=True)
 class PackageRequirement:
-    """A Python package that a package of the nexus installs, and the experiments that it is for."""
+    """A Python package that a package of the nexus installs, and the experiments that it provides."""
 
     package: str
     requirement_specifier: str
@@ -90,14 +91,14 @@ class PackageRequirement:
 
 @dataclass(frozen=True)
 class RequirementLines:
-    """What packages install, as `pip install -r` takes it; and what of their files is wrong."""
+    """What packages install, as lines for `pip install -r`, and the errors in their files."""
 
     lines: list[str]
     errors: list[BenchError]
 
 
 def load(workspace: WorkspaceFolder, given: str | Path | None = None) -> Nexus:
-    """Raises BenchError where there is no nexus."""
+    """Load the nexus. Raise BenchError if there is none."""
     root = places.nexus(given, workspace.root)
     if root is None:
         raise BenchError(
@@ -108,7 +109,7 @@ def load(workspace: WorkspaceFolder, given: str | Path | None = None) -> Nexus:
 
 
 def list_packages(nexus: Nexus) -> list[PackageSummary]:
-    """Every package; one whose nexus.yaml can't be read has `broken`."""
+    """Return every package; one whose nexus.yaml can't be read has `broken`."""
     packages = [
         PackageSummary(
             package=item.name,
@@ -130,7 +131,7 @@ def list_packages(nexus: Nexus) -> list[PackageSummary]:
 
 
 def pick(nexus: Nexus, name: str) -> Package:
-    """The package of that name; where its own file is broken, that is raised."""
+    """Return the package of that name. Raise the error of its own file if that can't be read."""
     if package := nexus.package(name):
         return package
     for item in nexus.broken:
@@ -141,7 +142,7 @@ def pick(nexus: Nexus, name: str) -> Package:
 
 
 def show_package(nexus: Nexus, name: str) -> PackageDetails:
-    """All that its files say, and what of it is broken."""
+    """Return the contents of a package's files, and the errors in them."""
     package = pick(nexus, name)
     return PackageDetails(
         package=package.name,
@@ -163,7 +164,7 @@ def show_package(nexus: Nexus, name: str) -> PackageDetails:
 
 
 def list_requirements(nexus: Nexus) -> list[PackageRequirement]:
-    """The Python packages that packages install, and for which experiments."""
+    """Return the Python packages that packages install, and the experiments that they are for."""
     return [
         PackageRequirement(package.name, item.requirement_specifier, item.experiments)
         for package in nexus.packages
@@ -172,7 +173,7 @@ def list_requirements(nexus: Nexus) -> list[PackageRequirement]:
 
 
 def requirement_lines(nexus: Nexus, name: str | None = None) -> RequirementLines:
-    """What a package or all of them install, each line once."""
+    """Return what one package or all of them install, each line once."""
     lines: dict[str, None] = {}
     errors: list[BenchError] = []
     for package in [pick(nexus, name)] if name else nexus.packages:
@@ -183,14 +184,14 @@ def requirement_lines(nexus: Nexus, name: str | None = None) -> RequirementLines
 
 
 def broken_files(nexus: Nexus, name: str | None = None) -> list[BenchError]:
-    """What is wrong with files of a package, or of any, that can't be read."""
+    """Return the errors of files that can't be read, of one package or of all."""
     return [item.error for item in nexus.broken if name in (None, item.origin)]
 
 
 def runnable(
     nexus: Nexus, package: str | None = None, model: str | None = None, benchmark: str | None = None
 ) -> list[PackageBenchmark]:
-    """The spaces and scenarios that can be run; a benchmark that others use is no run by itself."""
+    """Return the spaces and scenarios that can be run. A benchmark that others use is not run on its own."""
     packages = [pick(nexus, package)] if package else nexus.packages
     items = [item for member in packages for item in member.all_instances() if item.kind != "benchmark"]
     if model is not None:

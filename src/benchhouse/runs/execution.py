@@ -1,4 +1,4 @@
-"""Run, resume and collect: a prepared scenario goes in, sealed and collected trials come out."""
+"""Run, resume, and collect: take a prepared scenario to sealed and collected trials."""
 
 import contextlib
 import subprocess
@@ -40,7 +40,7 @@ from benchhouse.sites.image_lock import read_lock
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a run ended."""
+    """The result of a run."""
 
     run_id: str
     scenario: str
@@ -58,17 +58,18 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is carried out; nothing here changes what is measured."""
+    """Options of a run that do not change what is measured."""
 
     parallel: int | None = None
     rerun_failed: bool = False
     export: MetricsTextFile | None = None
     keep: Callable[[], Keep] | None = None
-    """Gives what keeps an attached server, so that a keeper can be forked; a new interpreter is started otherwise."""
+    """Returns the function that keeps an attached server, so that a keeper can be forked; None starts a new
+    interpreter."""
 
 
 class RunListener(Protocol):
-    """Who is told how a run goes on, from its first line to its end."""
+    """Receiver of a run's progress, from its first line to its end."""
 
     def begin(self, run_id: str, plan: Plan) -> None: ...
 
@@ -80,7 +81,7 @@ class RunListener(Protocol):
 
 
 class Quiet:
-    """Nobody listens."""
+    """A listener that ignores everything."""
 
     def begin(self, run_id: str, plan: Plan) -> None:
         pass
@@ -108,9 +109,9 @@ def orchestrator(
     *,
     only_look: bool = False,
 ) -> Iterator[Orchestrator]:
-    """Own a run for a while, with everything made that its trials need.
+    """Own a run for a while, with everything prepared that its trials need.
 
-    Whoever has trials begun comes through here: it is held to what its submitter may start, or to what was approved.
+    All code that starts trials goes through here: the run is held to what its submitter may start or what was approved.
     """
     prepared = prepared if only_look else admit(workspace, prepared, ledger)
     plan, scenario, export = prepared.plan, prepared.plan.scenario, options.export
@@ -139,7 +140,7 @@ def orchestrator(
         yield owner
     finally:
         goes_on = executor is not None and executor.outlives and owner is not None and owner.active
-        over = not goes_on  # else its jobs go on, and their services with them
+        over = not goes_on  # otherwise its jobs continue, and so do their services
         if executor is not None:
             if over:
                 executor.end_services()
@@ -151,13 +152,13 @@ def orchestrator(
 
 
 def _pythons(plan: Plan, runtime: Runtime, place: RuntimeContext) -> Callable[[RuntimeSpec], tuple[str, ...]]:
-    """Of each environment of the plan; asked for with every trial, found once."""
+    """Return a function that gives the Python command of an environment of the plan; each is determined only once."""
     commands = [(spec, runtime.python(spec, place)) for spec in plan.runtimes]
     return lambda wanted: next(command for spec, command in commands if spec == wanted)
 
 
 def _staged(plan: Plan) -> StagedDataset | None:
-    """The dataset of the scenario, copied to where trials find it, whatever becomes of the file that it was made of."""
+    """Copy the scenario's dataset to where trials find it, so that later changes of the source file do no harm."""
     dataset, code = plan.scenario.artifacts.dataset, plan.code
     if dataset is None or code is None:
         return None
@@ -193,9 +194,9 @@ def _frame(prepared: PreparedRun, options: RunOptions, images: str) -> dict[str,
 def execute(
     workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, options: RunOptions, listener: RunListener
 ) -> RunSummary:
-    """Run what is missing of a run. The ledger and the folders are true at every moment."""
+    """Run what is missing of a run. The ledger and the folders are consistent at every moment."""
     started = time.monotonic()
-    check_packages(workspace, prepared)  # also of a run that is carried on
+    check_packages(workspace, prepared)  # also for a run that is resumed
     with orchestrator(workspace, prepared, ledger, options, listener) as owner:
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = owner.run()
@@ -207,12 +208,12 @@ def execute(
 
 
 def _jobs(prepared: PreparedRun, executor: Executor, python: tuple[str, ...]) -> Jobs | None:
-    """How the run's services become jobs, where its trials are jobs that outlive us."""
+    """Return how the run's services become jobs if its trials are jobs that outlive this process; None otherwise."""
     return Jobs(executor.keepers, python, prepared.site.network.interface) if executor.keepers else None
 
 
 def render(workspace: WorkspaceFolder, prepared: PreparedRun, jobs: int = 3) -> str:
-    """What would be started, exactly, for the first trials."""
+    """Return exactly what would be started for the first `jobs` trials."""
     plan, run = prepared.plan, workspace.run("RUN")
     if carrier := batch.carrier(prepared, run):
         return carrier.render(*batch.handover(workspace, run, prepared.site_name))
@@ -227,7 +228,7 @@ def render(workspace: WorkspaceFolder, prepared: PreparedRun, jobs: int = 3) -> 
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
         rendered.append(Job(name, folder, python(planned.runtime), planned.resources, folder, label))
     executor = open_executor(prepared, run, check=False)
-    if not executor.outlives:  # a cluster may be looked at from anywhere
+    if not executor.outlives:  # a cluster may be inspected from anywhere
         check_resources(executor, plan)
     attached = Attached(run, plan.services, "", _jobs(prepared, executor, python(plan.scenario.runtime)))
     texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
@@ -236,7 +237,8 @@ def render(workspace: WorkspaceFolder, prepared: PreparedRun, jobs: int = 3) -> 
 
 
 def _entering(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
-    """The script that enters the container, where there is one; whose image is not here has nothing to show."""
+    """Return the script that enters the container, empty without one; a missing image gives a comment with the
+    reason."""
     try:
         container = prepared.container(workspace)
     except BenchError as error:
@@ -252,7 +254,7 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
 
 
 def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
-    """Let another process carry the run on; returns its id."""
+    """Resume the run in another process and return its id."""
     words = ["run", "--resume", ledger.folder.run_id]
     return start_background_bench(workspace, words, ledger.folder.path / "orchestrator.log", ledger.owner)
 
@@ -260,7 +262,8 @@ def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
 def start_background_bench(
     workspace: WorkspaceFolder, words: Sequence[str], log: Path, owner: Callable[[], int | None]
 ) -> int:
-    """Start `bench WORDS` as a process that outlives this one, until it owns what it works on; returns its id."""
+    """Start `bench WORDS` as a process that outlives this one, wait until it owns its work, and return its process
+    id."""
     command = [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), *words]
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -275,7 +278,7 @@ def start_background_bench(
 
 
 def hand_over(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger) -> int:
-    """Give all that is missing to the batch system; returns how many trials are on their way."""
+    """Submit everything that is missing to the batch system and return the number of trials under way."""
     check_packages(workspace, prepared)
     with orchestrator(workspace, prepared, ledger) as owner:
         ledger.tell("submitted")
@@ -283,7 +286,7 @@ def hand_over(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger)
 
 
 def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
-    """Write down what ended, submit again what broke; None where another process is at it, or no jobs are left."""
+    """Record what ended and resubmit what broke. Return None if another process owns the run or no jobs are left."""
     ledger = Ledger(workspace.run(run_id))
     if not ledger.goes_on() or ledger.owner() is not None:
         return None
@@ -291,7 +294,7 @@ def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
     only_look = False
     try:
         admit(workspace, prepared, ledger)
-    except NeedsApprovalError:  # what is sealed is collected all the same
+    except NeedsApprovalError:  # sealed trials are collected anyway
         only_look = True
     with orchestrator(workspace, prepared, ledger, only_look=only_look) as owner:
         return owner.hand_over(again=False, only_look=only_look)
@@ -299,7 +302,7 @@ def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class CollectionReport:
-    """What a collection put into the tables, and what it could not."""
+    """Contents of a collection: what went into the tables, and what could not."""
 
     run_id: str
     trials: int
@@ -307,13 +310,13 @@ class CollectionReport:
     skipped: tuple[str, ...] = ()
     """Sealed trials that could not be read, each with the reason."""
     under_way: int = 0
-    """Trials whose jobs go on without us."""
+    """Number of trials whose jobs continue without this process."""
     unread_events: int = 0
-    """Events of the ledger that a newer version wrote and this one can't read."""
+    """Number of ledger events that a newer version wrote and this one can't read."""
 
 
 def trial_folders(workspace: WorkspaceFolder, run_id: str, unread: list[str] | None = None) -> list[Path]:
-    """The sealed folders of a run, by its ledger; `unread` is given the lines of that which can't be read."""
+    """Return the sealed folders of a run, by its ledger; unreadable lines of the ledger go to `unread`."""
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
     ended = (event.trial_id for event in ledger.events(unread) if event.event == "ended")
@@ -323,7 +326,7 @@ def trial_folders(workspace: WorkspaceFolder, run_id: str, unread: list[str] | N
 
 
 def unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
-    """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
+    """Return sealed folders of a run that its ledger lacks because it was damaged or killed at the last moment."""
     folders = []
     for path in list_sealed(workspace.results, scenario):
         if path.name.partition(".")[0] not in recorded:
@@ -336,11 +339,11 @@ def unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded:
 def collect(
     workspace: WorkspaceFolder, run_id: str, *, unless_complete: bool = False, killed: bool = False
 ) -> CollectionReport:
-    """Put a run's sealed trials into the tables; where its jobs go on without us, first see what became of them.
+    """Put a run's sealed trials into the tables; if its jobs continue without this process, check on them first.
 
-    `unless_complete` leaves the tables alone that hold all of them already. Where the orchestrator was `killed`, its
-    ledger may lack the last trial. A run that was pulled from elsewhere has no ledger here: its tables are what there
-    is.
+    `unless_complete` leaves the tables unchanged if they hold all trials already. If the orchestrator was `killed`, its
+    ledger may lack the last trial. A run that was pulled from elsewhere has no ledger here, only tables; its report is
+    empty.
     """
     if not workspace.run(run_id).record.is_file():
         return CollectionReport(run_id, 0, 0)
@@ -352,28 +355,29 @@ def collect(
         folders += [item.path for item in unrecorded(workspace, scenario, run_id, names) if "." not in item.path.name]
     if unless_complete and _is_complete(workspace, run_id, folders):
         return CollectionReport(run_id, len(folders), 0, under_way=under_way)
-    from benchhouse.warehouse.ingest import collect as ingest  # brings pyarrow
+    from benchhouse.warehouse.ingest import collect as ingest  # imports pyarrow
 
     try:
         collected = ingest(workspace, run_id, folders)
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
-    if not collected.refused:  # else the next command tries again
+    if not collected.refused:  # otherwise the next command tries again
         with contextlib.suppress(OSError):
             (workspace.uncollected / run_id).unlink(missing_ok=True)
     return CollectionReport(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
 
 
 def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:
-    """Remember that a run is to be collected, whatever becomes of this process."""
+    """Mark a run as still to be collected, in case this process dies first."""
     make_folders(workspace.uncollected)
     (workspace.uncollected / run_id).touch()
     sync(workspace.uncollected)
 
 
 def collect_forgotten(workspace: WorkspaceFolder, note: Callable[[str], None]) -> list[str]:
-    """Collect what is sealed of runs whose orchestrators were killed; their ids. What can't be is left for later."""
+    """Collect the sealed trials of runs whose orchestrators were killed. Return the ids of the runs that had any; what
+    can't be collected now is left for later."""
     found = []
     for run_id in sorted(path.name for path in workspace.uncollected.iterdir()):
         if Ledger(workspace.run(run_id)).owner() is not None:

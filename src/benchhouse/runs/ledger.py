@@ -1,7 +1,7 @@
-"""The run ledger: files only, so that status, resume and stop work hours later, from another process or machine.
+"""The run ledger: only files, so that status, resume, and stop work hours later, from another process or machine.
 
-`run.json` is written once. `events.jsonl` only grows, one whole line at a time; a torn last line is ignored.
-What a newer version says more of an event is ignored, too; an event that only it knows is counted (`events`).
+`run.json` is written once. `events.jsonl` only grows, one whole line at a time; a torn last line is ignored. Fields
+that a newer version adds to an event are ignored, too; an event that only a newer version knows is counted (`events`).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from benchhouse.schema.trial import ExperimentRef
 
 
 class ScheduledRun(Model):
-    """What made a run: a slot of a schedule."""
+    """The slot of a schedule that started a run."""
 
     schedule: str = Field(description="Name of the schedule.")
     due: str = Field(description="When the slot was due, UTC; of a run by hand, when it was asked for.")
@@ -38,7 +38,7 @@ class ScheduledRun(Model):
 
 
 class RunRecord(Model):
-    """run.json: what was submitted."""
+    """Contents of run.json: what was submitted."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -67,7 +67,7 @@ class RunRecord(Model):
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of the scenario start from."""
+        """The folder that relative paths of the scenario start from."""
         return Path(self.home) if self.home else Path(self.scenario_file).parent
 
 
@@ -89,15 +89,15 @@ class RunEvent(Model):
 
 
 class _EventRead(RunEvent):
-    """The same, whatever else a newer version says of it."""
+    """A run event whose unknown fields, written by a newer version, are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 def new_run_id(newest: str = "") -> str:
-    """Sortable by time, to the millisecond; unique without asking anyone.
+    """Return a new run id that sorts by time, to the millisecond, and is unique without coordination.
 
-    It sorts after `newest`, an id of an earlier run, also if the clock was set back since.
+    It sorts after `newest`, an id of an earlier run, even if the clock has been set back since then.
     """
     now = datetime.now(UTC)
     with contextlib.suppress(ValueError):
@@ -107,7 +107,7 @@ def new_run_id(newest: str = "") -> str:
 
 
 class Ledger:
-    """One run's files, and the lock that says somebody is working on it."""
+    """The files of one run, and the lock of the process that works on it."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -116,7 +116,10 @@ class Ledger:
 
     @classmethod
     def create(cls, workspace: WorkspaceFolder, record: RunRecord, texts: Mapping[str, str]) -> "Ledger":
-        """A folder with all that resuming needs, whole or not at all: `texts` by the attributes of `RunFolder`."""
+        """Create the run folder with everything that resuming needs, whole or not at all.
+
+        `texts` maps attributes of `RunFolder` to file contents. Raise BenchError if the folder can't be written.
+        """
         folder = workspace.run(record.run_id)
         made = RunFolder(workspace.runs / temporary_name(record.run_id))
         try:
@@ -149,14 +152,14 @@ class Ledger:
             ) from error
 
     def hold_to(self, budget: Budget | None) -> None:
-        """Whoever carries it on is held to this beside what its scenario says."""
+        """Set the budget that the run is held to in addition to its scenario's own, whoever resumes it."""
         try:
             write_model(self.folder.record, self.record.model_copy(update={"budget": budget}))
         except OSError as error:
             raise self.unwritable(self.folder.record, error) from error
 
     def approved(self, name: str, text: str, budget: Budget) -> None:
-        """It goes on by this approval, whose `text` is kept with it, and is held to what that allows."""
+        """Record the approval by which the run continues, with its `text`, and hold the run to `budget`."""
         try:
             write_text(self.folder.approval, text)
             write_model(self.folder.record, self.record.model_copy(update={"approval": name, "budget": budget}))
@@ -164,7 +167,8 @@ class Ledger:
             raise self.unwritable(self.folder.record, error) from error
 
     def own(self) -> None:
-        """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""
+        """Become the run's only orchestrator, or raise BenchError with the current one; the lock ends with the
+        process."""
         try:
             taken = self._lock.take()
         except OSError as error:
@@ -190,19 +194,19 @@ class Ledger:
         self._events = None
 
     def owner(self) -> int | None:
-        """Process id of the live orchestrator, 0 where it has not written it yet, or None."""
+        """Return the process id of the live orchestrator, 0 if it has not written it yet, or None if there is none."""
         return self._lock.owner()
 
     def goes_on(self) -> bool:
-        """Whether jobs of this run may be under way without an orchestrator."""
+        """Return whether jobs of this run may be under way without an orchestrator."""
         return self.folder.jobs.is_dir() and self.last_event() not in ("finished", "stopped")
 
     def last_event(self) -> str:
-        """The last event that concerns the run as a whole; empty before the first."""
+        """Return the last event that concerns the run as a whole; empty before the first."""
         return next(reversed([event.event for event in self.events() if event.event not in ("ended", "retry")]), "")
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""
+        """Append one line with one write, so that lines never mix. A line that did not fit is ended, not continued."""
         item = RunEvent.model_validate({"time": now(), "event": event, **fields})
         line = item.model_dump_json(exclude_none=True).encode() + b"\n"
         try:
@@ -220,7 +224,7 @@ class Ledger:
             raise self.unwritable(self.folder.events, error) from error
 
     def events(self, unread: list[str] | None = None) -> Iterator[RunEvent]:
-        """In their order. `unread` is given the whole lines that are no event of this version: a newer one's."""
+        """Yield the events in order. Whole lines that are not events of this version (a newer one's) go to `unread`."""
         try:
             file = self.folder.events.open(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -235,7 +239,7 @@ class Ledger:
 
 
 def _is_torn(line: str) -> bool:
-    """By a kill in mid-write: what it was about is in its trial's folder."""
+    """Return whether a line was cut off by a kill during the write; its trial's folder still has the facts."""
     try:
         return not isinstance(from_json(line), dict)
     except ValueError:
@@ -243,6 +247,6 @@ def _is_torn(line: str) -> bool:
 
 
 def list_runs(workspace: WorkspaceFolder) -> list[str]:
-    """Ids of all runs of a workspace, oldest first."""
+    """Return the ids of all runs of a workspace, oldest first."""
     record = RunFolder(workspace.runs).record.name
     return sorted(path.name for path in list_folder(workspace.runs) if os.path.isfile(f"{path}/{record}"))  # noqa: PTH113

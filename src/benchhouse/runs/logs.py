@@ -1,4 +1,4 @@
-"""Read the logs of a run: which there are, which lines are wanted, the newest of them, and new ones as they come."""
+"""Read the logs of a run: list them, select lines, return the newest, and follow new ones."""
 
 import contextlib
 import json
@@ -25,16 +25,16 @@ _PAUSE_S = 0.2
 _time = attrgetter("time")
 _MOST_KNOWN = 50_000
 _known: dict[tuple[str, int, int], tuple[str, int]] = {}
-"""Run and attempt of folders, by path, inode and last change: a scenario may have thousands."""
+"""Run and attempt of each folder, by path, inode, and last change. Cached because a scenario may have thousands."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which lines are wanted; by default all."""
+    """The lines to read; by default all."""
 
     components: tuple[str, ...] = ()
-    trials: tuple[str, ...] = ()  # beginnings of ids
-    since: str = ""  # as in the logs, so that text compares as time
+    trials: tuple[str, ...] = ()  # prefixes of ids
+    since: str = ""  # in the format of the logs, so that text compares as time
     until: str = ""
 
     def has_times(self) -> bool:
@@ -61,7 +61,7 @@ class LogFolder:
         return self.path / "logs"
 
     def names(self) -> list[str]:
-        """Files, journal included; what an experiment put there under odd names or as links is none of ours."""
+        """Return the names of log files and the journal, without odd names and links that an experiment put there."""
         try:
             entries = list(os.scandir(self.place()))
         except OSError:
@@ -78,7 +78,7 @@ class LogFolder:
 
 @dataclass(frozen=True)
 class TrialLogs(LogFolder):
-    """The logs of one attempt at a trial, wherever its folder is by now."""
+    """The logs of one attempt at a trial, wherever its folder is now."""
 
     home: WorkspaceFolder
     scenario: str
@@ -86,7 +86,8 @@ class TrialLogs(LogFolder):
     attempt: int
 
     def folder(self) -> TrialFolder:
-        """Running, set aside by a later attempt, or in its final place: in this order nothing else can be met."""
+        """Return the folder: running, set aside by a later attempt, or final. This order can't miss a folder that
+        moves."""
         running = self.home.partial(self.scenario, self.trial_id, self.attempt)
         aside = self.home.superseded(self.scenario, self.trial_id, self.attempt)
         folders = (folder for folder in (running, aside) if folder.path.is_dir())
@@ -98,7 +99,7 @@ class TrialLogs(LogFolder):
 
 @dataclass
 class RunLogs:
-    """The trials of a run, looked up again and again while it goes on."""
+    """The logs of a run's trials, looked up repeatedly while the run is under way."""
 
     workspace: WorkspaceFolder
     run_id: str
@@ -108,7 +109,7 @@ class RunLogs:
         self.scenario = Ledger(self.workspace.run(self.run_id)).record.scenario
 
     def trials(self, selection: Selection) -> list[TrialLogs]:
-        """Sealed, set aside and running ones, by id and attempt."""
+        """Return the sealed, set-aside, and running trials, by id and attempt."""
         results = self.workspace.results / self.scenario
         attempts = {
             (entry.name.partition(".")[0], attempt)
@@ -120,13 +121,15 @@ class RunLogs:
         return [TrialLogs(trial(self.scenario, name).path, *home, name, number) for name, number in sorted(attempts)]
 
     def folders(self, selection: Selection) -> list[LogFolder]:
-        """Attached servers are of no trial, so they are left out where trials are selected."""
+        """Return trial folders and attached servers; servers belong to no trial, so selecting trials leaves them
+        out."""
         services = _folders(self.workspace.run(self.run_id).services) if not selection.trials else []
         attached = [LogFolder(Path(path)) for path in sorted(entry.path for entry in services)]
         return [*self.trials(selection), *attached]
 
     def _attempt(self, entry: "os.DirEntry[str]") -> int:
-        """Which attempt the folder holds, or 0 where it is not of this run. A name may get another folder."""
+        """Return the attempt that the folder holds, or 0 if it belongs to another run. A name may get another
+        folder."""
         try:
             seen = entry.stat(follow_symlinks=False)
             key = entry.path, seen.st_ino, seen.st_ctime_ns
@@ -137,14 +140,14 @@ class RunLogs:
                 _known[key] = spec["run_id"], int(spec["attempt"])
             run_id, attempt = _known[key]
         except (OSError, ValueError, KeyError, TypeError):
-            return 0  # being written, or being moved
+            return 0  # is being written or moved
         return attempt if run_id == self.run_id else 0
 
     def is_running(self) -> bool:
         return Ledger(self.workspace.run(self.run_id)).owner() is not None
 
     def check(self, selection: Selection) -> list[LogFolder]:
-        """The folders that are asked for. Raises BenchError for a trial or a component that is not there."""
+        """Return the selected folders. Raise BenchError for a trial or a component that does not exist."""
         every = self.trials(Selection()) if selection.trials else []
         for beginning in selection.trials:
             if not any(trial.trial_id.startswith(beginning) for trial in every):
@@ -161,7 +164,7 @@ class RunLogs:
 
 
 def component_of(name: str) -> str:
-    """Whose log a file is; the journal is nobody's."""
+    """Return the component that writes a log file; empty for the journal."""
     stem = name.removesuffix(".log")
     return "" if name == JOURNAL else EXPERIMENT if stem in ("stdout", "stderr") else stem
 
@@ -169,7 +172,8 @@ def component_of(name: str) -> str:
 def select(
     components: Iterable[str] = (), trials: Iterable[str] = (), since: str | None = None, until: str | None = None
 ) -> Selection:
-    """`since` and `until` are `10m` (ago) or a time; without a zone it is UTC, as the logs are. Raises BenchError."""
+    """Return a selection. `since` and `until` are `10m` (ago) or a time, UTC like the logs if it has no zone. Raise
+    BenchError if a time is wrong."""
     now_s = time.time()
     begin, end = moment(since, now_s), moment(until, now_s)
     if begin and end and begin >= end:
@@ -178,7 +182,7 @@ def select(
 
 
 def moment(text: str | None, now_s: float) -> str:
-    """A time as the logs write it, to compare with; empty for none."""
+    """Return a time in the format of the logs, for comparison; empty for None."""
     if not text:
         return ""
     try:
@@ -195,19 +199,19 @@ def moment(text: str | None, now_s: float) -> str:
 
 
 def tail(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> list[LogLine]:
-    """The newest lines of all trials and components, in the order of their times."""
+    """Return the newest lines of all trials and components, in the order of their times."""
     return _newest(RunLogs(workspace, run_id).check(selection), selection, n)[0]
 
 
 def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
-    """The same, then whatever comes, until the run has ended. What comes together is in order."""
+    """Yield the newest lines, then new ones until the run has ended. Lines that arrive together are in order."""
     logs = RunLogs(workspace, run_id)
     running = logs.is_running()
     newest, read_to = _newest(logs.folders(selection), selection, n)
     yield newest
     while running:
         time.sleep(_PAUSE_S)
-        running = logs.is_running()  # asked first: what is written before it ends is read below
+        running = logs.is_running()  # checked first: what is written before the end is read below
         came: list[LogLine] = []
         for folder in logs.folders(selection):
             lines, read_to[folder] = _new_lines(folder, selection, read_to.get(folder, 0))
@@ -217,7 +221,7 @@ def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int
 
 
 def _newest(folders: Iterable[LogFolder], selection: Selection, n: int) -> tuple[list[LogLine], dict[LogFolder, int]]:
-    """The last `n` of all of these, and how far each was read."""
+    """Return the last `n` lines of these folders, and how far each was read."""
     read_to: dict[LogFolder, int] = {}
     newest: list[LogLine] = []
     for folder in folders:
@@ -227,7 +231,7 @@ def _newest(folders: Iterable[LogFolder], selection: Selection, n: int) -> tuple
 
 
 def selected_lines(data: bytes, selection: Selection) -> list[LogLine]:
-    """Lines of a journal; one that a kill or a full disk tore is left out."""
+    """Return the selected lines of a journal, without lines that a kill or a full disk cut off."""
     lines = []
     for text in data.split(b"\n"):
         with contextlib.suppress(ValueError):
@@ -236,7 +240,7 @@ def selected_lines(data: bytes, selection: Selection) -> list[LogLine]:
 
 
 def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[LogLine], int]:
-    """The last `n` that are asked for, read from the end, and where the last whole line ends."""
+    """Return the last `n` selected lines, read from the end, and where the last whole line ends."""
     file = folder.open(JOURNAL)
     if file is None:
         return [], 0
@@ -244,7 +248,7 @@ def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[L
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BLOCK_BYTES))
         data = file.read(_BLOCK_BYTES)
-        at = end = size - len(data) + data.rfind(b"\n") + 1  # the last line may still be being written
+        at = end = size - len(data) + data.rfind(b"\n") + 1  # the last line may still be incomplete
         lines: list[LogLine] = []
         rest = b""
         while at and len(lines) < n:

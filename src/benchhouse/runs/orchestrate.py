@@ -1,4 +1,4 @@
-"""Carry a run to its end: feed jobs, follow them, retry what the infrastructure broke, keep everything that is done."""
+"""Take a run to its end: submit jobs, follow them, retry what the infrastructure broke, and keep finished trials."""
 
 import contextlib
 import math
@@ -34,7 +34,7 @@ _HOURS = ("wall", "node_hours", "gpu_hours")
 
 @dataclass(frozen=True)
 class ProgressReport:
-    """One step of a run, for whoever shows it."""
+    """The progress of a run after one step, for display."""
 
     done: int
     total: int
@@ -44,13 +44,13 @@ class ProgressReport:
 
 
 class Orchestrator:
-    """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
+    """Owner of one run, from submission to its last sealed folder. All state that matters is on disk."""
 
     def __init__(
         self,
         setup: RunSetup,
         show: Callable[[ProgressReport], None],
-        sealed: Callable[[TrialFolder], None] | None,  # told of every folder that is sealed in this session
+        sealed: Callable[[TrialFolder], None] | None,  # called with each folder that this session seals
         enough: Enough | None,
         *,
         rerun_failed: bool,
@@ -66,11 +66,11 @@ class Orchestrator:
         self.done = 0
         self.started = time.monotonic()
         self.spent = Spent()
-        self.running_since: dict[str, float] = {}  # trials that were seen to run
-        self.recorded: set[str] = set()  # manifests of which the ledger knows
-        self.adopted: Mapping[str, int] = {}  # trials that an earlier session handed over, with their attempts
-        self.handed: set[str] = set()  # trials that the executor was given, by any session
-        self.unsealed: dict[str, str] = {}  # trials that ended without evidence, and how
+        self.running_since: dict[str, float] = {}  # trials that were seen running
+        self.recorded: set[str] = set()  # digests of manifests that the ledger has
+        self.adopted: Mapping[str, int] = {}  # trials that an earlier session submitted, with their attempts
+        self.handed: set[str] = set()  # trials submitted to the executor, by any session
+        self.unsealed: dict[str, str] = {}  # trials that ended without evidence, with their outcomes
         self.last_turn_counts = False
         self.there: set[str] = set()  # names in the results folder when this session began
         self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
@@ -79,11 +79,11 @@ class Orchestrator:
         self.interrupts = Interrupts()
 
     def hand_over(self, *, again: bool, only_look: bool = False) -> int:
-        """One turn: look at what earlier turns handed over, hand over what is missing, and leave it to the executor.
+        """Do one turn: check what earlier turns submitted, submit what is missing, and leave it to the executor.
 
-        Only for an executor whose jobs outlive us. With `again`, trials that no retry is left for are tried anew, as
-        when a person resumes a run; without it, a run that was interrupted is only looked at, and so is one that may
-        not go on (`only_look`). Returns how many trials are on their way.
+        Only for an executor whose jobs outlive this process. With `again`, trials without retries left are tried again,
+        as when a person resumes a run. Without it, an interrupted run is only checked, and so is a run that may not
+        continue (`only_look`). Return the number of trials under way.
         """
         self.last_turn_counts = not again
         self._recall()
@@ -91,7 +91,7 @@ class Orchestrator:
         interrupted = only_look or (not again and self.ledger.last_event() == "interrupted")
         with self.interrupts:
             if interrupted:
-                deque(todo, maxlen=0)  # finds what is under way
+                deque(todo, maxlen=0)  # finds the trials that are under way
             else:
                 self._feed(todo)
             if self.active:
@@ -109,7 +109,7 @@ class Orchestrator:
         return len(self.active)
 
     def run(self) -> dict[str, int]:
-        """Run what is missing; returns how many trials ended in which outcome. Ctrl-C keeps what is done."""
+        """Run what is missing and return the number of trials per outcome. Ctrl-C keeps what is done."""
         self._recall()
         todo = self._missing()
         with self.interrupts:
@@ -117,7 +117,7 @@ class Orchestrator:
                 while self._feed(todo) or self.active or self.waiting:
                     self._follow()
                 self._last_look()
-            except BaseException as error:  # unfinished folders go, finished ones stay
+            except BaseException as error:  # remove unfinished folders, keep finished ones
                 with contextlib.suppress(OSError, BenchError):
                     self._cancel(list(self.active))
                 with contextlib.suppress(OSError, BenchError):
@@ -132,7 +132,7 @@ class Orchestrator:
         return self.outcomes
 
     def _last_look(self) -> None:
-        """A job that outlives us may have been started twice: none goes on, and what it sealed meanwhile counts."""
+        """Cancel jobs that were started twice and outlive this process, and count what they sealed in the meantime."""
         if not self.executor.outlives or not self.handed:
             return
         self.executor.cancel(list(self.handed))
@@ -161,7 +161,7 @@ class Orchestrator:
                 self.history.setdefault(event.trial_id, {})[tried.attempt] = tried
 
     def _feed(self, todo: Iterator[ActiveTrial]) -> bool:
-        """Hand over as much as the executor can use now; False when nothing was handed over."""
+        """Submit as many trials as the executor can use now. Return False if none was submitted."""
         batch: list[ActiveTrial] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
             item = self._due() or self.holding.next(todo, self._under_way(batch))
@@ -185,11 +185,11 @@ class Orchestrator:
         return bool(jobs)
 
     def _under_way(self, batch: list[ActiveTrial]) -> Iterator[ActiveTrial]:
-        """As of when it is looked at, not of when it is asked for: `_missing` finds adopted trials in between."""
+        """Yield the trials under way at the time of iteration, not of the call: `_missing` adopts trials in between."""
         yield from (*self.active.values(), *self.waiting, *batch)
 
     def _missing(self) -> Iterator[ActiveTrial]:
-        """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
+        """Yield the planned trials that have no sealed folder yet; sealed ones are counted, not run."""
         run_id = self.ledger.folder.run_id
         for planned in self.plan.trials():
             self.interrupts.check()
@@ -204,7 +204,7 @@ class Orchestrator:
                     )
                 previous = self._previous(name)
                 item = ActiveTrial(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
-                if self.adopted.get(name, 0) >= item.attempt:  # on its way since an earlier session
+                if self.adopted.get(name, 0) >= item.attempt:  # under way since an earlier session
                     item.attempt = self.adopted[name]
                     self.active[name] = item
                 elif (
@@ -220,14 +220,15 @@ class Orchestrator:
                 self._record(name, folder, outcome)
                 attempts = read_meta(folder).attempts
                 yield ActiveTrial(planned, name, attempts[-1].attempt + 1, attempts)
-            elif manifest_digest(folder) not in self.recorded:  # sealed just before its orchestrator was killed
+            elif manifest_digest(folder) not in self.recorded:  # sealed just before the orchestrator was killed
                 attempts = read_meta(folder).attempts
                 self._ended(ActiveTrial(planned, name, attempts[-1].attempt, attempts[:-1]), JobState("done"))
             else:
                 self._count(outcome)
 
     def _previous(self, name: str) -> list[Attempt]:
-        """Earlier attempts at a trial: as its set-aside folders tell, or the ledger of those that were lost."""
+        """Return earlier attempts at a trial, from its set-aside folders, or from the ledger if an attempt left
+        none."""
         if name not in self.history:
             return []
         tried = dict(self.history[name])
@@ -251,7 +252,7 @@ class Orchestrator:
 
     def _job(self, item: ActiveTrial) -> Job:
         differs = self._differs(item)
-        if item.previous and (folder := self._folder(item.trial_id)).sealed:  # a failed trial that is to run again
+        if item.previous and (folder := self._folder(item.trial_id)).sealed:  # a failed trial that will run again
             try:
                 self._set_aside(item.trial_id, item.previous[-1].attempt)
             except OSError as error:
@@ -309,13 +310,13 @@ class Orchestrator:
                 self._ended(self.active.pop(name), state)
         self._keep_budget(states)
         self._stop_without_services(states)
-        self.executor.submit([])  # what is queued may start now, before further trials are prepared
+        self.executor.submit([])  # start queued trials before further trials are prepared
         running = sum(state.phase == "running" for state in states.values())
         self.show(ProgressReport(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
 
     def _keep_budget(self, states: Mapping[str, JobState]) -> None:
-        """When time is over everything ends, also that of nodes and GPUs; when money or CPU time is spent, what has
-        begun may end by itself."""
+        """Cancel trials when the budget is spent: all of them for wall time, node hours, and GPU hours; only pending
+        ones for money and CPU time, where running trials may finish."""
         over = self._overspent(0)
         if over is None or over.what == "trials":
             return
@@ -325,7 +326,7 @@ class Orchestrator:
             self._cancel(names)
 
     def _stop_without_services(self, states: Mapping[str, JobState]) -> None:
-        """Without its server no further trial is worth starting; those that run notice by themselves."""
+        """Stop starting trials when an attached server is over; running trials notice on their own."""
         if not self.stopped and (message := self.attached.over()):
             self.stopped, self.stopped_by = message, "service"
             self.waiting.clear()
@@ -339,12 +340,13 @@ class Orchestrator:
         return spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
 
     def _ended(self, item: ActiveTrial, state: JobState) -> None:
-        """The folder is the truth: sealed, it counts; not sealed, the attempt was lost, or as its executor says."""
+        """Record the end of an attempt. A sealed folder counts; without one, the attempt is lost or as the executor
+        reports."""
         folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
         if outcome is None:
             self._withdraw(item)
-            outcome = sealed_outcome(folder)  # from now on nobody can seal it, but somebody just may have
+            outcome = sealed_outcome(folder)  # nobody can seal it from now on, but it may just have been sealed
         if outcome is None:
             self._unsealed(item, state)
             return
@@ -356,7 +358,7 @@ class Orchestrator:
         self._count(outcome)
 
     def _record(self, name: str, folder: TrialFolder, outcome: str) -> Meta:
-        """Tell the ledger of a sealed folder, once."""
+        """Record a sealed folder in the ledger, once."""
         meta, manifest = read_meta(folder), manifest_digest(folder)
         if manifest not in self.recorded:
             self.recorded.add(manifest)
@@ -383,11 +385,12 @@ class Orchestrator:
             self._count(outcome)
 
     def _tries(self, item: ActiveTrial) -> int:
-        """Retries so far: of this session, or of all, where each session is only one turn."""
+        """Return the retries of this session, or of all sessions when each session is only one turn."""
         return len(item.previous) if self.last_turn_counts else item.retries
 
     def _withdraw(self, item: ActiveTrial) -> None:
-        """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
+        """Remove what a lost attempt left. Raise BenchError if the disk is full, because no further trial could be
+        kept."""
         folder, taken = self._partial(item).path, None
         try:
             if taken := withdraw(folder):
@@ -405,7 +408,8 @@ class Orchestrator:
         self.waiting.append(ActiveTrial(item.planned, item.trial_id, attempt, list(previous), retries, not_before))
 
     def _due(self) -> ActiveTrial | None:
-        """The next one to try again; a batch system is told itself how long it is to wait."""
+        """Return the next trial to retry, or None. A batch system applies the delay itself, so every trial is due for
+        it."""
         now = math.inf if self.executor.outlives else time.monotonic()
         due = next((item for item in self.waiting if item.not_before <= now), None)
         if due:
@@ -423,14 +427,14 @@ class Orchestrator:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def _cancel(self, names: Collection[str]) -> None:
-        """End these trials; one that was sealed in the last moment counts, the others are as if never started."""
+        """Cancel these trials. One that was sealed at the last moment counts; the others are as if never started."""
         self.executor.cancel(list(names))
         for name in names:
             item = self.active.pop(name)
             discard(self._partial(item).path)
             if sealed_outcome(self._folder(name)) is None:
                 self.spent.trials -= 1
-                if self.executor.outlives:  # else a later session would wait for its job
+                if self.executor.outlives:  # otherwise a later session would wait for its job
                     end = {"outcome": "cancelled", "reason": (self.stopped or "interrupted")[:500]}
                     self.ledger.tell("ended", trial_id=name, attempt=item.attempt, **end)
             else:

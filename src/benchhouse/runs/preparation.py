@@ -1,4 +1,4 @@
-"""From a scenario file to a reviewed plan: validate, plan, estimate."""
+"""From a scenario file to a reviewed plan: validate, plan, and estimate."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> PreparedRun:
-    """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
+    """Read, resolve, and plan a scenario file. Every mistake is raised with its place in the file."""
     plans = prepare_all(workspace, path, where)
     if len(plans) > 1:
         names = ", ".join(item.plan.experiment.name for item in plans)
@@ -63,21 +63,21 @@ def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) 
 
 
 def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[PreparedRun]:
-    """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    """Prepare a file that may be a space of ado: return a plan for each experiment in it."""
     if path.suffix == ".toml":
         return [_prepare_descriptor(workspace, path, where or Where())]
     document = load_yaml(path)
     if not is_space(document.data):
         return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
-    from benchhouse.plan.spaces import read_space, scenarios  # brings ado's models
+    from benchhouse.plan.spaces import read_space, scenarios  # imports ado's models
 
     files = scenarios(read_space(document), os.environ, _inputs_of)
     return all_or_problems(partial(_place_and_plan, workspace, file, path.parent, where or Where()) for file in files)
 
 
 def converted(workspace: WorkspaceFolder, path: Path, where: Where) -> "Converted":
-    """A descriptor of Benchmark AI as a scenario; every mistake is raised with its place in the descriptor."""
-    from benchhouse.documents.toml_reader import load_toml  # brings models that only descriptors need
+    """Return a descriptor of Benchmark AI as a scenario. Every mistake is raised with its place in the descriptor."""
+    from benchhouse.documents.toml_reader import load_toml  # imports models that only descriptors need
     from benchhouse.plan.descriptor import convert
 
     site = places.site(workspace, where.site)
@@ -91,7 +91,8 @@ def _prepare_descriptor(workspace: WorkspaceFolder, path: Path, where: Where) ->
 
 
 def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
-    """Of an experiment, by the names that a space gives them; None where it is not installed, which is told later."""
+    """Return the inputs of an experiment by the names that a space uses; None if it is not installed, which is reported
+    later."""
     try:
         code = _load(resolve(name, version, list_experiments(places.cache())))
     except BenchError:
@@ -100,7 +101,7 @@ def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
 
 
 def prepare_text(workspace: WorkspaceFolder, text: str, path: str, home: Path, where: Where) -> PreparedRun:
-    """The same for a text that was read before; `home` is the folder that its file stood in."""
+    """Prepare a text that was read before; `home` is the folder of its file."""
     return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home, where)
 
 
@@ -118,7 +119,7 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
     site = places.site(workspace, where.site)
     for option, group, name in (("--executor", "executors", where.executor), ("--runtime", "runtimes", where.runtime)):
         try:
-            if name:  # asked for on the command line: no line of the file is to blame
+            if name:  # comes from the command line, so no line of the file is to blame
                 find_plug(group, name)
         except BenchError as error:
             raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
@@ -129,12 +130,12 @@ def _place_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, 
 
 
 def _governed(prepared: PreparedRun, where: Where) -> PreparedRun:
-    """With the contract that the command line names, else the scenario."""
+    """Add the contract that the command line names, or otherwise the scenario."""
     named = prepared.plan.scenario.contract
     path = Path(where.contract) if where.contract else prepared.home / named if named else None
     if path is None:
         return prepared
-    from benchhouse.runs.contracts import govern  # brings the models of contracts
+    from benchhouse.runs.contracts import govern  # imports the models of contracts
 
     if not where.contract and not path.is_file():
         message, expected = f"there is no contract {path}", "the path of a contract; see: bench contracts list"
@@ -148,12 +149,12 @@ def _governed(prepared: PreparedRun, where: Where) -> PreparedRun:
 def _further_problems(
     workspace: WorkspaceFolder, rest: ScenarioFile | None, home: Path, site: Site, read_only: bool
 ) -> Sequence[Problem]:
-    """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
+    """Return the problems in the readable part of a faulty scenario, so that all are reported at once."""
     try:
         if rest is not None:
             _resolve_and_plan(workspace, rest, home, site, read_only)
     except BenchError as error:
-        return error.problems if isinstance(error, ProblemsError) else []  # others are not about the file
+        return error.problems if isinstance(error, ProblemsError) else []  # other errors are not about the file
     return []
 
 
@@ -203,7 +204,7 @@ def _resolve_and_plan(
 def _plan_versions(
     workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site, read_only: bool
 ) -> PreparedRun:
-    """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
+    """Make a plan for each version, whose inputs may differ, and join them into one with `version` as an axis."""
     versions = list(file.scenario.version or ())
     files = [replace(file, scenario=file.scenario.model_copy(update={"version": version})) for version in versions]
     prepared = all_or_problems(partial(_resolve_and_plan, workspace, single, home, site, read_only) for single in files)
@@ -223,7 +224,8 @@ def _most_points(workspace: WorkspaceFolder, read_only: bool) -> int:
 
 
 def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:
-    """Servers that the site does not let start. One that is embedded in a container is a part of its image."""
+    """Yield a problem for each server that the site does not allow. A server embedded in a container is part of its
+    image."""
     inside = file.scenario.runtime.kind not in ("process", "venv")
     for name, service in services.items():
         if service.recipe is None or service.use.server or (inside and service.use.mode == "embedded"):
@@ -248,9 +250,9 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
 def _resolve_experiment(
     workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str], isolated: IsolatedSearch | None
 ) -> tuple[Registered | None, Listed | None, Experiment | None, RuntimeSpec]:
-    """The benchmark, if the scenario uses one; the experiment, None where it can only be planned; what it runs inside.
+    """Return the benchmark, if the scenario uses one, the experiment, and the runtime of its trials.
 
-    `isolated` looks for the experiment in isolated environments; None leaves them out.
+    The experiment is None if it can only be planned. `isolated` searches isolated environments; None skips them.
     """
     scenario, document, runtime = file.scenario, file.document, file.scenario.runtime
     listed = list_experiments(places.cache())
@@ -282,7 +284,8 @@ def _resolve_experiment(
 
 
 def check_trusted_packages(workspace: WorkspaceFolder, path: str, environments: Sequence[RuntimeSpec]) -> None:
-    """Raises where trusted.yaml does not let what isolated environments would install run: to look into one runs it."""
+    """Raise BenchError if trusted.yaml forbids what isolated environments would install: inspecting one runs its
+    code."""
     if workspace.trusted.is_file():
         from benchhouse.runs.package_gate import check_environments  # few workspaces have a policy
 
@@ -290,9 +293,9 @@ def check_trusted_packages(workspace: WorkspaceFolder, path: str, environments: 
 
 
 def environments_of(workspace: WorkspaceFolder, path: Path, where: Where) -> list[RuntimeSpec]:
-    """What the trials of a scenario file run inside, where that is not this Python; nothing of it is made.
+    """Return the environments of a scenario file's trials if they are not this Python; none of them is created.
 
-    Of spaces and descriptors only their plans tell.
+    The result is empty for spaces and descriptors, whose environments only their plans show.
     """
     if path.suffix == ".toml" or is_space((document := load_yaml(path)).data):
         return []
@@ -303,14 +306,15 @@ def environments_of(workspace: WorkspaceFolder, path: Path, where: Where) -> lis
 
 
 def _apart(wanted: tuple[str, str | None], runtime: RuntimeSpec, listed: Sequence[Listed]) -> bool:
-    """Whether the experiment is that of an isolated environment: it says so, or nothing of that name is here."""
+    """Return whether the experiment is in an isolated environment: by an explicit setting, or because it is not
+    installed here."""
     name, version = wanted
     here = any(item.name == name and version in (None, item.version) for item in listed)
     return bool(runtime.environments) or (bool(runtime.requirements) and not here)
 
 
 def check_open(registered: Registered, found: Listed) -> None:
-    """Check what a benchmark fixes against its experiment's inputs; what it leaves open is nobody's fault."""
+    """Check what a benchmark fixes against its experiment's inputs. What it leaves open is not a mistake."""
     registered = _expanded(registered)
     scenario = Scenario(scenario=registered.benchmark.benchmark, uses=registered.benchmark.benchmark)
     open_keys = frozenset({"target", "targets", "workload", "axes"})
@@ -323,12 +327,12 @@ def _expanded(registered: Registered) -> Registered:
 
 
 def shelf(workspace: WorkspaceFolder, home: Path) -> "BenchmarkIndex":
-    """Where `uses:` of a file in the folder `home` looks."""
+    """Return the index in which `uses:` of a file in the folder `home` is looked up."""
     from benchhouse.catalog.benchmark_lookup import BenchmarkIndex
     from benchhouse.plan.spaces import benchmark_of_space
 
     folders = (workspace.benchmarks, home / workspace.benchmarks.name)
-    nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
+    nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # the workspace's own nexus comes first
     return BenchmarkIndex(
         folders,
         places.near(nexus) if nexus else None,
@@ -337,7 +341,7 @@ def shelf(workspace: WorkspaceFolder, home: Path) -> "BenchmarkIndex":
 
 
 def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:
-    """In a model's folder of a nexus the model is the target; what contradicts that is added to `problems`."""
+    """Set the model as the target in a model's folder of a nexus. Contradictions are added to `problems`."""
     if not holds_models_benchmark(home):
         return file
     from benchhouse.catalog.nexus import model_of, target_inputs
@@ -352,7 +356,8 @@ def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, pro
 
 
 def check_file(path: Path) -> None:
-    """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
+    """Check a scenario or space without its experiment: its form, and that it names no other model. Raise
+    ProblemsError."""
     document, problems = load_yaml(path), list[Problem]()
     if is_space(document.data):
         from benchhouse.plan.spaces import read_space, scenarios
@@ -367,7 +372,7 @@ def check_file(path: Path) -> None:
 
 
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
-    """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
+    """Return the benchmark's version of the experiment, or the scenario's if the benchmark leaves it open."""
     fixed, wanted = registered.version, _only_version(file.scenario)
     if fixed and wanted and fixed != wanted:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
@@ -376,7 +381,8 @@ def _version(file: ScenarioFile, registered: Registered) -> str | None:
 
 
 def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) -> Listed | None:
-    """The experiment for `workload: {component, service}`; a note when none that drives it is installed."""
+    """Return the experiment for `workload: {component, service}`; None, with a note, if none is installed that drives
+    it."""
     workload, document = file.scenario.workload, file.document
     component, service = workload.get("component"), workload.get("service")
     if not isinstance(component, str) or not isinstance(service, str):
@@ -406,7 +412,7 @@ def _unknown(file: ScenarioFile) -> ExperimentRef:
 
 
 def _load(found: Listed) -> Experiment:
-    """It could be imported when it was described; that it now can't is worth a plain word all the same."""
+    """Load the experiment. It could be imported when it was listed; raise BenchError in plain words if it now can't."""
     try:
         return found.code()
     except BenchError:

@@ -1,4 +1,4 @@
-"""Services that outlive a trial, from outside: a folder is written, a keeper started, its state followed."""
+"""Control services that outlive a trial: write their folders, start their keepers, and follow their states."""
 
 import os
 import signal
@@ -25,11 +25,11 @@ from benchhouse.schema.service import OVER, Phase, ServiceFolder, ServiceSpec, S
 _LOOK_S = 0.01
 _SLOWEST_LOOK_S = 0.03
 _END_S = 30.0
-_JOB_S = 2.0  # between questions to a batch system
+_JOB_S = 2.0  # between queries to a batch system
 
 
 Keep = Callable[[Path], int]
-"""What a keeper does with its folder until the service is over."""
+"""Keeps the service of a folder until it is over."""
 
 
 def _write_request(folder: ServiceFolder, spec: ServiceSpec) -> None:
@@ -42,7 +42,7 @@ def _write_request(folder: ServiceFolder, spec: ServiceSpec) -> None:
 def start_jobs(
     items: Sequence[tuple[ServiceFolder, ServiceSpec]], keepers: ServiceLauncher, python: Sequence[str]
 ) -> None:
-    """The same as jobs of a batch system, on whatever nodes; the keepers follow their files then."""
+    """Start the services as jobs of a batch system, on any nodes; their keepers then follow their files."""
     for folder, spec in items:
         _write_request(folder, spec)
         waiting = {"phase": "starting", "message": "its job has not begun", "keeper": "", "since": now()}
@@ -56,9 +56,9 @@ def start_jobs(
 
 
 def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) -> int:
-    """Write what is asked and start the process that keeps it; returns its pid at once."""
+    """Write the request and start the process that keeps the service. Return its pid at once."""
     _write_request(folder, spec)
-    # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
+    # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner on its own.
     if keep is not None and can_fork():
         process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.log, [OWNER])
     else:  # a new interpreter, which takes 0.2 s more
@@ -72,13 +72,14 @@ def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) ->
     return process.pid
 
 
-_keepers: dict[str, "Forked | subprocess.Popen[bytes]"] = {}  # started by this process, so that none stays a zombie
+_keepers: dict[str, "Forked | subprocess.Popen[bytes]"] = {}  # started by this process, which reaps them
 
 
 def wait_ready(
     folders: Mapping[str, ServiceFolder], show: Callable[[str], None], keepers: ServiceLauncher | None = None
 ) -> dict[str, ServiceState]:
-    """Until all are ready. Raises BenchError, with what the server said last, when one fails; all are ended then."""
+    """Wait until all are ready and return their states. If one fails, stop all and raise BenchError with its last
+    output."""
     pause, shown, polled = _LOOK_S, f"starting {', '.join(folders)}", time.monotonic()
     if folders:
         show(shown)
@@ -104,7 +105,8 @@ def wait_ready(
 
 
 def _not_started(name: str, folder: ServiceFolder, message: str) -> BenchError:
-    """With the server's output indented below, and the place of its logs, if it wrote any."""
+    """Return the error for a failed start, with the server's output indented, and the place of its logs if it wrote
+    any."""
     message = message.replace(f"{name} is over: ", f"{name} could not be started: ", 1).replace("\n", "\n    ")
     logs = folder.path / "logs"
     has_logs = any(log.stat().st_size for log in logs.glob("*.log"))
@@ -112,7 +114,7 @@ def _not_started(name: str, folder: ServiceFolder, message: str) -> BenchError:
 
 
 def _keeper_died(name: str, folder: ServiceFolder) -> str:
-    """The message for a keeper that could not even write a state; empty for others."""
+    """Return the message for a keeper that ended before it wrote a state; empty otherwise."""
     process = _keepers.get(str(folder.path))
     if process is None or process.poll() is None or read_state(folder) is not None:
         return ""
@@ -121,7 +123,7 @@ def _keeper_died(name: str, folder: ServiceFolder) -> str:
 
 
 def stop_keepers(folders: Iterable[ServiceFolder]) -> list[int]:
-    """Ask all to end and wait until they have; pids of those that had to be killed."""
+    """Stop all keepers and wait until they have ended. Return the pids of those that had to be killed."""
     running: dict[int, str] = {}
     for folder in folders:
         state = read_state(folder)
@@ -154,7 +156,7 @@ def _is_over(pid: int, keeper: str) -> bool:
 
 @dataclass(frozen=True)
 class Jobs:
-    """How services become jobs of a batch system."""
+    """What is needed to start services as jobs of a batch system."""
 
     keepers: ServiceLauncher
     python: tuple[str, ...]
@@ -175,7 +177,7 @@ class Attached:
 
     @property
     def ours(self) -> bool:
-        """Whether they are processes below this one, which end with it."""
+        """Whether they are child processes of this one, which end with it."""
         return self._jobs is None
 
     @property
@@ -184,10 +186,11 @@ class Attached:
         return self._jobs is not None and bool(self._jobs.keepers.alive)
 
     def start(self, show: Callable[[str], None], keep: Callable[[], Keep] | None) -> None:
-        """`keep` is called only where needed: importing takes time. Jobs that outlive us start with the first trial
-        (`ensure`); others are waited for, so that no trial holds a place of the cluster for nothing.
+        """Start the services. Jobs that outlive this process start with the first trial (`ensure`); the others are
+        waited for, so that no trial occupies a place of the cluster for nothing.
 
-        Raises BenchError where a server that was started before is over.
+        `keep` is called only if needed, because importing takes time. Raise BenchError if a server that was started
+        before is over.
         """
         placed = [name for name in self._folders if self._services[name].is_placed]
         if placed and not self._ends_with_us:
@@ -212,7 +215,8 @@ class Attached:
         wait_ready(self._folders, show)
 
     def ensure(self) -> None:
-        """Where they are jobs that outlive us: submit those that don't wait or run. Trials wait until they are up."""
+        """Submit the jobs that are neither waiting nor running, if they outlive this process. Trials wait until they
+        are up."""
         for name, folder in self._folders.items() if self._jobs and not self._ends_with_us else ():
             assert self._jobs is not None
             state = read_state(folder)
@@ -221,7 +225,7 @@ class Attached:
             start_jobs([(folder, self._spec(name))], self._jobs.keepers, self._jobs.python)
 
     def scripts(self) -> list[str]:
-        """Of their jobs, exactly."""
+        """Return the scripts of their jobs, exactly as they would be submitted."""
         jobs = self._jobs
         if jobs is None:
             return []
@@ -246,16 +250,16 @@ class Attached:
         )
 
     def for_trials(self) -> dict[str, TrialService]:
-        """All services of the run, as a trial is to find them."""
+        """Return all services of the run in the form that trials need."""
         folders = {name: str(folder.path.absolute()) for name, folder in self._folders.items()}
         attached = {name: self._services[name].model_copy(update={"folder": path}) for name, path in folders.items()}
         return {name: attached.get(name, service) for name, service in self._services.items()}
 
     def over(self) -> str:
-        """The message for the first one that has ended; empty where all go on."""
+        """Return the message for the first service that has ended; empty while all run."""
         for name, folder in self._folders.items():
             if self._jobs and self._ends_with_us and (gone := self._jobs.keepers.gone(folder)):
-                settle([folder], gone)  # it could not say so itself
+                settle([folder], gone)  # its keeper could not write it
             state = read_state(folder)
             reaped = self._jobs is not None and not self._ends_with_us
             stopped = reaped and state is not None and state.phase == "stopped"
@@ -264,7 +268,7 @@ class Attached:
         return next((message for name, folder in self._others if (message := end_of(name, folder))), "")
 
     def close(self) -> None:
-        """End them. Where they are jobs, their executor does that, and only those without a final state get one."""
+        """Stop them. If they are jobs, their executor stops them, and this only writes missing final states."""
         if self._jobs:
             settle(self._folders.values(), "its job was ended", "stopped")
         else:
@@ -272,25 +276,25 @@ class Attached:
 
 
 def attached_folders(ledger: Ledger) -> list[Path]:
-    """Of the servers that are, or were, attached to the run."""
+    """Return the folders of the servers that are, or were, attached to the run."""
     return sorted(ledger.folder.services.glob("*"))
 
 
 def running_states(folders: Collection[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
-    """Every service of which there is a state; what it says is not always still true (`is_lost`)."""
+    """Return every service that has a state, which may no longer be true (`is_lost`)."""
     services = map(ServiceFolder, sorted(folders))
     return [(folder, state) for folder in services if (state := read_state(folder)) is not None]
 
 
 def bury(folders: Collection[Path]) -> None:
-    """Mark services as over whose keeper was killed; call it when nothing of them runs any more."""
+    """Mark services as over if their keeper was killed. Call this only when none of their processes runs any more."""
     for folder, state in running_states(folders):
         if is_lost(state):
             _mark_over(folder, state, "its keeper was killed")
 
 
 def settle(folders: Iterable[ServiceFolder], message: str, phase: Phase = "failed") -> None:
-    """Mark services as over whose jobs have ended and could not do so themselves."""
+    """Mark services as over if their jobs have ended and could not write that themselves."""
     for folder in folders:
         state = read_state(folder)
         if state is not None and state.phase not in OVER:

@@ -1,4 +1,4 @@
-"""How a run stands, from its files alone: state, outcomes, failures, warnings, and the next command."""
+"""The status of a run, from its files alone: state, outcomes, failures, warnings, and the next command."""
 
 import contextlib
 import re
@@ -22,15 +22,15 @@ from benchhouse.schema.trial import may_be_tried_again
 from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.labels import point_label
 
-State = Literal["running", "waiting", "to be collected", "finished", "interrupted", "pulled"]  # pulled: made elsewhere
-_CLUSTERS = ("ray", "dask", "spark", "kubernetes")  # that may go away under a run, which is then finished elsewhere
+State = Literal["running", "waiting", "to be collected", "finished", "interrupted", "pulled"]  # pulled: run elsewhere
+_CLUSTERS = ("ray", "dask", "spark", "kubernetes")  # may go away under a run, which is then finished elsewhere
 _HOSTS = "SELECT DISTINCT host FROM trial_fact WHERE run_id = $run AND host IS NOT NULL ORDER BY host"
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
 @dataclass(frozen=True)
 class UnsuccessfulTrial:
-    """A trial that failed, or whose numbers are refused, with what a person needs to go on."""
+    """A trial that failed or whose numbers are invalid, with what a person needs to act on it."""
 
     trial_id: str
     outcome: str
@@ -42,27 +42,27 @@ class UnsuccessfulTrial:
     log_tail: str = ""
     folder: str = ""
     rerun: str = ""
-    """The command that runs exactly this trial again."""
+    """The command that runs only this trial again."""
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """What a batch system has of a run."""
+    """The jobs and trials of a run in a batch system."""
 
     jobs: list[str]
     pending: int
     running: int
     reasons: Mapping[str, int]
-    """Why trials wait, and how many do for each reason."""
+    """Number of waiting trials by the reason why they wait."""
     sealed: int
-    """Trials to be collected: sealed, and counted in `outcomes`."""
+    """Number of sealed trials to be collected; they are counted in `outcomes`."""
     unsealed: Mapping[str, int] = field(default_factory=dict)
-    """The same for those that left no evidence (cancelled, node lost), by outcome; those lost are tried again."""
+    """Trials to be collected that left no evidence (cancelled, node lost), by outcome; lost ones are tried again."""
 
 
 @dataclass(frozen=True)
 class RunService:
-    """A server of a run; `trial_id` is of the trial that started it, None where it is attached to the run."""
+    """A server of a run. `trial_id` names the trial that started it; None if it is attached to the run."""
 
     name: str
     recipe: str
@@ -76,7 +76,7 @@ class RunService:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How one run stands."""
+    """The state of one run."""
 
     run_id: str
     scenario: str
@@ -89,32 +89,33 @@ class RunStatus:
     done: int
     outcomes: Mapping[str, int]
     states: Mapping[str, int]
-    """Every planned trial, once: by outcome, or running, waiting, not begun, not needed (repetitions until sure)."""
+    """Each planned trial counted once: by outcome, or running, waiting, not begun, not needed (repetitions until
+    sure)."""
     retries: int
     unread_events: int
     running: list[str]
     running_points: list[str]
-    """The points that these trials are of."""
+    """The points of the running trials."""
     queue: QueueState | None
     estimated_left_s: float | None
     failures: list[UnsuccessfulTrial] = field(default_factory=list)
     invalid: list[UnsuccessfulTrial] = field(default_factory=list)
     stopped: str = ""
-    """Why the run ended before all its trials did."""
+    """Why the run ended before all its trials did; empty if it did not."""
     stopped_by: str = ""
-    """budget or service, where one of these ended it."""
+    """budget or service if one of these ended the run, otherwise empty."""
     services: list[RunService] = field(default_factory=list)
     waits: list[SlotWait] = field(default_factory=list)
-    """Slots that a cluster has not given it yet, the longest wait first."""
+    """Slots that a cluster has not given the run yet, the longest wait first."""
     next: str = ""
-    """The command that a person would give next."""
+    """The command that a person would usually run next."""
     ended: str = ""
-    """When it ended or was broken off, UTC; empty while it goes on."""
+    """When the run ended or was interrupted, UTC; empty while it is under way."""
 
 
 @dataclass(frozen=True)
 class RunWarning:
-    """A named doubt about numbers of a run; texts that differ in their figures alone are one."""
+    """A named doubt about numbers of a run. Texts that differ only in their numbers count as one."""
 
     code: str
     text: str
@@ -123,7 +124,7 @@ class RunWarning:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """What `bench show RUN` says beside the table of points."""
+    """What `bench show RUN` shows in addition to the table of points."""
 
     run_id: str
     scenario: str
@@ -138,7 +139,7 @@ class RunOverview:
     site: str | None
     submitted_from: str
     hosts: tuple[str, ...]
-    """Where its trials ran, as far as they are collected."""
+    """Hosts of the trials that have been collected."""
     points: int
     trials: int
     done: int
@@ -146,23 +147,24 @@ class RunOverview:
     plan_digest: str
     next_commands: tuple[str, ...]
     schedule: str = ""
-    """The schedule that made it, where one did."""
+    """The schedule that started the run; empty if none did."""
     due: str = ""
-    """When its slot was due, UTC."""
+    """When the slot of the schedule was due, UTC."""
     cadence: str = ""
 
 
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
-    """State of one run, from its files; where jobs go on without us, the batch system is asked once."""
+    """Return the state of one run, from its files. If its jobs outlive this process, the batch system is queried
+    once."""
     ledger = Ledger(workspace.run(run_id))
     unread: list[str] = []
-    owner = ledger.owner()  # before its events: what it writes in between is not missed
+    owner = ledger.owner()  # read before the events, so that what the owner writes in between is not missed
     record, events = ledger.record, list(ledger.events(unread))
     queue = _queue(workspace, ledger, events) if owner is None else Queue()
     points = _running(workspace, record.scenario, run_id) if owner is not None or queue.running else {}
     # A lost node leaves the folder of its trial.
     running = [name for name in points if owner is not None or queue.under_way.get(name) == "running"]
-    newer = {*queue.under_way, *queue.sealed, *queue.unsealed, *running}  # than what the ledger says of them
+    newer = {*queue.under_way, *queue.sealed, *queue.unsealed, *running}  # newer than the ledger's events
     final = {name: event for name, event in _last_of_each(events).items() if name not in newer}
     finished = any(event.event == "finished" for event in events[-2:])
     stopped_by = events[-1].event if events and events[-1].event in ("budget", "service") else ""
@@ -209,14 +211,14 @@ def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
 
 
 def _queue(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> Queue:
-    """Of a run that nobody owns."""
+    """Return the queue of a run that no process owns."""
     if job := _handed_over(workspace, ledger, events):
         return Queue([job], ledger.record.trials - len(_last_of_each(events)))
     return batch.queue(workspace, ledger.folder.run_id)
 
 
 def _outcome(state: JobState) -> str:
-    """Of a job that ended without evidence."""
+    """Return the outcome of a job that ended without evidence."""
     return state.outcome or "lost"
 
 
@@ -231,20 +233,21 @@ def _states(outcomes: Mapping[str, int], running: int, waiting: int, left: int, 
 
 
 def _last_of_each(events: Sequence[RunEvent]) -> dict[str, RunEvent]:
-    """How each trial ended at last; not those that are tried again."""
+    """Return the last event of each trial that ended and is not tried again."""
     final: dict[str, RunEvent] = {}
     for event in events:
         if event.event == "ended" and event.trial_id:
             final[event.trial_id] = event
         elif event.event == "retry" and event.trial_id:
             final.pop(event.trial_id, None)
-        elif event.event in ("resumed", "submitted"):  # all that left no evidence is tried anew
+        elif event.event in ("resumed", "submitted"):  # every trial that left no evidence is tried again
             final = {name: ended for name, ended in final.items() if ended.manifest}
     return final
 
 
 def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> str:
-    """The job that a cluster has taken and not begun; nothing where it has, or can't be asked."""
+    """Return the job that a cluster has accepted but not begun; empty if there is none or the cluster can't be
+    queried."""
     if not events or events[-1].event != "submitted":
         return ""
     try:
@@ -254,7 +257,7 @@ def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Ru
 
 
 def _broke_off(events: Sequence[RunEvent]) -> bool:
-    """Whether the run ended by something that was not asked for, such as a cluster that went away."""
+    """Return whether the run was ended by something other than a person, such as a cluster that went away."""
     return bool(events) and events[-1].event == "interrupted" and events[-1].reason != "interrupted"
 
 
@@ -283,12 +286,12 @@ def _next_command(
         return f"bench run --resume {run_id}" + (" --executor local" if lost_cluster else "")
     if by_service or any(may_be_tried_again(trial.outcome, trial.code) for trial in unsuccessful):
         return f"bench run --resume {run_id} --rerun-failed"
-    # What can't be done as it is asked for fails again.
+    # An option that is not possible would fail again.
     return f"mend the scenario, then:  bench run {record.scenario_file}" if unsuccessful else f"bench report {run_id}"
 
 
 def _running(workspace: WorkspaceFolder, scenario: str, run_id: str) -> dict[str, str]:
-    """Trials by their folders, and the point of each."""
+    """Return the trials that have a partial folder, and the point of each."""
     trials = {}
     for trial in map(TrialFolder, sorted((workspace.results / scenario / ".partial").glob("*"))):
         with contextlib.suppress(OSError, ValueError):
@@ -309,7 +312,7 @@ def _attached(ledger: Ledger) -> list[RunService]:
 
 
 def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str]) -> Iterator[RunService]:
-    """The servers that these trials have started for themselves."""
+    """Yield the servers that these trials started for themselves."""
     for trial_id in trials:
         for partial in (workspace.results / scenario / ".partial").glob(f"{trial_id}.*"):
             with contextlib.suppress(OSError, ValueError):
@@ -319,8 +322,8 @@ def _of_trials(workspace: WorkspaceFolder, scenario: str, trials: Iterable[str])
 
 
 def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
-    """The same trials, with what a person needs to go on; those that left no evidence come last."""
-    if not workspace.run(run_id).record.is_file():  # pulled: the tables told all that there is
+    """Return the same trials with messages, logs, and rerun commands; those that left no evidence come last."""
+    if not workspace.run(run_id).record.is_file():  # pulled: the tables hold everything there is
         return list(trials)
     scenario = Ledger(workspace.run(run_id)).record.scenario
     detailed = []
@@ -342,7 +345,7 @@ def explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[Unsucces
 
 
 def warnings(workspace: WorkspaceFolder, run_id: str) -> list[RunWarning]:
-    """Named doubts about a run's numbers, the most frequent first."""
+    """Return the named doubts about a run's numbers, the most frequent first."""
     from benchhouse.warehouse.queries import trials
     from benchhouse.warehouse.query import Warehouse
 
@@ -350,7 +353,7 @@ def warnings(workspace: WorkspaceFolder, run_id: str) -> list[RunWarning]:
     with Warehouse.open(workspace) as warehouse:
         rows = [row for row in trials(warehouse, [run_id]).dicts() if row["outcome"] in ("succeeded", "invalid")]
     for row in sorted(rows, key=lambda row: (row["started"], row["trial_id"])):
-        texts: dict[tuple[str, str], str] = {}  # once a trial, however often it says so
+        texts: dict[tuple[str, str], str] = {}  # once per trial, however often it repeats
         for line in row["warnings"]:
             code, _, text = line.partition(": ")
             texts.setdefault((code, _FIGURE.sub("#", text)), text)
@@ -364,7 +367,7 @@ def rerun_line(folder: TrialFolder) -> str:
 
 
 def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview:
-    """What ran, where, and how it stands."""
+    """Return what ran, where, and its state."""
     record, state = Ledger(workspace.run(run_id)).record, status(workspace, run_id)
     code = record.experiment
     commands = (state.next, *(f"bench {verb} {run_id}" for verb in ("report", "logs", "verify")))
